@@ -1,0 +1,37 @@
+# Everything happens in .venv, made on the first call with the versions of constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/demo
+	$(BIN)/headway demo
+
+test: .venv/test
+	$(BIN)/python -m pytest
+
+lint: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/test
+	$(BIN)/headway bench train
+	$(BIN)/headway bench decode
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headway needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+
+# torch comes first and by its exact version, so that an installation without a GPU can take a build without one.
+.venv/demo: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep '^torch==' constraints.txt)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	touch $@
+
+.venv/test: pyproject.toml constraints.txt | .venv/demo
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint,tensorboard]'
+	touch $@
+
+clean:
+	rm -rf .venv runs build dist

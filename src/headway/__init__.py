@@ -1,0 +1,29 @@
+"""headway: train, compare, look inside and ship attention models for sequence transduction."""
+
+import importlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.decoding.predictor import load
+    from headway.mixers import build_mixer
+    from headway.recipe import Recipe, load_recipe
+    from headway.training.loop import train
+
+__version__ = version("headway")
+__all__ = ["Recipe", "__version__", "build_mixer", "load", "load_recipe", "train"]
+
+_HOMES = {
+    "build_mixer": "headway.mixers",
+    "load": "headway.decoding.predictor",
+    "load_recipe": "headway.recipe",
+    "Recipe": "headway.recipe",
+    "train": "headway.training.loop",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The public names are imported when they are first used, so that `headway --help` does not wait for torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headway' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

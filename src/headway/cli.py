@@ -1,0 +1,215 @@
+"""The command line: one function a command, thin over the rooms below. Exit codes: 0 done, 1 failed, 2 user's mistake."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headway.errors import HeadwayError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Train, compare, look inside and ship attention models for sequence transduction.",
+)
+data_app = typer.Typer(no_args_is_help=True, help="Look at data before training on it.")
+bench_app = typer.Typer(no_args_is_help=True, help="Measure speed beside other implementations, in the same run.")
+app.add_typer(data_app, name="data")
+app.add_typer(bench_app, name="bench")
+
+# Options that take several values after one flag, as in `--references a b`.
+VARIADIC = ("--hypotheses", "--references", "--metric")
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; every error that headway raises on purpose ends in one message and its exit code."""
+    spread = spread_variadic(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(spread, prog_name="headway")
+    except HeadwayError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone; nothing is left to say
+        raise SystemExit(141) from None
+
+
+def spread_variadic(arguments: Sequence[str]) -> list[str]:
+    """`--references a b` as `--references a --references b`, which the parser understands."""
+    spread: list[str] = []
+    flag = None
+    for argument in arguments:
+        if argument.startswith("-") and argument != "-":
+            flag = argument if argument in VARIADIC else None
+        elif flag is not None and spread[-1] != flag:
+            spread.append(flag)
+        spread.append(argument)
+    return spread
+
+
+def _version(show: bool) -> None:
+    if show:
+        import headway
+
+        typer.echo(f"headway {headway.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def train(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe, such as training.updates=2000."),
+    ] = None,
+    output: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("run"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
+) -> None:
+    """Train a model from raw text; killed at any moment, it goes on exactly where it was with --resume."""
+    from headway.recipe import load_recipe
+    from headway.training.loop import train as run_training
+
+    code = run_training(load_recipe(recipe, overrides or ()), output, resume=resume)
+    if code == 0:
+        _write_run_report(output)
+    raise typer.Exit(code)
+
+
+def _write_run_report(run: Path) -> None:
+    import os
+
+    if int(os.environ.get("RANK", 0)) == 0:
+        from headway.analysis.run_report import write_run_report
+
+        write_run_report(run)
+
+
+@app.command()
+def predict(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One run, or several to decode as an ensemble.")],
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [default: the recipe's]")] = None,
+    nbest: Annotated[int, typer.Option(min=1, help="Outputs a line: SCORE TAB TEXT lines, N for each line, if above 1.")] = 1,
+    length_penalty: Annotated[float | None, typer.Option(min=0, help="Exponent of the length penalty.")] = None,
+    min_length: Annotated[int | None, typer.Option(min=0, help="Shortest output in pieces.")] = None,
+    max_length: Annotated[int | None, typer.Option(min=1, help="Longest output in pieces.")] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Write SCORE TAB TEXT also for one output a line.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw outputs at random instead of searching.")] = False,
+    temperature: Annotated[float, typer.Option(min=0.01, help="With --sample: flattens (> 1) or sharpens (< 1).")] = 1.0,
+    top_k: Annotated[int | None, typer.Option(min=1, help="With --sample: only the k most probable pieces.")] = None,
+    top_p: Annotated[float, typer.Option(min=0.001, max=1, help="With --sample: only the nucleus of this mass.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="With --sample: the seed.")] = 1,
+    prefix: Annotated[Path | None, typer.Option(help="A file with the forced beginning of each output.")] = None,
+    attention: Annotated[Path | None, typer.Option(help="Write the best outputs' attention there, a JSON object a line.")] = None,
+    layers: Annotated[str, typer.Option(help="Which attention: names with *, separated by commas.")] = "*.cross",
+    average: Annotated[int | None, typer.Option(min=1, help="Use the mean of the run's last N checkpoints.")] = None,
+    max_source_length: Annotated[int | None, typer.Option(min=1, help="Longest source in pieces.")] = None,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut sources that are too long instead of stopping.")] = False,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source pieces decoded at once.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Read lines from standard input, write one output a line, in the same order."""
+    from headway.decoding.command import Outlet, predict_stream
+    from headway.decoding.predictor import Options, load
+    from headway.decoding.search import Sampling
+
+    options = Options(
+        beam=beam, nbest=nbest, length_penalty=length_penalty, min_length=min_length, max_length=max_length,
+        batch_tokens=batch_tokens, max_source_length=max_source_length, truncate=truncate,
+        sampling=Sampling(temperature, top_k, top_p, seed) if sample else None,
+        attention=tuple(layers.split(",")) if attention else (),
+    )  # fmt: skip
+    predictor = load(*runs, device=device, average=average)
+    predict_stream(predictor, options, Outlet(with_scores=scores or nbest > 1, attention=attention), prefix)
+
+
+@app.command()
+def score(
+    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="Force-score targets with this run's model.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(metavar="NAME...", help="bleu, chrf, ter, exact_match.")] = None,
+    hypotheses: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="One file a system; the first is the baseline.")] = None,
+    references: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="One file a reference set.")] = None,
+    significance: Annotated[str | None, typer.Option(help="bootstrap or randomisation, between systems.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Resamples or trials of the significance test.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the significance test.")] = 12345,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="bleu, chrf: ignore case.")] = False,
+    tokenize: Annotated[str | None, typer.Option(help="bleu: sacrebleu's tokenizer (13a, intl, zh, ja-mecab, char, none).")] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    source: Annotated[Path | None, typer.Option(help="With RUN: the sources.")] = None,
+    target: Annotated[Path | None, typer.Option(help="With RUN: the targets to score.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Score hypotheses against references, or given targets with a model."""
+    from headway.errors import UserError
+
+    if run is not None:
+        from headway.decoding.command import force_score
+
+        if source is None or target is None:
+            raise UserError("a run scores targets, given their sources", where="headway score RUN", allowed="--source FILE --target FILE")
+        force_score(run, source, target, device=device, as_json=json_output)
+        return
+    if not hypotheses or not references:
+        raise UserError("both --hypotheses and --references are needed", where="headway score")
+    from headway.scoring import build_metric
+    from headway.scoring.report import TESTS, score_files
+
+    if significance is not None and significance not in TESTS:
+        raise UserError("unknown test", where="--significance", received=significance, allowed=TESTS)
+    options: dict[str, dict[str, Any]] = {"bleu": {}, "chrf": {}}
+    if lowercase:
+        options["bleu"]["lowercase"] = options["chrf"]["lowercase"] = True
+    if tokenize:
+        options["bleu"]["tokenize"] = tokenize
+    metrics = [build_metric(name, **options.get(name, {})) for name in metric or ["bleu"]]
+    report = score_files(metrics, hypotheses, references, significance=significance, samples=samples, seed=seed)
+    typer.echo(report.to_json() if json_output else report.text())
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("runs/dates"),
+    seed: Annotated[int, typer.Option(min=0, help="The seed of data and model.")] = 1,
+) -> None:
+    """Learn to read dates in many languages, in a few minutes, from nothing: data, training, scores, a report."""
+    from headway.experiments.demo import run_demo
+
+    raise typer.Exit(run_demo(output, seed))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this installation has, what is missing for each extra, and whether it works (about 10 seconds)."""
+    from headway.experiments.doctor import run_doctor
+
+    raise typer.Exit(run_doctor())
+
+
+@data_app.command("check")
+def data_check(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to it.")] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Read a recipe's corpora as training would and say what is in them; nothing is trained but the vocabulary."""
+    import json
+
+    from headway.data.checks import check
+    from headway.recipe import load_recipe
+    from headway.training.prepare import new_sides
+
+    loaded = load_recipe(recipe, overrides or ())
+    result = check(loaded.data, new_sides(loaded))
+    typer.echo(json.dumps(result.to_json(), ensure_ascii=False, indent=1) if json_output else result.text())

@@ -1,0 +1,1 @@
+"""Data: parallel examples read, checked, encoded and put into batches."""

@@ -1,0 +1,208 @@
+"""A corpus in ids: encoded once, kept in a cache, memory-mapped ever after.
+
+A corpus of N pairs is a folder of .npy files, `source.npy` and `target.npy` with the ids of all pairs one after the
+other, `source_offsets.npy` and `target_offsets.npy` (N + 1,) where each begins, `lines.npy` (N,) with line numbers, and
+`report.json`. Its name is a hash of all that decides its content: raw text, vocabularies, filters, format.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.data.encoding import EncodedChunk, EncodedSide, chunks, encode_all
+from headway.data.report import DUPLICATE, EMPTY, TOO_LONG, UNBALANCED, CorpusReport, Counts
+from headway.data.sources import PairSource, open_source
+from headway.data.storage import GrowingArray, cache_folder, read_array, workspace
+from headway.errors import RunError
+from headway.files import sha256, sync_folder, write_json
+from headway.recipe import CorpusConfig, DataConfig
+from headway.text.side import Side, save_sides
+
+__all__ = ["Corpus", "CorpusReport", "build_corpus"]
+
+FORMAT = 1
+
+Progress = Callable[[int], object]
+
+
+class Corpus:
+    """Encoded pairs, memory-mapped from a folder.
+
+    Args:
+        folder: what `build_corpus` wrote.
+        name: what the report calls the corpus.
+
+    Attributes:
+        source_lengths: (N,) int32, pieces without the end mark.
+        target_lengths: (N,) int32.
+        lines: (N,) int64, the line or row of each pair in its origin, counted from 1.
+        report: what was read, kept and dropped.
+        fingerprint: a hash of all that decides the content.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: the folder holds no whole corpus.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        arrays = ("source", "source_offsets", "target", "target_offsets", "lines")
+        self._source, self._source_offsets, self._target, self._target_offsets, self.lines = (
+            read_array(folder / f"{array}.npy") for array in arrays
+        )
+        report = CorpusReport.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
+        self.report, self.fingerprint = replace(report, name=name), folder.name
+        pairs, ends = len(self.lines) + 1, (self._source_offsets[-1], self._target_offsets[-1])
+        if (len(self._source_offsets), len(self._target_offsets), *ends) != (
+            pairs, pairs, len(self._source), len(self._target),
+        ):  # fmt: skip
+            raise ValueError(f"the arrays in {folder} do not belong together")
+        self.source_lengths = np.diff(self._source_offsets).astype(np.int32)
+        self.target_lengths = np.diff(self._target_offsets).astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def source(self, index: int) -> NDArray[np.integer]:
+        """The source ids of pair `index`, without begin and end marks."""
+        return self._source[self._source_offsets[index] : self._source_offsets[index + 1]]
+
+    def target(self, index: int) -> NDArray[np.integer]:
+        """The target ids of pair `index`, without begin and end marks."""
+        return self._target[self._target_offsets[index] : self._target_offsets[index + 1]]
+
+
+def build_corpus(
+    config: CorpusConfig,
+    data: DataConfig,
+    sides: tuple[Side, Side],
+    *,
+    where: str,
+    filter: bool,
+    progress: Progress | None = None,
+    cache: Path | None = None,
+) -> Corpus:
+    """The encoded corpus: opened from the cache, or read, encoded and put there. Memory does not grow with the corpus.
+
+    Args:
+        config: where the pairs come from.
+        data: the filters.
+        sides: source and target text preparation with vocabularies.
+        where: the recipe key of `config`, for messages.
+        filter: whether `max_length`, `max_ratio` and `drop_duplicates` apply; pairs with an empty side are always
+            dropped.
+        progress: called with the number of pairs read so far, now and then.
+        cache: the cache folder, by default that of `cache_folder`.
+
+    Raises:
+        UserError: what `open_source` and the source's pairs raise.
+        RunError: the cache cannot be written.
+    """
+    source = open_source(config, where)
+    filters = data.model_dump(include={"max_length", "max_ratio", "drop_duplicates"}) if filter else {}
+    content = source.fingerprint()
+    corpora = (cache_folder() if cache is None else cache) / "corpora"
+    try:
+        with workspace(corpora) as work:
+            (work / "sides").mkdir()
+            save_sides(sides, work / "sides")
+            folder = corpora / _key(content, work / "sides", filters)
+            if (corpus := _open(folder, where)) is not None:
+                return corpus
+            (work / "corpus").mkdir()
+            _write(source, sides, filters, work, progress or (lambda done: None))
+            _move(work / "corpus", folder)
+            return Corpus(folder, where)
+    except OSError as error:
+        raise RunError(
+            f"cannot keep the encoded corpus in {corpora} ({error}); HEADWAY_CACHE names another folder"
+        ) from error
+
+
+def _key(content: str, sides: Path, filters: dict[str, Any]) -> str:
+    files = sorted(path for path in sides.rglob("*") if path.is_file())
+    hashes = [(str(path.relative_to(sides)), sha256(path)) for path in files]
+    parts = json.dumps([FORMAT, content, hashes, filters], sort_keys=True)
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def _open(folder: Path, name: str) -> Corpus | None:
+    """The corpus in `folder`; None where there is none, or where it was cut off, for it to be built anew."""
+    try:
+        return Corpus(folder, name)
+    except (OSError, ValueError, KeyError, TypeError):
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+
+
+def _move(built: Path, folder: Path) -> None:
+    """Put a finished corpus in its place, unless another process was faster."""
+    sync_folder(built)
+    try:
+        built.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+    sync_folder(folder.parent)
+
+
+def _write(
+    source: PairSource, sides: tuple[Side, Side], filters: dict[str, Any], work: Path, progress: Progress
+) -> None:
+    """Write the corpus folder `work`/corpus."""
+    folder, counts = work / "corpus", Counts()
+    with ExitStack() as stack:
+        lines = stack.enter_context(GrowingArray(folder / "lines.npy", np.int64))
+        write_source = _side_writer(folder, "source", sides[0], stack)
+        write_target = _side_writer(folder, "target", sides[1], stack)
+        for chunk in encode_all(chunks(source, bool(filters.get("drop_duplicates"))), sides, work / "sides"):
+            kept = _keep(chunk, filters, counts)
+            lines.append(chunk.lines[kept])
+            for side, write, count in (
+                (chunk.source, write_source, counts.source),
+                (chunk.target, write_target, counts.target),
+            ):
+                part = side.select(kept)
+                write(part)
+                count.add(part.ids, part.lengths)
+            progress(counts.pairs_read)
+    write_json(folder / "report.json", counts.report("").to_json())
+
+
+def _side_writer(folder: Path, name: str, side: Side, stack: ExitStack) -> Callable[[EncodedSide], None]:
+    """What appends the ids and offsets of one side to its files."""
+    dtype = np.uint16 if len(side.vocabulary) <= 1 << 16 else np.int32
+    ids = stack.enter_context(GrowingArray(folder / f"{name}.npy", dtype))
+    offsets = stack.enter_context(GrowingArray(folder / f"{name}_offsets.npy", np.int64))
+    offsets.append(np.zeros(1, dtype=np.int64))
+
+    def write(part: EncodedSide) -> None:
+        offsets.append(ids.length + np.cumsum(part.lengths))
+        ids.append(part.ids)
+
+    return write
+
+
+def _keep(chunk: EncodedChunk, filters: dict[str, Any], counts: Counts) -> NDArray[np.bool_]:
+    """Which pairs of a chunk pass, counting it and those that do not by the first reason that applies."""
+    counts.pairs_read += len(chunk.lines) + len(chunk.duplicates)
+    counts.drop(DUPLICATE, chunk.duplicates)
+    shorter = np.minimum(chunk.source.lengths, chunk.target.lengths)
+    longer = np.maximum(chunk.source.lengths, chunk.target.lengths)
+    reasons = {EMPTY: shorter == 0}
+    if "max_length" in filters:
+        reasons[TOO_LONG] = longer > filters["max_length"]
+    if filters.get("max_ratio") is not None:
+        reasons[UNBALANCED] = longer > filters["max_ratio"] * shorter
+    kept = np.ones(len(chunk.lines), dtype=np.bool_)
+    for reason, applies in reasons.items():
+        counts.drop(reason, chunk.lines[kept & applies])
+        kept &= ~applies
+    counts.pairs_kept += int(kept.sum())
+    return kept

@@ -1,0 +1,137 @@
+"""What was read of a corpus, what was dropped and why: counted exactly while the corpus streams by."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.text.vocabulary import UNKNOWN
+
+QUANTILES = {"least": 0.0, "1%": 0.01, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95, "99%": 0.99, "most": 1.0}
+LINES_SHOWN = 5
+EMPTY, DUPLICATE, TOO_LONG, UNBALANCED = REASONS = ("empty side", "duplicate", "over max_length", "over max_ratio")
+
+
+@dataclass(frozen=True)
+class SideReport:
+    """One side of the pairs that were kept.
+
+    Attributes:
+        tokens: vocabulary pieces, without end marks.
+        unknown: how many of them are the unknown piece.
+        lengths: quantiles of the pieces a line, named as in `QUANTILES`: the least length that at least this share of
+            the lines does not exceed. Empty without any pairs.
+    """
+
+    tokens: int
+    unknown: int
+    lengths: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """What became of a corpus.
+
+    Attributes:
+        name: the corpus, such as `data.train`.
+        pairs_read: lines or rows read.
+        pairs_kept: what is left of them.
+        source: the source side of what is left.
+        target: its target side.
+        dropped: how many pairs were dropped, by reason; a pair counts under the first of `REASONS` that applies.
+        first_dropped: the line numbers of the first few of them.
+    """
+
+    name: str
+    pairs_read: int
+    pairs_kept: int
+    source: SideReport
+    target: SideReport
+    dropped: Mapping[str, int]
+    first_dropped: Mapping[str, list[int]]
+
+    @property
+    def source_tokens(self) -> int:
+        """Source pieces kept, without end marks."""
+        return self.source.tokens
+
+    @property
+    def target_tokens(self) -> int:
+        """Target pieces kept, without end marks."""
+        return self.target.tokens
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as values that JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "CorpusReport":
+        """The report that `to_json` gave. Raises TypeError or KeyError for anything else."""
+        sides = {name: SideReport(**content[name]) for name in ("source", "target")}
+        return cls(**(content | sides))
+
+    def text(self) -> str:
+        """The report in a few lines, to be read."""
+        lines = [f"{self.name}: {self.pairs_read:,} pairs read, {self.pairs_kept:,} kept"]
+        for reason, count in self.dropped.items():
+            shown = self.first_dropped[reason]
+            more = ", ..." if count > len(shown) else ""
+            lines.append(f"  dropped {count:,}: {reason} (line {', '.join(map(str, shown))}{more})")
+        if self.pairs_kept:
+            names = "".join(f"{name:>6}" for name in QUANTILES)
+            lines.append(f"  {'':8}{'tokens':>15}{'unknown':>12}   length:{names}")
+            for name, side in (("source", self.source), ("target", self.target)):
+                lengths = "".join(f"{length:>6}" for length in side.lengths.values())
+                lines.append(f"  {name:8}{side.tokens:>15,}{side.unknown:>12,}          {lengths}")
+        return "\n".join(lines)
+
+
+class _SideCount:
+    """Counts one side chunk by chunk, in memory that depends only on the longest line."""
+
+    def __init__(self) -> None:
+        self.unknown = 0
+        self.histogram = np.zeros(1, dtype=np.int64)
+
+    def add(self, ids: NDArray[np.integer], lengths: NDArray[np.integer]) -> None:
+        self.unknown += int(np.count_nonzero(ids == UNKNOWN))
+        counts = np.bincount(lengths, minlength=len(self.histogram))
+        counts[: len(self.histogram)] += self.histogram
+        self.histogram = counts
+
+    def report(self) -> SideReport:
+        up_to = np.cumsum(self.histogram)
+        lines = int(up_to[-1])
+        tokens = int(self.histogram @ np.arange(len(self.histogram)))
+        # Ranks count from 1; float rounding must not push 0.95 * 20 above 19.
+        ranks = {name: max(1, int(np.ceil(round(share * lines, 6)))) for name, share in QUANTILES.items()}
+        lengths = {name: int(np.searchsorted(up_to, rank)) for name, rank in ranks.items()} if lines else {}
+        return SideReport(tokens, self.unknown, lengths)
+
+
+@dataclass
+class Counts:
+    """A report in the making."""
+
+    pairs_read: int = 0
+    pairs_kept: int = 0
+    source: _SideCount = field(default_factory=_SideCount)
+    target: _SideCount = field(default_factory=_SideCount)
+    dropped: Counter[str] = field(default_factory=Counter)
+    first_dropped: dict[str, list[int]] = field(default_factory=dict)
+
+    def drop(self, reason: str, lines: NDArray[np.integer] | list[int]) -> None:
+        """Count the pairs of these line numbers as dropped."""
+        shown = self.first_dropped.setdefault(reason, [])
+        shown += map(int, lines[: LINES_SHOWN - len(shown)])
+        self.dropped[reason] += len(lines)
+
+    def report(self, name: str) -> CorpusReport:
+        """The finished report."""
+        dropped = {reason: self.dropped[reason] for reason in REASONS if self.dropped[reason]}
+        first_dropped = {reason: self.first_dropped[reason] for reason in dropped}
+        sides = self.source.report(), self.target.report()
+        return CorpusReport(name, self.pairs_read, self.pairs_kept, *sides, dropped, first_dropped)

@@ -1,0 +1,88 @@
+"""Where encoded corpora are kept: the cache folder, work in progress in it, and arrays that grow on disk."""
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+
+def cache_folder() -> Path:
+    """The folder named by the environment variable HEADWAY_CACHE, else ~/.cache/headway."""
+    return Path(os.environ.get("HEADWAY_CACHE") or Path.home() / ".cache" / "headway")
+
+
+@contextmanager
+def workspace(folder: Path) -> Iterator[Path]:
+    """A new folder below `folder` for work in progress, removed at the end.
+
+    What killed processes of this machine left behind is removed as well: the folders carry machine and process.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = socket.gethostname()
+    for left in folder.glob(f"{machine}@*.tmp"):
+        if not _runs(int(left.name.split("@")[1])):
+            shutil.rmtree(left, ignore_errors=True)
+    path = Path(tempfile.mkdtemp(prefix=f"{machine}@{os.getpid()}@", suffix=".tmp", dir=folder))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+class GrowingArray:
+    """A one-dimensional .npy file that is written piece by piece and whole once the context ends."""
+
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        self.file, self.dtype, self.length = path.open("wb"), np.dtype(dtype), 0
+
+    def __enter__(self) -> "GrowingArray":
+        self._write_header()
+        return self
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add `values` at the end."""
+        self.file.write(values.astype(self.dtype, copy=False).data)
+        self.length += len(values)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self.file:
+            if kind is None:
+                self._write_header()
+                self.file.flush()
+                os.fsync(self.file.fileno())
+
+    def _write_header(self) -> None:
+        # numpy pads the header such that its size does not depend on the length, for files that grow.
+        self.file.seek(0)
+        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(self.file, header)
+
+
+def read_array(path: Path) -> NDArray[Any]:
+    """A .npy file, memory-mapped, read only.
+
+    Raises:
+        OSError, ValueError: no such file, or not a whole .npy file.
+    """
+    # A plain view: slicing numpy's own memmap class is ten times slower.
+    return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)  # type: ignore[no-any-return]

@@ -1,0 +1,28 @@
+"""What search gives: hypotheses with their scores."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output.
+
+    Args:
+        ids: token ids, without the marks at either end.
+        log_probabilities: of each token and, last, of the end mark; their sum is the log probability of the hypothesis.
+        score: what hypotheses are ranked by, that sum over `length_penalty`.
+    """
+
+    ids: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
+    score: float
+
+    @property
+    def log_probability(self) -> float:
+        """log P(target | source), the end mark included."""
+        return sum(self.log_probabilities)
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """((5 + length) / 6) ** alpha, Wu et al. (2016), equation 14; `length` counts the end mark."""
+    return float(((5 + length) / 6) ** alpha)

@@ -1,0 +1,317 @@
+"""From raw lines to predictions, and from given targets to their scores, with a run's model.
+
+Shapes: K heads, S source pieces and T target pieces, each with the end mark.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headway.data.batches import collate
+from headway.decoding.ensemble import Ensemble
+from headway.decoding.hypotheses import Hypothesis, length_penalty
+from headway.decoding.search import Limits, Sampling, beam_search, sample
+from headway.errors import UserError
+from headway.models import Seq2Seq
+from headway.recipe import DecodingConfig
+from headway.run import LoadedRun, load_run
+from headway.text.side import Side
+
+END = "</s>"  # how the end mark is written among tokens
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One output for a line: its text, its score (see `Hypothesis`), its tokens and their log probabilities.
+
+    `log_probabilities` has one entry more than `tokens`: the last is the end mark's.
+    """
+
+    text: str
+    score: float
+    tokens: list[str]
+    log_probabilities: list[float]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model makes of one line. `text`, `score` and `tokens` are those of the best candidate.
+
+    `attention`, where it was asked for, maps names such as `decoder.0.cross` to weights (K, T, S) over `tokens` and
+    `source_tokens`, each followed by the end mark.
+    """
+
+    source: str
+    source_tokens: list[str]
+    candidates: list[Candidate]
+    attention: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The best output."""
+        return self.candidates[0].text
+
+    @property
+    def score(self) -> float:
+        """The best output's score."""
+        return self.candidates[0].score
+
+    @property
+    def tokens(self) -> list[str]:
+        """The best output's tokens."""
+        return self.candidates[0].tokens
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to decode; what is None comes from the recipe's `decoding` section.
+
+    `prefixes` gives each line's output its beginning, as text. `truncate` cuts a line that has more pieces than
+    `max_source_length` instead of refusing it. `attention` holds patterns of names, such as `decoder.*.cross`.
+    """
+
+    beam: int | None = None
+    nbest: int = 1
+    length_penalty: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    batch_tokens: int | None = None
+    sampling: Sampling | None = None
+    prefixes: Sequence[str] | None = None
+    max_source_length: int | None = None
+    truncate: bool = False
+    attention: tuple[str, ...] = ()
+
+    def resolved(self, config: DecodingConfig) -> DecodingConfig:
+        """The recipe's decoding section with these options in it. Raises UserError for values that are not allowed."""
+        names = ("beam", "length_penalty", "min_length", "max_length", "batch_tokens")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        merged = DecodingConfig.model_validate(config.model_dump() | given)
+        if self.sampling is None and self.nbest > merged.beam:
+            raise UserError(
+                "more outputs than the beam has", where="--nbest", received=self.nbest, allowed=f"up to {merged.beam}"
+            )
+        if merged.max_length is not None and merged.min_length > merged.max_length:
+            raise UserError(
+                "the shortest output is longer than the longest",
+                where="--min-length",
+                received=merged.min_length,
+                allowed=f"up to {merged.max_length}",
+            )
+        return merged
+
+
+class Predictor:
+    """One model, or an ensemble, with the text preparation of its first run.
+
+    Args:
+        runs: the loaded runs; more than one decode together.
+        device: where the models are.
+
+    Raises:
+        UserError: runs with different vocabularies.
+    """
+
+    def __init__(self, runs: Sequence[LoadedRun], device: torch.device) -> None:
+        first = runs[0]
+        self.recipe, self.source, self.target = first.recipe, first.source, first.target
+        self.models, self.device = [run.model for run in runs], device
+        for number, run in enumerate(runs[1:], start=2):
+            if not (_same_pieces(run.source, first.source) and _same_pieces(run.target, first.target)):
+                raise UserError("the runs of an ensemble need the same vocabularies", where=f"run {number}")
+        self.model: Seq2Seq | Ensemble = self.models[0] if len(runs) == 1 else Ensemble(self.models)
+
+    def predict(self, lines: Sequence[str], options: Options = Options(), *, first_line: int = 1, **changes: Any) -> list[Prediction]:  # noqa: B008
+        """Decode lines, in any number; predictions come in their order, and an empty line gives an empty prediction.
+
+        Args:
+            lines: raw text.
+            options: how to decode; single options can be given by name instead (`beam=1`, `attention=("*.cross",)`).
+            first_line: the number of the first line, for messages and random streams.
+            changes: fields of `Options`.
+
+        Raises:
+            UserError: a line that is too long, or options that do not go together.
+        """
+        if changes:
+            options = _changed(options, changes)
+        config = options.resolved(self.recipe.decoding)
+        if options.attention and len(self.models) > 1:
+            raise UserError("attention is one model's: give one run", where="--attention", received=f"{len(self.models)} runs")
+        sources = [self._source_ids(line, options, first_line + number) for number, line in enumerate(lines)]
+        prefixes = self._prefixes(options, len(lines))
+        results: list[Prediction | None] = [None] * len(lines)
+        for rows in _batches([len(ids) for ids in sources], config.batch_tokens):
+            hypotheses = self._search([sources[row] for row in rows], [prefixes[row] for row in rows], config, options,
+                                      [first_line + row for row in rows])  # fmt: skip
+            captured = self._capture([sources[row] for row in rows], [each[0] for each in hypotheses], options.attention)
+            for row, candidates, attention in zip(rows, hypotheses, captured, strict=True):
+                results[row] = Prediction(
+                    lines[row],
+                    self.source.tokens(sources[row]),
+                    [self._candidate(candidate) for candidate in candidates[: options.nbest]],
+                    attention,
+                )
+        empty = Candidate("", 0.0, [], [])
+        return [result or Prediction(lines[row], [], [empty] * options.nbest) for row, result in enumerate(results)]
+
+    def _source_ids(self, line: str, options: Options, number: int) -> list[int]:
+        ids = self.source.encode(line)
+        limit = options.max_source_length or self.recipe.model.max_position - 1
+        if len(ids) > limit:
+            if not options.truncate:
+                raise UserError(
+                    "this line is too long",
+                    where=f"line {number}",
+                    received=f"{len(ids)} pieces",
+                    allowed=f"up to {limit}; --truncate cuts longer lines, --max-source-length moves the limit",
+                )
+            return ids[:limit]
+        return ids
+
+    def _prefixes(self, options: Options, count: int) -> list[list[int]]:
+        if options.prefixes is None:
+            return [[]] * count
+        if len(options.prefixes) != count:
+            raise UserError(
+                "there must be one prefix a line",
+                where="--prefix",
+                received=f"{len(options.prefixes)} prefixes",
+                allowed=f"{count}",
+            )
+        return [self.target.encode(prefix) for prefix in options.prefixes]
+
+    def _search(
+        self, sources: list[list[int]], prefixes: list[list[int]], config: DecodingConfig, options: Options, lines: list[int]
+    ) -> list[list[Hypothesis]]:
+        batch = collate([np.asarray(ids) for ids in sources], None).to(self.device)
+        longest = [
+            config.max_length or int(config.max_length_ratio * len(ids)) + config.max_length_offset for ids in sources
+        ]
+        limits = Limits(config.min_length, longest, prefixes if options.prefixes is not None else ())
+        with torch.inference_mode():
+            memory = self.model.encode(batch.source, batch.source_mask)
+        alpha = config.length_penalty
+        if options.sampling is None:
+            return beam_search(self.model, memory, limits, beam=config.beam, alpha=alpha)
+        return sample(
+            self.model, memory, limits, sampling=options.sampling, lines=lines, count=options.nbest, alpha=alpha
+        )
+
+    @torch.inference_mode()
+    def _capture(
+        self, sources: list[list[int]], hypotheses: list[Hypothesis], patterns: tuple[str, ...]
+    ) -> list[dict[str, NDArray[np.float32]]]:
+        """The attention behind each hypothesis: a whole-target pass sees exactly what the steps of the search saw."""
+        if not patterns:
+            return [{} for _ in hypotheses]
+        targets = [np.asarray(hypothesis.ids, dtype=np.int64) for hypothesis in hypotheses]
+        batch = collate([np.asarray(ids) for ids in sources], targets).to(self.device)
+        captured = {
+            name: weights.float().cpu().numpy()
+            for name, weights in self.models[0](batch, capture=patterns).attention.items()
+        }
+        if not captured:
+            raise UserError("no attention of this model has such a name", where="--layers", received=", ".join(patterns))
+        result = []
+        for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            sizes = {"cross": (len(target) + 1, len(source) + 1)}
+            trimmed = {}
+            for name, weights in captured.items():
+                side = (len(source) + 1,) * 2 if name.startswith("encoder") else (len(target) + 1,) * 2
+                height, width = sizes.get(name.rsplit(".", 1)[1], side)
+                trimmed[name] = weights[row, :, :height, :width]
+            result.append(trimmed)
+        return result
+
+    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
+        ids = hypothesis.ids
+        return Candidate(
+            self.target.decode(ids), hypothesis.score, self.target.tokens(ids), list(hypothesis.log_probabilities)
+        )
+
+    @torch.inference_mode()
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Candidate]:
+        """Force-score given targets: the log probability of each token and of the end mark, and the score of the whole.
+
+        Raises:
+            UserError: different numbers of sources and targets, or more than one model.
+        """
+        if len(sources) != len(targets):
+            raise UserError(
+                "each source needs one target", received=f"{len(sources)} sources and {len(targets)} targets"
+            )
+        if len(self.models) > 1:
+            raise UserError("targets are scored with one model", received=f"{len(self.models)} runs")
+        source_ids, target_ids = [self.source.encode(line) for line in sources], [self.target.encode(line) for line in targets]
+        lengths = [max(len(source), len(target)) for source, target in zip(source_ids, target_ids, strict=True)]
+        results: list[Candidate | None] = [None] * len(sources)
+        for rows in _batches([length + 1 for length in lengths], self.recipe.decoding.batch_tokens):
+            batch = collate([np.asarray(source_ids[row]) for row in rows], [np.asarray(target_ids[row]) for row in rows])
+            batch = batch.to(self.device)
+            scores = self.models[0](batch).logits.float().log_softmax(-1)
+            each = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).cpu()
+            for place, row in enumerate(rows):
+                ids = tuple(target_ids[row])
+                log_probabilities = tuple(each[place, : len(ids) + 1].tolist())
+                penalty = length_penalty(len(log_probabilities), self.recipe.decoding.length_penalty)
+                results[row] = self._candidate(Hypothesis(ids, log_probabilities, sum(log_probabilities) / penalty))
+        return [result for result in results if result is not None]
+
+
+def _same_pieces(one: Side, other: Side) -> bool:
+    return one.tokens(range(len(one.vocabulary))) == other.tokens(range(len(other.vocabulary)))
+
+
+def _changed(options: Options, changes: dict[str, Any]) -> Options:
+    known = Options.__dataclass_fields__
+    for name in changes:
+        if name not in known:
+            raise UserError("unknown option of predict", where=name, allowed=list(known))
+    return Options(**({name: getattr(options, name) for name in known} | changes))
+
+
+def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Rows of like length, longest first, with at most `budget` padded pieces together; empty lines are left out."""
+    rows = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: -lengths[row])
+    batch: list[int] = []
+    for row in rows:
+        if batch and (len(batch) + 1) * (lengths[batch[0]] + 1) > budget:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """`cpu`, `cuda`, ... or `auto`: the accelerator where there is one. Raises UserError for one that is not there."""
+    if name == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError("this device cannot be used here", where="--device", received=name, allowed="auto, cpu, or one that torch finds") from error
+    return device
+
+
+def load(run: str | Path, *more_runs: str | Path, device: str = "auto", average: int | None = None) -> Predictor:
+    """Load a run, or several as an ensemble, for prediction.
+
+    Args:
+        run: the run folder.
+        more_runs: further runs with the same vocabularies; the mean of all probabilities is decoded.
+        device: `auto`, `cpu`, `cuda`, ...
+        average: use the mean of each run's last so many checkpoints.
+
+    Raises:
+        UserError: a folder that holds no finished model.
+    """
+    where = pick_device(device)
+    return Predictor([load_run(Path(path), where, average) for path in (run, *more_runs)], where)

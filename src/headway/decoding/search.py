@@ -1,0 +1,242 @@
+"""Search: greedy, beam and sampling. It sees only start, step and select of a model, so any object with these will do.
+
+Shapes: N sentences, W hypotheses of a sentence, V vocabulary, t tokens so far.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.decoding.hypotheses import Hypothesis, length_penalty
+from headway.models.contract import Memory, State
+from headway.text.vocabulary import BOS, EOS, PAD
+
+
+class Searchable(Protocol):
+    """The part of a model that search uses (see `Seq2Seq`)."""
+
+    def start(self, memory: Memory) -> State:
+        """The state before the first token, one row a sentence."""
+        ...
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Log probabilities (B, V) of the next token after `tokens` (B,), and the new state."""
+        ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the output of each of N sentences must keep to; lengths count tokens without the end mark.
+
+    `prefix` holds, for each sentence, the ids that its output starts with.
+    """
+
+    shortest: int
+    longest: Sequence[int]
+    prefix: Sequence[Sequence[int]] = ()
+
+    def apply(self, log_probabilities: Tensor, sentences: Tensor, time: int) -> Tensor:
+        """(rows, V) with minus infinity for what may not come as token number `time` (from 0) of `sentences` (rows,)."""
+        scores = log_probabilities
+        scores[:, [PAD, BOS]] = -torch.inf
+        if time < self.shortest:
+            scores[:, EOS] = -torch.inf
+        if not self.prefix and time < min(self.longest):
+            return scores
+        for row, sentence in enumerate(sentences.tolist()):
+            forced = self._forced(sentence, time)
+            if forced is not None:
+                kept = log_probabilities[row, forced].clone()
+                scores[row] = -torch.inf
+                scores[row, forced] = kept
+        return scores
+
+    def _forced(self, sentence: int, time: int) -> int | None:
+        if self.prefix and time < len(self.prefix[sentence]):
+            return self.prefix[sentence][time]
+        return EOS if time >= self.longest[sentence] else None
+
+
+@dataclass
+class _Beams:
+    """The live hypotheses of N sentences: scores (N, W), tokens and their log probabilities (N, W, t)."""
+
+    sentences: Tensor  # (N,) which sentence each row is
+    scores: Tensor
+    tokens: Tensor
+    log_probabilities: Tensor
+
+    def extend(self, keep: Tensor, parents: Tensor, tokens: Tensor, scores: Tensor, log_probabilities: Tensor) -> "_Beams":
+        """Hypotheses made of `parents` (N', W) of the sentences `keep` (N',) and one more token each."""
+
+        def grow(history: Tensor, new: Tensor) -> Tensor:
+            index = parents[:, :, None].expand(-1, -1, history.shape[2])
+            return torch.cat([history[keep].gather(1, index), new[:, :, None]], 2)
+
+        return _Beams(
+            self.sentences[keep], scores, grow(self.tokens, tokens), grow(self.log_probabilities, log_probabilities)
+        )
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Searchable, memory: Memory, limits: Limits, *, beam: int, alpha: float = 0.0
+) -> list[list[Hypothesis]]:
+    """The best outputs of each of N sentences, best first; beam 1 is greedy search.
+
+    At each step the 2 * beam best continuations of a sentence are ranked; those among the first `beam` that end are
+    finished, and the best `beam` of the others live on. A sentence is done when `beam` hypotheses are finished or its
+    longest length is reached, where the end is forced. A score is what `Hypothesis` says, so it equals the re-scoring.
+
+    Args:
+        model: anything with start and step.
+        memory: the encoded sources, N rows.
+        limits: shortest and longest output, forced prefixes.
+        beam: W.
+        alpha: the exponent of the length penalty.
+    """
+    count, device = memory.values.shape[0], memory.values.device
+    finished: list[list[Hypothesis]] = [[] for _ in range(count)]
+    state = model.start(memory)
+    zeros = torch.zeros(count, 1, device=device)
+    beams = _Beams(torch.arange(count, device=device), zeros, zeros[..., None][..., :0].long(), zeros[..., None][..., :0])
+    last = torch.full((count,), BOS, device=device)
+    time = 0
+    while True:
+        rows, width = len(beams.sentences), beams.scores.shape[1]
+        raw, state = model.step(last, state)
+        allowed = limits.apply(raw, beams.sentences.repeat_interleave(width), time).view(rows, width, -1)
+        scores, parents, tokens, each = _rank(allowed, beams.scores, 2 * beam)
+        _finish(finished, beams, scores, parents, tokens, each, beam, alpha)
+        keep = torch.tensor(
+            [
+                row
+                for row, sentence in enumerate(beams.sentences.tolist())
+                if len(finished[sentence]) < beam and time < limits.longest[sentence]
+            ],
+            dtype=torch.long,
+            device=device,
+        )
+        if not len(keep):
+            break
+        scores, parents, tokens, each = (part[keep] for part in (scores, parents, tokens, each))
+        scores, order = scores.masked_fill(tokens == EOS, -torch.inf).sort(dim=1, descending=True, stable=True)
+        order = order[:, :beam]
+        parents, tokens, each = (part.gather(1, order) for part in (parents, tokens, each))
+        beams = beams.extend(keep, parents, tokens, scores[:, :beam], each)
+        state = state.select(keep[:, None] * width + parents)
+        last = tokens.reshape(-1)
+        time += 1
+    return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in finished]
+
+
+def _rank(log_probabilities: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The `count` best continuations of each sentence: their scores, parents, tokens and own log probabilities."""
+    rows, width, size = log_probabilities.shape
+    total = (scores[:, :, None] + log_probabilities).view(rows, -1)
+    best, flat = total.topk(min(count, width * size), dim=1)
+    if best.shape[1] < count:  # fewer continuations than the beam has places: fill up with impossible ones
+        missing = count - best.shape[1]
+        best = torch.cat([best, best.new_full((rows, missing), -torch.inf)], 1)
+        flat = torch.cat([flat, flat.new_zeros(rows, missing)], 1)
+    each = log_probabilities.reshape(rows, -1).gather(1, flat)
+    return best, flat // size, flat % size, each
+
+
+def _finish(
+    finished: list[list[Hypothesis]],
+    beams: _Beams,
+    scores: Tensor,
+    parents: Tensor,
+    tokens: Tensor,
+    each: Tensor,
+    beam: int,
+    alpha: float,
+) -> None:
+    """Move the continuations that end, among the `beam` best of each sentence, to `finished`."""
+    ended = (tokens[:, :beam] == EOS) & scores[:, :beam].isfinite()
+    for row, rank in ended.nonzero().tolist():
+        sentence, parent = int(beams.sentences[row]), int(parents[row, rank])
+        if len(finished[sentence]) == beam:
+            continue
+        ids = tuple(beams.tokens[row, parent].tolist())
+        log_probabilities = (*beams.log_probabilities[row, parent].tolist(), float(each[row, rank]))
+        score = float(scores[row, rank]) / length_penalty(len(log_probabilities), alpha)
+        finished[sentence].append(Hypothesis(ids, log_probabilities, score))
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn: from the `top_k` most probable, of these the fewest that hold `top_p` of the probability.
+
+    `temperature` divides the log probabilities first. Every line has its own stream of random numbers, a function of
+    `seed` and the line's number, so that an output does not depend on what else is in its batch.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    seed: int = 1
+
+    def streams(self, lines: Sequence[int]) -> list[np.random.Generator]:
+        """One random generator for each line number."""
+        return [np.random.Generator(np.random.Philox(key=[self.seed, line])) for line in lines]
+
+    def draw(self, log_probabilities: Tensor, uniform: Tensor) -> Tensor:
+        """Token ids (rows,) by inverting the distribution function of (rows, V) at `uniform` (rows,)."""
+        scores, ids = (log_probabilities.double() / self.temperature).sort(dim=-1, descending=True, stable=True)
+        if self.top_k is not None:
+            scores[:, self.top_k :] = -torch.inf
+        probabilities = scores.softmax(-1)
+        before = probabilities.cumsum(-1) - probabilities
+        probabilities = probabilities.masked_fill(before >= self.top_p, 0)
+        cumulative = probabilities.cumsum(-1)
+        place = (cumulative < uniform[:, None].to(cumulative) * cumulative[:, -1:]).sum(-1, keepdim=True)
+        last = (probabilities > 0).sum(-1, keepdim=True) - 1
+        return ids.gather(1, place.minimum(last)).squeeze(1)
+
+
+@torch.inference_mode()
+def sample(
+    model: Searchable, memory: Memory, limits: Limits, *, sampling: Sampling, lines: Sequence[int], count: int, alpha: float = 0.0
+) -> list[list[Hypothesis]]:
+    """`count` independent outputs of each of N sentences, best first by score.
+
+    Args:
+        model: anything with start and step.
+        memory: the encoded sources, N rows.
+        limits: shortest and longest output, forced prefixes.
+        sampling: how tokens are drawn.
+        lines: (N,) the line numbers that the random streams hang on.
+        count: outputs a sentence.
+        alpha: the exponent of the length penalty in the score; log probabilities are the model's, at temperature 1.
+    """
+    sentences, device = memory.values.shape[0], memory.values.device
+    owner = torch.arange(sentences, device=device).repeat_interleave(count)
+    state = model.start(memory).select(owner.view(sentences, count))
+    streams = sampling.streams(lines)
+    last = torch.full((sentences * count,), BOS, device=device)
+    ids: list[list[int]] = [[] for _ in last]
+    log_probabilities: list[list[float]] = [[] for _ in last]
+    done = torch.zeros_like(last, dtype=torch.bool)
+    time = 0
+    while not bool(done.all()):
+        raw, state = model.step(last, state)
+        uniform = torch.from_numpy(np.concatenate([stream.random(count) for stream in streams])).to(device)
+        last = sampling.draw(limits.apply(raw.clone(), owner, time), uniform)
+        each = raw.gather(1, last[:, None]).squeeze(1)
+        for row in (~done).nonzero().squeeze(1).tolist():
+            ids[row].append(int(last[row]))
+            log_probabilities[row].append(float(each[row]))
+        done = done | (last == EOS)
+        time += 1
+    outputs = [
+        Hypothesis(tuple(tokens[:-1]), tuple(scores), sum(scores) / length_penalty(len(scores), alpha))
+        for tokens, scores in zip(ids, log_probabilities, strict=True)
+    ]
+    grouped = [outputs[start : start + count] for start in range(0, len(outputs), count)]
+    return [sorted(group, key=lambda hypothesis: -hypothesis.score) for group in grouped]

@@ -1,0 +1,49 @@
+"""What went wrong, where, what was received and what is allowed.
+
+Every mistake a user can make raises a `UserError`; the command line prints it without a traceback and exits with 2.
+`RunError` is for work that failed although the request was sound (a diverged loss, a full disk); it exits with 1.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class HeadwayError(Exception):
+    """The base of all errors that headway raises on purpose."""
+
+    exit_code = 1
+
+
+class RunError(HeadwayError):
+    """The request was sound, the work failed."""
+
+
+class UserError(HeadwayError):
+    """A mistake in what was asked: a recipe key, a file, an option.
+
+    Args:
+        what: the mistake, one sentence without a full stop.
+        where: a recipe key (`model.heads`), `file:line` or an option (`--beam`).
+        received: the value that was given.
+        allowed: the values that would have been right, in words or as a list of names.
+    """
+
+    exit_code = 2
+
+    def __init__(
+        self, what: str, *, where: str | None = None, received: object = None, allowed: str | Iterable[str] | None = None
+    ) -> None:
+        self.what, self.where, self.received = what, where, received
+        self.allowed = allowed if allowed is None or isinstance(allowed, str) else ", ".join(allowed)
+        message = f"{where}: {what}" if where else what
+        if received is not None:
+            message += f"; received {received!r}"
+        if self.allowed is not None:
+            message += f"; allowed: {self.allowed}"
+        super().__init__(message)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A hint that names the closest of `names`, or an empty string when none is close."""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""

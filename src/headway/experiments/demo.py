@@ -1,0 +1,118 @@
+"""`headway demo`: a model learns to read dates, from generated data to a report, through the same code as any recipe."""
+
+from collections.abc import Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from rich.table import Table as RichTable
+
+from headway.analysis.figures import alignment_figure
+from headway.analysis.report import Table
+from headway.analysis.run_report import example_of, write_run_report
+from headway.console import console, say
+from headway.data.sources import Pair
+from headway.decoding.predictor import Options, Prediction, Predictor, load
+from headway.errors import UserError
+from headway.recipe import load_recipe
+from headway.run import RunFolder
+from headway.scoring import build_metric
+from headway.tasks.dates import DateExample, generate_dates, languages, write_dates
+from headway.training.loop import train
+
+SHOWN = 12
+
+
+def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
+    """Make the data, train, score, and leave a run folder with a report.
+
+    Args:
+        output: the run folder; a demo that is there already, complete or not, is gone on with.
+        seed: of data and model.
+        overrides: changes to the demo's recipe.
+
+    Returns:
+        The exit code: 0, or 128 + the signal's number when training was stopped.
+
+    Raises:
+        UserError: `output` holds something else.
+    """
+    folder, data = RunFolder(output), output / "data"
+    resume = folder.recipe_file.exists()
+    if output.exists() and not resume and any(path.name != "data" for path in output.iterdir()):
+        raise UserError("this folder holds something else than a demo", where=f"--output {output}")
+    say(f"dates in {len(languages())} languages -> ISO 8601; the run folder is {output}")
+    dates = generate_dates(seed)
+    write_dates(dates, data)
+    with as_file(files("headway.experiments") / "demo.yaml") as recipe_file:
+        recipe = load_recipe(recipe_file, [f"data.folder={data}", f"training.seed={seed}", *overrides])
+    code = train(recipe, output, resume=resume)
+    if code:
+        return code
+    predictor = load(output)
+    scores = {
+        "dates never seen": (dates.test_unseen_dates, _decode(predictor, dates.test_unseen_dates)),
+        "language and pattern never seen together": (dates.test_unseen_pairs, _decode(predictor, dates.test_unseen_pairs)),
+    }
+    summary = Table(
+        "Exact match",
+        ["test", "dates", "right"],
+        [[name, str(len(given)), f"{exact_match(given, said):.1f} %"] for name, (given, said) in scores.items()],
+        "Unambiguous ways of writing only: the month by name, or the year first.",
+    )
+    given, said = scores["dates never seen"]
+    shown = _examples(given, said)
+    for table in (summary, shown):
+        _print(table)
+    pairs = [Pair(number, each.text, each.iso) for number, each in enumerate(_one_a_language(given), start=1)]
+    report = write_run_report(output, [summary, _by_language(given, said), shown], pairs[:SHOWN])
+    _draw_alignment(predictor, pairs[0], output / "alignment.png")
+    say(f"\nLook inside:  {report}\nTry your own: echo '3. Mai 2024' | headway predict {output}")
+    return 0
+
+
+def _decode(predictor: Predictor, examples: Sequence[DateExample]) -> list[Prediction]:
+    return predictor.predict([each.text for each in examples])
+
+
+def exact_match(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> float:
+    """The share of dates that were read right, in percent."""
+    references = [[each.iso for each in examples]]
+    return build_metric("exact_match").score([each.text for each in predictions], references).value
+
+
+def _one_a_language(examples: Sequence[DateExample]) -> list[DateExample]:
+    """The first example of each language, longer ones first."""
+    first = {each.language: each for each in reversed(examples)}
+    return sorted(first.values(), key=lambda each: -len(each.text))
+
+
+def _examples(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> Table:
+    said = {each.text: prediction.text for each, prediction in zip(examples, predictions, strict=True)}
+    rows = [
+        [each.language, each.text, said[each.text], "yes" if said[each.text] == each.iso else f"no: {each.iso}"]
+        for each in sorted(_one_a_language(examples), key=lambda each: each.language)
+    ]
+    return Table("Dates never seen in training", ["language", "written", "read as", "right"], rows)
+
+
+def _by_language(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> Table:
+    rows = []
+    for language in sorted({each.language for each in examples}):
+        pairs = [(each, said) for each, said in zip(examples, predictions, strict=True) if each.language == language]
+        right = exact_match([each for each, _ in pairs], [said for _, said in pairs])
+        rows.append([language, str(len(pairs)), f"{right:.1f}"])
+    return Table("By language", ["language", "dates", "right, %"], rows)
+
+
+def _print(table: Table) -> None:
+    drawn = RichTable(title=table.title, caption=table.note or None)
+    for column in table.columns:
+        drawn.add_column(column)
+    for row in table.rows:
+        drawn.add_row(*row)
+    console.print(drawn)
+
+
+def _draw_alignment(predictor: Predictor, pair: Pair, path: Path) -> None:
+    (prediction,) = predictor.predict([pair.source], Options(attention=("*.cross",)))
+    alignment_figure(example_of(prediction, pair.target), path)

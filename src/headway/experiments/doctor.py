@@ -1,0 +1,100 @@
+"""`headway doctor`: what this installation has, what it lacks, and whether it works."""
+
+import platform
+import tempfile
+import time
+from importlib.metadata import metadata, requires, version
+from pathlib import Path
+
+import torch
+from packaging.requirements import Requirement
+
+import headway
+from headway.console import console
+from headway.decoding.predictor import load
+from headway.recipe import parse_recipe
+from headway.runtime import machine
+from headway.training.loop import train
+
+SELF_TEST_UPDATES = 150
+
+
+def missing_by_extra() -> dict[str, list[str]]:
+    """For each extra of the package, which of its distributions are not installed."""
+    missing: dict[str, list[str]] = {name: [] for name in metadata("headway").get_all("Provides-Extra") or []}
+    for text in requires("headway") or []:
+        requirement = Requirement(text)
+        for extra, names in missing.items():
+            wanted = requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
+            if wanted and not _installed(requirement.name):
+                names.append(requirement.name)
+    return missing
+
+
+def _installed(name: str) -> bool:
+    try:
+        version(name)
+    except ImportError:
+        return False
+    return True
+
+
+def memory() -> str:
+    """The machine's memory, free and in all, where the system tells."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown"
+    sizes = {line.partition(":")[0]: int(line.split()[1]) / 2**20 for line in lines if line.endswith("kB")}
+    return f"{sizes.get('MemAvailable', 0):.1f} GiB free of {sizes.get('MemTotal', 0):.1f} GiB"
+
+
+def self_test() -> str:
+    """Train a tiny model to reverse words, decode with it, and say how that went. Raises RuntimeError where it failed."""
+    words = [f"{a}{b}{c}" for a in "abcd" for b in "abcd" for c in "abcd"]
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "train.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words), encoding="utf-8")
+        stack = {"layers": 1}
+        recipe = {
+            "data": {"train": {"tsv": str(folder / "train.tsv")}},
+            "vocabulary": {"kind": "char", "shared": True},
+            "model": {"dim": 32, "feed_forward": 64, "heads": 2, "dropout": 0.0, "encoder": stack, "decoder": stack},
+            "optimizer": {"learning_rate": 1e-2, "schedule": "linear", "warmup": 10},
+            "training": {"updates": SELF_TEST_UPDATES, "batch_tokens": 512, "checkpoint_every": SELF_TEST_UPDATES},
+        }
+        console.quiet = True
+        try:
+            train(parse_recipe(recipe), folder / "run")
+        finally:
+            console.quiet = False
+        said = [prediction.text for prediction in load(folder / "run").predict(words)]
+    right = sum(text == word[::-1] for text, word in zip(said, words, strict=True))
+    result = f"{right} of {len(words)} words reversed after {SELF_TEST_UPDATES} updates, {time.monotonic() - began:.1f} s"
+    if right < 0.9 * len(words):
+        raise RuntimeError(result)
+    return result
+
+
+def run_doctor() -> int:
+    """Print the findings; 0 if the self-test passed, 1 if not."""
+    facts = machine()
+    lines = {
+        "headway": f"{headway.__version__} in {Path(headway.__file__).parent}",
+        "python": f"{platform.python_version()} on {facts['system']}",
+        "torch": f"{facts['torch']}, {facts['threads']} threads, accelerator: {facts['accelerator'] or 'none'}",
+        "processor": f"{facts['processor']}, {facts['cores']} cores, {torch.backends.cpu.get_cpu_capability()}",
+        "memory": memory(),
+    }
+    for name, value in lines.items():
+        print(f"{name:12}{value}")
+    for extra, names in missing_by_extra().items():
+        state = "complete" if not names else f"lacks {', '.join(names)}: pip install 'headway[{extra}]'"
+        print(f"{'[' + extra + ']':12} {state}")
+    try:
+        print(f"{'self-test':12}passed: {self_test()}")
+    except RuntimeError as error:
+        print(f"{'self-test':12}FAILED: {error}")
+        return 1
+    return 0

@@ -1,0 +1,192 @@
+"""Multi-head self-attention and cross-attention (Vaswani et al. 2017, section 3.2).
+
+Shapes: B batch, L queries, S keys, K heads, d head, D model, W hypotheses of one sentence.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headway.mixers.contract import Mixed, Mixer, State, require_causal
+from headway.mixers.linear import few_rows_linear
+from headway.mixers.masks import additive, causal_mask, zero_padding
+
+# On a CPU three tensor operations with the weights in between beat torch's fused kernel up to this many weights (2 to 5
+# times at 10 to 100 positions; benchmarks/attention.py); above it the fused kernel's flat memory counts.
+MOST_EXPLICIT_WEIGHTS = 1 << 27
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor | None,
+    *,
+    causal: bool = False,
+    dropout: float = 0.0,
+    need_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """softmax(Q K^T / sqrt(d)) V, equation 1.
+
+    Args:
+        query: (B, K, L, d).
+        key: (B, K, S, d).
+        value: (B, K, S, d).
+        allowed: broadcastable to (B, K, L, S), True where a query may attend to a key; None for everywhere.
+        causal: additionally restrict query t to keys 0 .. t.
+        dropout: probability of dropping a weight.
+        need_weights: return the weights (B, K, L, S), before dropout.
+    """
+    batch, heads, length, size = query.shape
+    keys = key.shape[2]
+    explicit = query.device.type == "cpu" and batch * heads * length * keys <= MOST_EXPLICIT_WEIGHTS
+    if not (explicit or need_weights):
+        if causal and allowed is not None:
+            allowed, causal = allowed & causal_mask(length, query.device), False
+        values = F.scaled_dot_product_attention(query, key, value, allowed, dropout_p=dropout, is_causal=causal)
+        return values, None
+    scores = torch.bmm((query * size**-0.5).reshape(-1, length, size), key.reshape(-1, keys, size).transpose(1, 2))
+    scores = scores.view(batch, heads, length, keys)
+    if causal:
+        scores = scores + additive(causal_mask(length, query.device), scores.dtype)
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1)
+    dropped = F.dropout(weights, dropout) if dropout else weights
+    values = torch.bmm(dropped.view(-1, length, keys), value.reshape(-1, keys, size))
+    return values.view(batch, heads, length, size), weights if need_weights else None
+
+
+@dataclass(frozen=True)
+class AttentionState(State):
+    """Keys and values of the positions so far, each (B, K, n, d)."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class Attention(Mixer):
+    """Self-attention: each position takes a weighted mean over all positions, or, if causal, over those up to it.
+
+    Args:
+        dim: D.
+        causal: whether a position may only see itself and those before it.
+        heads: K.
+        head_dim: d, by default D / K (table 3, row B frees it).
+        dropout: probability of dropping an attention weight while training.
+        bias: whether the four projections have one.
+
+    Raises:
+        ValueError: heads do not divide dim and head_dim is not given.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        causal: bool,
+        *,
+        heads: int = 8,
+        head_dim: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.causal, self.heads, self.head_dim = causal, heads, size_of_head(dim, heads, head_dim)
+        self.dropout = dropout
+        width = heads * self.head_dim
+        self.in_projection = nn.Linear(dim, 3 * width, bias=bias)  # queries, keys, values, one below the other
+        self.out_projection = nn.Linear(width, dim, bias=bias)
+        for block in self.in_projection.weight.chunk(3):
+            nn.init.xavier_uniform_(block)
+        nn.init.xavier_uniform_(self.out_projection.weight)
+        if bias:
+            nn.init.zeros_(self.in_projection.bias)
+            nn.init.zeros_(self.out_projection.bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
+        batch, length, _ = x.shape
+        projected = self.in_projection(x).view(batch, length, 3, self.heads, self.head_dim)
+        query, key, value = projected.permute(2, 0, 3, 1, 4)  # (3, B, K, L, d)
+        # Padding follows the real positions, so a causal mixer never sees it from a real one.
+        allowed = None if mask is None or self.causal else mask[:, None, None, :]
+        values, weights = attend(
+            query,
+            key,
+            value,
+            allowed,
+            causal=self.causal,
+            dropout=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
+        )
+        values = self.out_projection(values.transpose(1, 2).reshape(batch, length, -1))
+        if weights is not None and mask is not None:
+            weights = weights.masked_fill(~mask[:, None, :, None], 0)
+        return Mixed(zero_padding(values, mask), weights)
+
+    def initial_state(self, batch_size: int) -> AttentionState:
+        require_causal(self.causal)
+        empty = self.out_projection.weight.new_zeros(batch_size, self.heads, 0, self.head_dim)
+        return AttentionState(empty, empty)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, AttentionState]:
+        assert isinstance(state, AttentionState)
+        projected = few_rows_linear(x, self.in_projection).reshape(x.shape[0], 3, self.heads, 1, self.head_dim)
+        query, key, value = projected.unbind(1)
+        after = AttentionState(torch.cat([state.keys, key], 2), torch.cat([state.values, value], 2))
+        values, _ = attend(query, after.keys, after.values, None)
+        return few_rows_linear(values.reshape(x.shape[0], -1), self.out_projection), after
+
+
+class CrossAttention(nn.Module):
+    """Attention from the target to the encoded source ("encoder-decoder attention", section 3.2.3).
+
+    Keys and values are computed once a source by `project`; `step` attends to them from the W hypotheses of each
+    sentence without copying them W times. Arguments as for `Attention`.
+    """
+
+    def __init__(self, dim: int, *, heads: int = 8, head_dim: int | None = None, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads, self.head_dim, self.dropout = heads, size_of_head(dim, heads, head_dim), dropout
+        width = heads * self.head_dim
+        self.query_projection = nn.Linear(dim, width)
+        self.memory_projection = nn.Linear(dim, 2 * width)  # keys, then values
+        self.out_projection = nn.Linear(width, dim)
+        for block in (self.query_projection.weight, *self.memory_projection.weight.chunk(2), self.out_projection.weight):
+            nn.init.xavier_uniform_(block)
+        for layer in (self.query_projection, self.memory_projection, self.out_projection):
+            nn.init.zeros_(layer.bias)
+
+    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values, each (B, K, S, d), of the encoded source (B, S, D)."""
+        batch, length, _ = memory.shape
+        projected = self.memory_projection(memory).view(batch, length, 2, self.heads, self.head_dim)
+        key, value = projected.permute(2, 0, 3, 1, 4)
+        return key, value
+
+    def forward(
+        self, x: Tensor, memory: Tensor, memory_mask: Tensor | None, *, need_weights: bool = False
+    ) -> Mixed:
+        """x (B, L, D) attends to memory (B, S, D); weights (B, K, L, S) where asked for."""
+        batch, length, _ = x.shape
+        key, value = self.project(memory)
+        query = self.query_projection(x).view(batch, length, self.heads, self.head_dim).transpose(1, 2)
+        allowed = None if memory_mask is None else memory_mask[:, None, None, :]
+        values, weights = attend(
+            query, key, value, allowed, dropout=self.dropout if self.training else 0.0, need_weights=need_weights
+        )
+        return Mixed(self.out_projection(values.transpose(1, 2).reshape(batch, length, -1)), weights)
+
+    def step(self, x: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
+        """x (B * W, D), the W hypotheses of a sentence one after the other, attend to what `project` gave."""
+        query = few_rows_linear(x, self.query_projection).reshape(key.shape[0], -1, self.heads, self.head_dim)
+        values, _ = attend(query.transpose(1, 2), key, value, allowed)
+        return few_rows_linear(values.transpose(1, 2).reshape(x.shape[0], -1), self.out_projection)
+
+
+def size_of_head(dim: int, heads: int, head_dim: int | None) -> int:
+    """d = D / K unless given. Raises ValueError where K does not divide D."""
+    if head_dim is None and dim % heads:
+        raise ValueError(f"heads ({heads}) do not divide dim ({dim}); give head_dim or another number of heads")
+    return head_dim or dim // heads

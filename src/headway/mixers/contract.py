@@ -1,0 +1,79 @@
+"""The contract of a mixer: how information moves between the positions of one sequence.
+
+Shapes: B batch, L length, K heads, D model. Masks are True where a position is real (see masks.py).
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Self
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class State:
+    """What decoding remembers between two positions: a value, never an attribute of a layer.
+
+    Subclasses are frozen dataclasses. Tensors have the batch first; states and tuples nest; anything else is the same for
+    every row. `step` returns a new state and leaves the old one as it was, so a state can be stepped twice.
+    """
+
+    def select(self, index: Tensor) -> Self:
+        """The state of rows `index` of this one, in that order; rows may repeat or be left out.
+
+        An index of two axes, (N, W), says that the W entries of each line are rows of the same sentence.
+        """
+        rows = index.reshape(-1)
+        return replace(self, **{field.name: _select(getattr(self, field.name), rows) for field in fields(self)})
+
+
+def _select(value: Any, index: Tensor) -> Any:
+    if isinstance(value, Tensor):
+        return value.index_select(0, index)
+    if isinstance(value, State):
+        return value.select(index)
+    if isinstance(value, tuple):
+        return tuple(_select(each, index) for each in value)
+    return value
+
+
+class Mixed(NamedTuple):
+    """What a mixer gives: values (B, L, D) and, where they were asked for and exist, attention weights (B, K, L, L)."""
+
+    values: Tensor
+    weights: Tensor | None
+
+
+class Mixer(nn.Module, ABC):
+    """Moves information between positions. Whether it may look at the future is fixed when it is built.
+
+    A subclass takes `dim` and `causal` and, keyword-only, its own few options; models never ask which mixer they have.
+    """
+
+    @abstractmethod
+    def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
+        """Mix all positions at once.
+
+        Args:
+            x: (B, L, D).
+            mask: (B, L), True where a position is real; None when all are.
+            need_weights: return the attention weights, if the mixer has any.
+
+        Returns:
+            Values are zero at padding, and padding changes nothing elsewhere. Weights sum to one over the last axis for
+            every real position and are zero wherever either position is padding.
+        """
+
+    @abstractmethod
+    def initial_state(self, batch_size: int) -> State:
+        """The state before the first position. Raises ValueError unless the mixer is causal."""
+
+    @abstractmethod
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Mix one more position, x (B, D), with those before it; equals `forward` at that position."""
+
+
+def require_causal(causal: bool) -> None:
+    """Raise ValueError where step-by-step use is asked of a mixer that sees the future."""
+    if not causal:
+        raise ValueError("only a mixer built with causal=True can go step by step")

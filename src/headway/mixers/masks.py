@@ -1,0 +1,40 @@
+"""Masks, with one meaning everywhere: True = real, or may be attended to.
+
+Shapes: B batch, L length, S length of what is attended to.
+"""
+
+import torch
+from torch import Tensor
+
+
+def padding_mask(lengths: Tensor, length: int | None = None) -> Tensor:
+    """(B, L): True at the first `lengths[b]` positions of row b. L is the longest length unless given."""
+    positions = torch.arange(int(lengths.max()) if length is None else length, device=lengths.device)
+    return positions < lengths[:, None]
+
+
+def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
+    """(L, L): position t may attend to positions 0 .. t."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def drop_full(mask: Tensor | None) -> Tensor | None:
+    """None instead of a mask without any padding, so that later work is skipped.
+
+    Looking at a mask on an accelerator would wait for the device, so there it is returned as it is.
+    """
+    return None if mask is None or (mask.device.type == "cpu" and bool(mask.all())) else mask
+
+
+def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where `mask` is True and the lowest finite number elsewhere, to be added to scores before a softmax.
+
+    The lowest finite number gives weights of exactly zero beside any allowed position, and, unlike minus infinity, no NaN
+    in a row (or its gradient) where nothing is allowed.
+    """
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, torch.finfo(dtype).min)
+
+
+def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+    """x (B, L, D) with zeros where `mask` (B, L) is False."""
+    return x if mask is None else x.masked_fill(~mask[..., None], 0)

@@ -1,0 +1,14 @@
+"""Models, built from the `model` section of a recipe."""
+
+from headway.models.contract import Memory, Output, Seq2Seq, State
+from headway.models.transformer import Transformer
+from headway.recipe import TransformerConfig
+
+__all__ = ["Memory", "Output", "Seq2Seq", "State", "build_model"]
+
+MODELS: dict[str, type[Transformer]] = {"transformer": Transformer}
+
+
+def build_model(config: TransformerConfig, source_size: int, target_size: int, shared: bool) -> Seq2Seq:
+    """The model that `config` describes, with freshly drawn weights from torch's global generator."""
+    return MODELS[config.kind](config, source_size, target_size, shared)

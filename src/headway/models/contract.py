@@ -1,0 +1,73 @@
+"""The contract of a sequence-to-sequence model: all that search, scoring, training and analysis know of it.
+
+Shapes: B batch, S source, T target, K heads, D model, V vocabulary.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from headway.data.batches import Batch
+from headway.mixers import State
+
+__all__ = ["Memory", "Output", "Seq2Seq", "State", "wanted"]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """An encoded source: values (B, S, D) and a mask (B, S), True where a position is real."""
+
+    values: Tensor
+    mask: Tensor
+
+
+class Output(NamedTuple):
+    """What a model says of a whole target: logits (B, T, V), and the attention that was asked for, by name.
+
+    Names are `encoder.LAYER.self` (B, K, S, S), `decoder.LAYER.self` (B, K, T, T), `decoder.LAYER.cross` (B, K, T, S).
+    """
+
+    logits: Tensor
+    attention: Mapping[str, Tensor]
+
+
+class Seq2Seq(nn.Module, ABC):
+    """A model that reads a source and says which token comes next in a target."""
+
+    @abstractmethod
+    def encode(self, source: Tensor, mask: Tensor) -> Memory:
+        """Encode token ids (B, S), real where mask (B, S) is True."""
+
+    @abstractmethod
+    def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
+        """Logits for every target position at once, given the true tokens before it.
+
+        Args:
+            batch: source and target ids with their masks.
+            capture: patterns (`decoder.*.cross`) of the attention to return; costs nothing when empty.
+        """
+
+    @abstractmethod
+    def start(self, memory: Memory) -> State:
+        """The state before the first target token, one row a source."""
+
+    @abstractmethod
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Log probabilities (B, V) of the next token, given the last ones, tokens (B,), and the state after them.
+
+        `state.select` takes an index (B',) or, for the W hypotheses of each of N sentences, (N, W): all entries of a row
+        then are rows of the same sentence.
+        """
+
+    def layers(self) -> Sequence[nn.Module]:
+        """The modules that sharded training gathers one at a time; none unless a model says so."""
+        return ()
+
+
+def wanted(name: str, capture: Sequence[str]) -> bool:
+    """Whether the attention called `name` was asked for."""
+    return any(fnmatchcase(name, pattern) for pattern in capture)

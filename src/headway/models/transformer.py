@@ -1,0 +1,195 @@
+"""The Transformer (Vaswani et al. 2017), with any mixer in the place of self-attention, per layer.
+
+Shapes: B batch, S source, T target, D model, V vocabulary, R rows of a decoding step (hypotheses of all sentences).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headway.data.batches import Batch
+from headway.errors import UserError
+from headway.mixers import State, build_mixer
+from headway.mixers.attention import CrossAttention
+from headway.mixers.linear import few_rows_linear
+from headway.mixers.masks import drop_full
+from headway.mixers.positions import POSITIONS
+from headway.models.blocks import DecoderLayer, EncoderLayer, FeedForward, SourceView
+from headway.models.contract import Memory, Output, Seq2Seq, wanted
+from headway.models.dropout import Dropout
+from headway.recipe import TransformerConfig
+
+
+@dataclass(frozen=True)
+class DecoderState(State):
+    """The state of a Transformer decoder. What it sees of the source is kept once a sentence, not once a hypothesis."""
+
+    layers: tuple[State, ...]
+    sources: tuple[SourceView, ...]
+    allowed: Tensor | None
+    position: int
+    width: int  # hypotheses a sentence, one after the other
+
+    def select(self, index: Tensor) -> Self:
+        """Rows `index`; an index (N, W) keeps the source shared among the W hypotheses of each sentence."""
+        rows = index.reshape(-1)
+        width = index.shape[1] if index.dim() == 2 else 1
+        layers = tuple(layer.select(rows) for layer in self.layers)
+        sentence = rows[::width] // self.width
+        count = self.sources[0].keys.shape[0]
+        if len(sentence) == count and bool((sentence == torch.arange(count, device=rows.device)).all()):
+            return replace(self, layers=layers, width=width)
+        sources = tuple(SourceView(*(part.index_select(0, sentence) for part in view)) for view in self.sources)
+        allowed = None if self.allowed is None else self.allowed.index_select(0, sentence)
+        return replace(self, layers=layers, sources=sources, allowed=allowed, width=width)
+
+
+class Embedding(nn.Module):
+    """Token vectors times sqrt(D), plus positions, then dropout (sections 3.4, 3.5 and 5.4)."""
+
+    def __init__(self, tokens: nn.Embedding, position: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.tokens, self.position, self.dropout = tokens, position, Dropout(dropout)
+        self.scale = tokens.embedding_dim**0.5
+
+    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
+        """(..., L) ids at positions start, start + 1, ... to (..., L, D)."""
+        x = self.tokens(ids) * self.scale + self.position(start, start + ids.shape[-1])
+        return self.dropout(x)  # type: ignore[no-any-return]
+
+
+class Transformer(Seq2Seq):
+    """Encoder and decoder stacks.
+
+    Args:
+        config: the `model` section of a recipe.
+        source_size: size of the source vocabulary.
+        target_size: size of the target vocabulary.
+        shared: whether both sides have the same vocabulary.
+
+    Raises:
+        UserError: options of the recipe that do not go together.
+    """
+
+    def __init__(self, config: TransformerConfig, source_size: int, target_size: int, shared: bool) -> None:
+        super().__init__()
+        tied = config.tied or ("all" if shared else "target")
+        if tied == "all" and not shared:
+            raise UserError(
+                "one embedding for both sides needs one vocabulary",
+                where="model.tied",
+                received="all",
+                allowed="target or none, or vocabulary.shared: true",
+            )
+        dim = config.dim
+        source, target = token_embedding(source_size, dim), token_embedding(target_size, dim)
+        position = POSITIONS[config.position]
+        self.source_embedding = Embedding(source, position(dim, config.max_position), config.dropout)
+        self.target_embedding = Embedding(
+            source if tied == "all" else target, position(dim, config.max_position), config.dropout
+        )
+        self.encoder = nn.ModuleList(_encoder_layers(config))
+        self.decoder = nn.ModuleList(_decoder_layers(config))
+        # Post-norm layers end in a norm; a pre-norm stack needs one more at its top.
+        self.encoder_norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
+        self.projection = nn.Linear(dim, target_size)
+        nn.init.normal_(self.projection.weight, std=dim**-0.5)
+        nn.init.zeros_(self.projection.bias)
+        if tied != "none":
+            self.projection.weight = self.target_embedding.tokens.weight
+
+    def encode(self, source: Tensor, mask: Tensor) -> Memory:
+        return self._encode(source, mask, ())[0]
+
+    def _encode(self, source: Tensor, mask: Tensor, capture: Sequence[str]) -> tuple[Memory, dict[str, Tensor]]:
+        x, padding, attention = self.source_embedding(source), drop_full(mask), {}
+        for number, layer in enumerate(self.encoder):
+            name = f"encoder.{number}.self"
+            x, weights = layer(x, padding, wanted(name, capture))
+            if weights is not None:
+                attention[name] = weights
+        return Memory(self.encoder_norm(x), mask), attention
+
+    def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
+        memory, attention = self._encode(batch.source, batch.source_mask, capture)
+        x, padding, source_padding = (
+            self.target_embedding(batch.target_input), drop_full(batch.target_mask), drop_full(memory.mask)
+        )  # fmt: skip
+        for number, layer in enumerate(self.decoder):
+            names = f"decoder.{number}.self", f"decoder.{number}.cross"
+            need = wanted(names[0], capture), wanted(names[1], capture)
+            x, *weights = layer(x, padding, memory.values, source_padding, need)
+            attention |= {name: each for name, each in zip(names, weights, strict=True) if each is not None}
+        return Output(self.projection(self.decoder_norm(x)), attention)
+
+    def start(self, memory: Memory) -> DecoderState:
+        count = memory.values.shape[0]
+        padding = drop_full(memory.mask)
+        return DecoderState(
+            layers=tuple(layer.mixer.initial_state(count) for layer in self.decoder),  # type: ignore[operator, union-attr]
+            sources=tuple(layer.source_view(memory.values) for layer in self.decoder),  # type: ignore[operator]
+            allowed=None if padding is None else padding[:, None, None, :],
+            position=0,
+            width=1,
+        )
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, DecoderState]:
+        assert isinstance(state, DecoderState)
+        x = self.target_embedding(tokens[:, None], state.position).squeeze(1)
+        layers = []
+        for layer, mixer_state, source in zip(self.decoder, state.layers, state.sources, strict=True):
+            x, after = layer.step(x, mixer_state, source, state.allowed)  # type: ignore[operator]
+            layers.append(after)
+        logits = few_rows_linear(self.decoder_norm(x), self.projection)
+        after_all = replace(state, layers=tuple(layers), position=state.position + 1)
+        return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32)), after_all
+
+    def layers(self) -> Sequence[nn.Module]:
+        return [*self.encoder, *self.decoder]
+
+
+def token_embedding(size: int, dim: int) -> nn.Embedding:
+    """Vectors of variance 1 / D, so that after the factor sqrt(D) each element has variance one."""
+    embedding = nn.Embedding(size, dim)
+    nn.init.normal_(embedding.weight, std=dim**-0.5)
+    return embedding
+
+
+def _defaults(config: TransformerConfig) -> dict[str, Any]:
+    return {"heads": config.heads, "head_dim": config.head_dim, "dropout": config.attention_dropout}
+
+
+def _encoder_layers(config: TransformerConfig) -> list[EncoderLayer]:
+    return [
+        EncoderLayer(
+            build_mixer(
+                options, config.dim, causal=False, defaults=_defaults(config), where=f"model.encoder.mixer[{number}]"
+            ),
+            FeedForward(config.dim, config.feed_forward, config.activation),
+            config.dim,
+            config.dropout,
+            config.norm,
+        )
+        for number, options in enumerate(config.encoder.mixers())
+    ]
+
+
+def _decoder_layers(config: TransformerConfig) -> list[DecoderLayer]:
+    return [
+        DecoderLayer(
+            build_mixer(
+                options, config.dim, causal=True, defaults=_defaults(config), where=f"model.decoder.mixer[{number}]"
+            ),
+            CrossAttention(config.dim, **_defaults(config)),
+            FeedForward(config.dim, config.feed_forward, config.activation),
+            config.dim,
+            config.dropout,
+            config.norm,
+        )
+        for number, options in enumerate(config.decoder.mixers())
+    ]

@@ -1,0 +1,179 @@
+"""The run folder: everything one experiment leaves, and all that is needed to use its model. Nothing in it is pickled."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from headway.errors import UserError
+from headway.files import sha256, write_bytes, write_json, write_text
+from headway.models import Seq2Seq, build_model
+from headway.recipe import Recipe, dump_recipe, parse_recipe
+from headway.text.side import Side, load_sides
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of a run folder, and its parts read or written one by one."""
+
+    path: Path
+
+    @property
+    def recipe_file(self) -> Path:
+        """The resolved recipe."""
+        return self.path / "recipe.yaml"
+
+    @property
+    def vocabulary(self) -> Path:
+        """The folder of both sides' text preparation and vocabularies."""
+        return self.path / "vocabulary"
+
+    @property
+    def weights(self) -> Path:
+        """The final weights, or, while training goes on, the best so far."""
+        return self.path / "model.safetensors"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder with one folder a checkpoint."""
+        return self.path / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line: training progress and dev scores."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def manifest_file(self) -> Path:
+        """Versions, seeds, hashes of data and weights, machine."""
+        return self.path / "manifest.json"
+
+    @property
+    def report(self) -> Path:
+        """The report page."""
+        return self.path / "report.html"
+
+    def read_recipe(self) -> Recipe:
+        """The recipe of this run. Raises UserError where the folder is no run."""
+        if not self.recipe_file.is_file():
+            raise UserError("this is not a run folder: it has no recipe.yaml", where=str(self.path))
+        self.read_manifest()
+        return parse_recipe(yaml.safe_load(self.recipe_file.read_text(encoding="utf-8")))
+
+    def write_recipe(self, recipe: Recipe) -> None:
+        """Store the resolved recipe."""
+        write_text(self.recipe_file, dump_recipe(recipe))
+
+    def read_manifest(self) -> dict[str, Any]:
+        """The manifest, empty before there is one. Raises UserError for a format that this version cannot read."""
+        if not self.manifest_file.is_file():
+            return {}
+        manifest: dict[str, Any] = json.loads(self.manifest_file.read_text(encoding="utf-8"))
+        if manifest.get("format", 0) > FORMAT:
+            raise UserError(
+                "this run was written by a newer version of headway",
+                where=str(self.manifest_file),
+                received=f"format {manifest['format']}",
+                allowed=f"formats up to {FORMAT}",
+            )
+        return manifest
+
+    def write_manifest(self, changes: dict[str, Any]) -> None:
+        """Add `changes` to the manifest."""
+        write_json(self.manifest_file, self.read_manifest() | {"format": FORMAT} | changes)
+
+    def write_weights(self, weights: dict[str, Tensor], changes: dict[str, Any]) -> None:
+        """Store the weights, and their hash with `changes` in the manifest."""
+        write_bytes(self.weights, save(weights))
+        self.write_manifest({"model_sha256": sha256(self.weights)} | changes)
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A trained model with its text preparation."""
+
+    recipe: Recipe
+    source: Side
+    target: Side
+    model: Seq2Seq
+
+
+def load_run(path: Path, device: torch.device, average: int | None = None) -> LoadedRun:
+    """Load a run's model, ready to decode.
+
+    Args:
+        path: the run folder.
+        device: where the model goes.
+        average: use the mean of the last so many checkpoints instead of the final weights.
+
+    Raises:
+        UserError: no run folder, no weights yet, or weights that do not match their recipe or are damaged.
+    """
+    folder = RunFolder(path)
+    recipe = folder.read_recipe()
+    if not folder.vocabulary.is_dir():
+        raise UserError("this run has no vocabulary yet: training has not begun", where=str(path))
+    source, target = load_sides(folder.vocabulary)
+    shared = source.vocabulary is target.vocabulary
+    model = build_model(recipe.model, len(source.vocabulary), len(target.vocabulary), shared)
+    if average is None:
+        if not folder.weights.is_file():
+            raise UserError("this run has no model yet: training has not reached its first checkpoint", where=str(path))
+        weights = read_weights(folder.weights)
+    else:
+        weights = average_weights(checkpoint_weights(folder, average))
+    load_weights(model, weights, str(folder.weights))
+    return LoadedRun(recipe, source, target, model.to(device).eval())
+
+
+def checkpoint_weights(folder: RunFolder, count: int) -> list[Path]:
+    """The weight files of the last `count` checkpoints. Raises UserError where there are fewer."""
+    files = sorted(folder.checkpoints.glob("update-*/model.safetensors"))
+    if len(files) < count:
+        raise UserError(
+            "this run has not kept so many checkpoints", where="--average", received=count, allowed=f"up to {len(files)}"
+        )
+    return files[-count:]
+
+
+def read_weights(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file. Raises UserError where it is damaged."""
+    try:
+        return load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"these weights cannot be read ({error})", where=str(file)) from error
+
+
+def average_weights(files: list[Path]) -> dict[str, Tensor]:
+    """The mean of the weights in `files`, summed in float64 in the order given."""
+    total = {name: tensor.double() for name, tensor in read_weights(files[0]).items()}
+    for file in files[1:]:
+        for name, tensor in read_weights(file).items():
+            total[name] += tensor
+    return {name: (tensor / len(files)).float() for name, tensor in total.items()}
+
+
+def model_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights of a model by name, each shared tensor once (under its first name), on the CPU."""
+    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor], where: str) -> None:
+    """Put `weights` into `model`. Raises UserError unless names and shapes match."""
+    parameters = dict(model.named_parameters())
+    wrong = sorted(parameters.keys() ^ weights.keys()) or [
+        name for name, parameter in parameters.items() if parameter.shape != weights[name].shape
+    ]
+    if wrong:
+        raise UserError(f"these weights are not of this model (first difference: {wrong[0]})", where=where)
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(weights[name])

@@ -1,0 +1,22 @@
+"""Scoring: metrics over per-segment statistics, significance, and reports on files."""
+
+from headway.scoring.metric import METRICS, Metric, Score, build_metric
+from headway.scoring.significance import (
+    Comparison,
+    Interval,
+    approximate_randomisation,
+    bootstrap_interval,
+    paired_bootstrap,
+)
+
+__all__ = [
+    "METRICS",
+    "Comparison",
+    "Interval",
+    "Metric",
+    "Score",
+    "approximate_randomisation",
+    "bootstrap_interval",
+    "build_metric",
+    "paired_bootstrap",
+]

@@ -1,0 +1,127 @@
+"""The Metric contract: a score is computed from statistics summed over segments.
+
+A metric says what it needs to know of each segment (`statistics`) apart from how a corpus is scored from the sums
+(`aggregate`). So every metric can be resampled, and one bootstrap and one randomisation test serve them all.
+
+Shapes: N segments, k statistics of one segment.
+"""
+
+import importlib
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from headway.errors import UserError, nearest
+
+Statistics: TypeAlias = NDArray[np.float64]
+
+# Imported when first asked for, so that a metric's library is loaded only by those who use it.
+METRICS = {
+    "bleu": "headway.scoring.translation:Bleu",
+    "chrf": "headway.scoring.translation:Chrf",
+    "ter": "headway.scoring.translation:Ter",
+    "exact_match": "headway.scoring.exact_match:ExactMatch",
+}
+
+
+@dataclass(frozen=True)
+class Score:
+    """A corpus score with what is needed to reproduce it.
+
+    Args:
+        metric: the metric's `label`.
+        value: 0 to 100 for shares; error rates may exceed 100.
+        signature: the metric's settings and versions.
+        segments: N.
+    """
+
+    metric: str
+    value: float
+    signature: str
+    segments: int
+
+    def __str__(self) -> str:
+        return f"{self.metric}|{self.signature} = {self.value:.2f}"
+
+
+class Metric(ABC):
+    """A corpus metric over per-segment statistics. Options are keyword-only arguments of the constructor.
+
+    Attributes:
+        name: the name in `METRICS`.
+        higher_is_better: False for error rates.
+    """
+
+    name: str
+    higher_is_better: bool = True
+
+    @property
+    def label(self) -> str:
+        """The name as papers print it; tells apart two settings of one metric where the field does (chrF2, chrF2++)."""
+        return self.name
+
+    @abstractmethod
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        """What each segment adds to the corpus score, (N, k).
+
+        Args:
+            hypotheses: N segments; an empty one is an empty output.
+            references: `references[r][i]` is segment i of reference set r, as in a list of reference files.
+
+        Raises:
+            UserError: no segments, no references, or not as many references as hypotheses (see `check_segments`).
+        """
+
+    @abstractmethod
+    def aggregate(self, totals: Statistics) -> float:
+        """The corpus score from statistics (k,) summed over segments."""
+
+    @abstractmethod
+    def signature(self) -> str:
+        """Settings and versions, `key:value` joined by `|`; with the number of references once `statistics` has run."""
+
+    def score(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
+        """Score a corpus; arguments and errors as for `statistics`."""
+        totals = self.statistics(hypotheses, references).sum(axis=0)
+        return Score(self.label, self.aggregate(totals), self.signature(), len(hypotheses))
+
+
+def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Raise a UserError unless there are hypotheses, references, and as many of each reference set as of hypotheses."""
+    if not references:
+        raise UserError("scoring needs at least one set of references", where="references")
+    if not hypotheses:
+        raise UserError("there is nothing to score", where="hypotheses")
+    for number, lines in enumerate(references, start=1):
+        if len(lines) != len(hypotheses):
+            what = f"{len(lines)} references for {len(hypotheses)} hypotheses; there must be one a segment"
+            raise UserError(what, where=f"references, set {number}")
+
+
+def build_metric(name: str, **options: object) -> Metric:
+    """Build a metric by name, with its own options: `build_metric("chrf", word_order=2)` is chrF++.
+
+    Raises:
+        UserError: an unknown metric or option (both name the nearest), or a value that is not allowed.
+    """
+    if name not in METRICS:
+        raise UserError(f"unknown metric{nearest(name, METRICS)}", where="metric", received=name, allowed=METRICS)
+    module, _, class_name = METRICS[name].partition(":")
+    metric: type[Metric] = getattr(importlib.import_module(module), class_name)
+    parameters = inspect.signature(metric).parameters
+    for option in options:
+        if option not in parameters:
+            allowed = ", ".join(parameters) or "none; it has no options"
+            raise UserError(f"unknown option{nearest(option, parameters)}", where=f"{name}.{option}", allowed=allowed)
+    try:
+        return metric(**options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join([name, *map(str, first["loc"])])
+        raise UserError(first["msg"][0].lower() + first["msg"][1:], where=where, received=first["input"]) from error

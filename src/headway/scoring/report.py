@@ -1,0 +1,162 @@
+"""Scores of one or more systems' output files, with their intervals and whether they differ."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from headway.data.sources import read_lines
+from headway.errors import UserError
+from headway.scoring.metric import Metric, Score, Statistics
+from headway.scoring.significance import (
+    Comparison,
+    Interval,
+    approximate_randomisation,
+    bootstrap_interval,
+    paired_bootstrap,
+)
+
+Significance = Literal["bootstrap", "randomisation"]
+TESTS: dict[Significance, Callable[[Metric, Statistics, Statistics, int, int], Comparison]] = {
+    "bootstrap": paired_bootstrap,
+    "randomisation": approximate_randomisation,
+}
+INTERVAL_SAMPLES = 1000
+DEFAULT_SAMPLES: dict[Significance, int] = {"bootstrap": 1000, "randomisation": 10000}
+
+
+@dataclass(frozen=True)
+class SystemScore:
+    """One system by one metric: its score, the 95% bootstrap interval, and its comparison with the first system."""
+
+    system: str
+    score: Score
+    interval: Interval
+    comparison: Comparison | None
+
+
+@dataclass(frozen=True)
+class ScoreReport:
+    """All systems by all metrics: `scores[m][s]` is metric m, system s, in the order in which they were given."""
+
+    scores: tuple[tuple[SystemScore, ...], ...]
+    segments: int
+    references: tuple[str, ...]
+    interval_samples: int
+    seed: int
+
+    def text(self) -> str:
+        """A table (a row a system, a column a metric), then the signatures and how intervals and p came about."""
+        table = [["system"], *([row.system] for row in self.scores[0])]
+        for column in self.scores:
+            table[0].append(column[0].score.metric)
+            for line, row in zip(table[1:], column, strict=True):
+                line.append(f"{row.score.value:.2f} ± {(row.interval.high - row.interval.low) / 2:.2f}")
+            if any(row.comparison for row in column):
+                table[0].append("p")
+                for line, row in zip(table[1:], column, strict=True):
+                    line.append(f"{row.comparison.p_value:.4f}" if row.comparison else "")
+        return "\n".join([*_aligned(table), "", *self._notes()])
+
+    def _notes(self) -> list[str]:
+        sets = len(self.references)
+        notes = [f"{column[0].score.metric}: {column[0].score.signature}" for column in self.scores]
+        notes.append(f"{self.segments} segments, {sets} reference set{'s' if sets > 1 else ''}")
+        notes.append(f"±: half of the 95% interval of {self.interval_samples} bootstrap samples, seed {self.seed}")
+        compared = self.scores[0][-1].comparison
+        if compared:
+            method = f"{compared.method}, {compared.samples} samples, seed {compared.seed}"
+            notes.append(f"p: against {self.scores[0][0].system} ({method})")
+        return notes
+
+    def to_json(self) -> str:
+        """Everything in the report as JSON text."""
+        return json.dumps(asdict(self), ensure_ascii=False, indent=1)
+
+
+def score_files(
+    metrics: Sequence[Metric],
+    hypotheses: Sequence[Path],
+    references: Sequence[Path],
+    *,
+    significance: Significance | None = None,
+    samples: int | None = None,
+    seed: int = 12345,
+) -> ScoreReport:
+    """Score files of hypotheses, one segment a line, against one or more reference files.
+
+    An empty line is an empty segment. Files are strict UTF-8, plain or compressed (see `read_lines`).
+
+    Args:
+        metrics: what to score by.
+        hypotheses: a file a system; the others are compared with the first.
+        references: reference sets.
+        significance: the test to compare by.
+        samples: resamples or trials of the test; by default 1000 for the bootstrap, 10000 for randomisation.
+        seed: of all resampling.
+
+    Raises:
+        UserError: no metrics, hypotheses or references; a file that is missing, empty or no UTF-8; files with different
+            numbers of lines; a test with nothing to compare.
+    """
+    for given, where in ((metrics, "metrics"), (hypotheses, "hypotheses"), (references, "references")):
+        if not given:
+            raise UserError("scoring needs at least one", where=where)
+    if significance and len(hypotheses) < 2:
+        raise UserError("a test compares two or more systems", where="hypotheses", received=len(hypotheses))
+    if samples is None:
+        samples = DEFAULT_SAMPLES[significance] if significance else INTERVAL_SAMPLES
+    targets = [_read(path) for path in references]
+    outputs = [_read(path) for path in hypotheses]
+    _check_counts([*references, *hypotheses], [*targets, *outputs])
+    scores = [
+        _score_systems(metric, list(map(str, hypotheses)), outputs, targets, significance, samples, seed)
+        for metric in metrics
+    ]
+    names = tuple(map(str, references))
+    return ScoreReport(tuple(scores), len(targets[0]), names, INTERVAL_SAMPLES, seed)
+
+
+def _score_systems(
+    metric: Metric,
+    names: list[str],
+    outputs: list[list[str]],
+    references: list[list[str]],
+    significance: Significance | None,
+    samples: int,
+    seed: int,
+) -> tuple[SystemScore, ...]:
+    statistics = [metric.statistics(output, references) for output in outputs]
+    rows: list[SystemScore] = []
+    for name, each in zip(names, statistics, strict=True):
+        comparison = None
+        if significance and rows:
+            comparison = TESTS[significance](metric, statistics[0], each, samples, seed)
+        score = Score(metric.label, metric.aggregate(each.sum(axis=0)), metric.signature(), len(each))
+        rows.append(SystemScore(name, score, bootstrap_interval(metric, each, INTERVAL_SAMPLES, seed), comparison))
+    return tuple(rows)
+
+
+def _read(path: Path) -> list[str]:
+    lines = list(read_lines(path))
+    if not lines:
+        raise UserError("this file is empty", where=str(path))
+    return lines
+
+
+def _check_counts(paths: Sequence[Path], files: Sequence[Sequence[str]]) -> None:
+    for path, lines in zip(paths, files, strict=True):
+        if len(lines) != len(files[0]):
+            what = f"{len(lines)} lines, but {paths[0]} has {len(files[0])}; line i of each file is the same segment"
+            raise UserError(what, where=str(path))
+
+
+def _aligned(table: list[list[str]]) -> list[str]:
+    """Lines with the first column to the left and numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    aligned = []
+    for name, *cells in table:
+        numbers = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        aligned.append("  ".join([name.ljust(widths[0]), *numbers]).rstrip())
+    return aligned

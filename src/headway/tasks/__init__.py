@@ -1,0 +1,39 @@
+"""Tasks: what an experiment is scored by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headway.errors import UserError, nearest
+from headway.scoring import Metric, build_metric
+from headway.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kind of sequence transduction: the metrics that its dev set is decoded for unless the recipe names others."""
+
+    name: str
+    metrics: tuple[dict[str, Any], ...]
+
+
+TASKS = {task.name: task for task in (Task("translation", ({"name": "bleu"}, {"name": "chrf"})),)}
+
+
+def build_task(name: str) -> Task:
+    """The task of that name. Raises UserError where there is none."""
+    if name not in TASKS:
+        raise UserError(f"unknown task{nearest(name, TASKS)}", where="task", received=name, allowed=list(TASKS))
+    return TASKS[name]
+
+
+def dev_metrics(recipe: Recipe) -> Sequence[Metric]:
+    """The metrics that dev is decoded for. Raises UserError for unknown ones, or a `best_by` that is not among them."""
+    options = recipe.training.dev_metrics
+    chosen = build_task(recipe.task).metrics if options is None else options
+    metrics = [build_metric(**each) for each in chosen] if recipe.data.dev else []
+    names = ["loss", *(metric.name for metric in metrics)]
+    best_by = recipe.training.best_by
+    if best_by is not None and best_by not in names:
+        raise UserError("no such dev metric", where="training.best_by", received=best_by, allowed=names)
+    return metrics

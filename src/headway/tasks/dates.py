@@ -1,0 +1,270 @@
+"""Dates as people write them in 35 languages, to be rewritten as ISO 8601: the task that `headway demo` trains on.
+
+Month and weekday names and most patterns come from Unicode's CLDR through Babel; `dates_patterns.yaml` adds what else
+is common. A date is only written such that it can be read in one way: with the month's name, or with the year first,
+and always with all four digits of the year, in the Gregorian calendar.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from datetime import date, timedelta
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from babel import Locale
+from babel.dates import tokenize_pattern
+
+from headway.errors import UserError
+from headway.files import write_text
+
+FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)
+
+# The code point of zero in Unicode's decimal digit systems, under their CLDR names.
+ZEROS = {"arab": 0x660, "arabext": 0x6F0, "beng": 0x9E6, "deva": 0x966, "fullwide": 0xFF10, "thai": 0xE50}
+
+# CLDR's date formats and skeletons with day, month and year; its short format may write two digits of the year.
+FORMATS = ("full", "long", "medium")
+SKELETONS = ("yMMMMEEEEd", "yMMMMd", "yMMMEd", "yMMMd", "yMEd", "yMd")
+
+# A date of every month, and a first day; the texts of two writings on them tell whether they are the same.
+PROBES = (*(date(1987 + month, month, (5 * month) % 28 + 1) for month in range(1, 13)), date(2021, 5, 1))
+
+
+@dataclass(frozen=True)
+class DateExample:
+    """A date as written in `language` after `pattern`, and the same date in ISO 8601."""
+
+    text: str
+    iso: str
+    language: str
+    pattern: str
+
+
+@dataclass
+class DateData:
+    """The examples of the task. No text occurs twice, and no date of one part occurs in another.
+
+    `test_unseen_dates` writes its dates in ways that `train` holds; `test_unseen_pairs` in combinations of language and
+    pattern that it does not, while it holds the language with other patterns and the pattern in other languages. The
+    two test parts share their dates.
+    """
+
+    train: list[DateExample]
+    dev: list[DateExample]
+    test_unseen_dates: list[DateExample]
+    test_unseen_pairs: list[DateExample]
+
+
+@dataclass(frozen=True, order=True)
+class Writing:
+    """One way of writing dates: a language, a pattern, and what is done to its letters and digits."""
+
+    language: str
+    pattern: str
+    case: str = "as is"
+    digits: str = "latn"
+
+    @property
+    def name(self) -> str:
+        """The pattern with its case and digits, the same in all languages."""
+        digits = "" if self.digits == "latn" else f" in {self.digits} digits"
+        return self.pattern + digits + ("" if self.case == "as is" else f" in {self.case} case")
+
+    def write(self, day: date) -> str:
+        """`day` in this way."""
+        text = "".join(self._field(kind, value, day) for kind, value in _tokens(self.pattern))
+        if "{ordinal}" in text:
+            suffixes = _settings()["ordinals"][self.language]
+            text = text.replace("{ordinal}", suffixes.get(day.day, suffixes["else"]))
+        if self.digits in ZEROS:
+            text = text.translate({ord("0") + digit: ZEROS[self.digits] + digit for digit in range(10)})
+        return _CASES[self.case](text)
+
+    def _field(self, kind: str, value: Any, day: date) -> str:
+        if kind == "chars":
+            return str(value)
+        letter, width = value
+        match letter:
+            case "y":
+                return _han_digits(day.year) if self.digits == "han" else f"{day.year:04}"
+            case "M" if width >= 3:
+                return _name(self.language, "months", width)[day.month]
+            case "M" | "d":
+                number = day.day if letter == "d" else day.month
+                return _han_number(number) if self.digits == "han" else f"{number:0{width}}"
+            case "E":
+                return _name(self.language, "days", width)[day.weekday()]
+            case "G":
+                return str(Locale.parse(self.language).eras["abbreviated"][1])
+        raise AssertionError(f"no date pattern holds the field {letter}")
+
+
+def _capitalised(text: str) -> str:
+    return text[0].title() + text[1:]  # title case, since Georgian has no initial capitals
+
+
+_CASES: dict[str, Callable[[str], str]] = {
+    "as is": str,
+    "upper": str.upper,
+    "lower": str.lower,
+    "initial upper": _capitalised,
+}
+
+
+@cache
+def _settings() -> Any:
+    return yaml.safe_load(resources.files(__package__).joinpath("dates_patterns.yaml").read_text(encoding="utf-8"))
+
+
+@cache
+def _tokens(pattern: str) -> list[tuple[str, Any]]:
+    return list(tokenize_pattern(pattern))
+
+
+@cache
+def _name(language: str, field: str, width: int) -> dict[int, str]:
+    # Only the `format` names: Babel 2.18 gives locales without stand-alone names those of the locale loaded before.
+    names = getattr(Locale.parse(language), field)["format"]["wide" if width == 4 else "abbreviated"]
+    return dict(names)
+
+
+def _han_digits(number: int) -> str:
+    return "".join("〇一二三四五六七八九"[int(digit)] for digit in str(number))
+
+
+def _han_number(number: int) -> str:
+    tens, ones = divmod(number, 10)
+    return ("" if tens < 2 else _han_digits(tens)) + ("十" if tens else "") + (_han_digits(ones) if ones else "")
+
+
+def _is_unambiguous(pattern: str) -> bool:
+    return pattern.startswith("y") or "MMM" in pattern
+
+
+def _patterns(language: str) -> list[str]:
+    """The patterns of a language, CLDR's before the others, each with and without its commas."""
+    locale = Locale.parse(language)
+    listed = [str(locale.date_formats[name].pattern) for name in FORMATS]
+    listed += [str(locale.datetime_skeletons[name].pattern) for name in SKELETONS if name in locale.datetime_skeletons]
+    # CLDR's thin spaces and invisible direction marks are for typesetting; a keyboard has a space.
+    listed = [pattern.replace("\u202f", " ").replace("\u200f", "") for pattern in listed]
+    listed = [pattern for pattern in listed if _is_unambiguous(pattern)] + _settings()["extra"].get(language, [])
+    # One spelling of each field, so that the same pattern has the same name in all languages.
+    listed = [re.sub(r"\bEEE\b", "E", pattern.replace("cccc", "EEEE")) for pattern in listed]
+    return list(dict.fromkeys(listed + [pattern.replace(",", "").replace("،", "") for pattern in listed]))
+
+
+@cache
+def writings(language: str) -> tuple[Writing, ...]:
+    """All ways of writing a date in `language`; no two of them write the same throughout."""
+    patterns = _patterns(language)
+    ways = [Writing(language, pattern) for pattern in patterns]
+    for digits in _settings()["digits"].get(language, []):
+        counted = [pattern for pattern in patterns if digits != "han" or pattern.startswith("y年")]
+        ways += [Writing(language, pattern, digits=digits) for pattern in counted]
+    spelt_out = [pattern for pattern in patterns if "MMMM" in pattern]
+    ways += [Writing(language, pattern, "initial upper") for pattern in spelt_out]
+    if language not in _settings()["no_upper_case"]:
+        ways += [Writing(language, pattern, "upper") for pattern in spelt_out]
+    ways += [Writing(language, pattern, "lower") for pattern in spelt_out]
+    distinct: dict[tuple[str, ...], Writing] = {}
+    for way in ways:
+        distinct.setdefault(tuple(map(way.write, PROBES)), way)
+    return tuple(distinct.values())
+
+
+def languages() -> list[str]:
+    """The codes of the languages that dates are written in."""
+    return list(_settings()["languages"])
+
+
+def generate_dates(
+    seed: int,
+    train_size: int = 60_000,
+    dev_size: int = 1000,
+    test_size: int = 2000,
+    held_out_dates: float = 0.05,
+    held_out_pairs: float = 0.08,
+) -> DateData:
+    """Make the data; the same for the same arguments and release of Babel.
+
+    Args:
+        train_size: the examples to train on. `dev_size` and `test_size`: those of dev and of each of the two tests.
+        held_out_dates: the share of all dates from 1900 to 2099 that dev and the tests get, one third and two thirds.
+        held_out_pairs: the share of the pairs of language and pattern that training never sees.
+
+    Raises:
+        UserError: there are not that many different texts, or a share is not between 0 and 1.
+    """
+    for name, share in (("held_out_dates", held_out_dates), ("held_out_pairs", held_out_pairs)):
+        if not 0 < share < 1:
+            raise UserError("is a share of the whole", where=name, received=share, allowed="above 0 and below 1")
+    generator = random.Random(seed)
+    dates = [FIRST + timedelta(days=day) for day in range((LAST - FIRST).days + 1)]
+    generator.shuffle(dates)
+    held_out = round(held_out_dates * len(dates))
+    dev_dates, test_dates, train_dates = dates[: held_out // 3], dates[held_out // 3 : held_out], dates[held_out:]
+    unseen = hold_out(generator, held_out_pairs)
+    seen = [way for language in languages() for way in writings(language) if way not in unseen]
+    return DateData(
+        train=_examples(generator, seen, train_dates, train_size),
+        dev=_examples(generator, seen, dev_dates, dev_size),
+        test_unseen_dates=_examples(generator, seen, test_dates, test_size),
+        test_unseen_pairs=_examples(generator, sorted(unseen), test_dates, test_size),
+    )
+
+
+def hold_out(generator: random.Random, share: float) -> set[Writing]:
+    """Choose `share` of all writings whose pattern another language has too and whose texts are mostly their own."""
+    ways = [way for language in languages() for way in writings(language)]
+    texts = Counter(way.write(day) for way in ways for day in PROBES)
+    patterns = Counter(way.name for way in ways)
+    of_language = Counter(way.language for way in ways)
+    candidates = [way for way in ways if sum(texts[way.write(day)] == 1 for day in PROBES) * 4 >= len(PROBES) * 3]
+    generator.shuffle(candidates)
+    chosen: set[Writing] = set()
+    for way in candidates:
+        if len(chosen) >= share * len(ways):
+            break
+        if patterns[way.name] > 1 and of_language[way.language] > 3:
+            chosen.add(way)
+            patterns[way.name] -= 1
+            of_language[way.language] -= 1
+    return chosen
+
+
+def _examples(generator: random.Random, ways: Sequence[Writing], dates: Sequence[date], size: int) -> list[DateExample]:
+    """`size` examples with different texts, every language as often as the others."""
+    by_language: dict[str, list[Writing]] = {}
+    for way in ways:
+        by_language.setdefault(way.language, []).append(way)
+    groups = list(by_language.values())
+    examples: dict[str, DateExample] = {}
+    for _ in range(4 * size + 100):
+        if len(examples) == size:
+            return list(examples.values())
+        way, day = generator.choice(generator.choice(groups)), generator.choice(dates)
+        text = way.write(day)
+        examples.setdefault(text, DateExample(text, day.isoformat(), way.language, way.name))
+    raise UserError("more examples than there are different texts", received=size, allowed=f"about {len(examples)}")
+
+
+def write_dates(data: DateData, folder: Path) -> None:
+    """Write each part as two aligned files: `train.tsv` holds text and ISO date, `train.ways.tsv` language and pattern.
+
+    The parts are train, dev, test-unseen-dates and test-unseen-pairs. The folder is made where it does not exist.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in fields(data):
+        examples: list[DateExample] = getattr(data, part.name)
+        name = part.name.replace("_", "-")
+        write_text(folder / f"{name}.tsv", "".join(f"{each.text}\t{each.iso}\n" for each in examples))
+        write_text(folder / f"{name}.ways.tsv", "".join(f"{each.language}\t{each.pattern}\n" for each in examples))

@@ -1,0 +1,1 @@
+PAD, BOS, EOS, UNKNOWN = 0, 1, 2, 3

@@ -1,0 +1,118 @@
+"""One process or several (under torchrun), on CPU or GPU; weights replicated (ddp) or sharded (fsdp).
+
+The result does not depend on how many processes share the work: the recipe's batches are global, and every process takes
+its rows of each.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from headway.recipe import TrainingConfig
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """This process's place among those that train together."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+    config: TrainingConfig
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that reads, writes and speaks."""
+        return self.rank == 0
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The recipe's precision."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self.config.precision == "bf16" else nullcontext()
+
+    def wrap(self, module: nn.Module, layers: Sequence[nn.Module]) -> nn.Module:
+        """`module` made ready for several processes; with fsdp, each of `layers` is a unit that is gathered as a whole."""
+        if self.world_size == 1:
+            return module
+        if self.config.strategy == "ddp":
+            return DistributedDataParallel(module)
+        mesh = init_device_mesh(self.device.type, (self.world_size,))
+        for unit in (*layers, module):
+            fully_shard(unit, mesh=mesh)
+        return module
+
+    def synchronise(self, module: nn.Module, last: bool) -> AbstractContextManager[Any]:
+        """The context of one forward and backward pass; gradients are exchanged only in the `last` of an update."""
+        if isinstance(module, FSDPModule):
+            module.set_requires_gradient_sync(last)
+        return module.no_sync() if isinstance(module, DistributedDataParallel) and not last else nullcontext()
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """The sums of each value over all processes."""
+        if self.world_size == 1:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(tensor)
+        return tensor.tolist()  # type: ignore[no-any-return]
+
+    def from_first(self, work: Callable[[], Any]) -> Any:
+        """The first process does `work`; all get what it gave, or stop where it failed."""
+        if self.world_size == 1:
+            return work()
+        result: list[Any] = [None, None]
+        if self.first:
+            try:
+                result[0] = work()
+            except Exception as error:
+                distributed.broadcast_object_list([None, str(error)])
+                raise
+        distributed.broadcast_object_list(result)
+        if result[1] is not None:
+            raise SystemExit(1)  # the first process says why
+        return result[0]
+
+
+def launch(config: TrainingConfig) -> Parallel:
+    """Join the processes that torchrun started, if it did, and pick this one's device."""
+    world_size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if accelerator is None:
+        device = torch.device("cpu")
+    else:
+        device = torch.device(accelerator.type, int(os.environ.get("LOCAL_RANK", 0)))
+        torch.accelerator.set_device_index(device.index)
+    if world_size > 1:
+        distributed.init_process_group(distributed.get_default_backend_for_device(device))
+    return Parallel(rank, world_size, device, config)
+
+
+def shut_down() -> None:
+    """End the process group, without which a process may abort at exit."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor gathered from its shards (every process must call this), on the CPU."""
+    full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return full.detach().cpu().contiguous()
+
+
+def like(tensor: Tensor, model: Tensor) -> Tensor:
+    """A copy of a whole `tensor`, placed and, where sizes agree, sharded as `model` is."""
+    if isinstance(model, DTensor) and tensor.shape == model.shape:
+        return distribute_tensor(tensor.to(model.device), model.device_mesh, model.placements)
+    return tensor.to(model.device, copy=True)
+
+
+def whole_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """`whole` for each of `tensors`."""
+    return {name: whole(tensor) for name, tensor in tensors.items()}

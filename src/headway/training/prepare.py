@@ -1,0 +1,125 @@
+"""What training needs, made from the recipe: text sides, corpora and the model."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from headway.console import progress, say
+from headway.data.corpus import Corpus, build_corpus
+from headway.data.sources import Pair, open_source, overlap
+from headway.errors import UserError
+from headway.models import Seq2Seq, build_model
+from headway.recipe import CorpusConfig, Recipe
+from headway.run import RunFolder
+from headway.tasks import dev_metrics
+from headway.text.side import Side, load_sides, save_sides, train_sides
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Both sides' text preparation, the encoded corpora, and the raw dev pairs."""
+
+    source: Side
+    target: Side
+    train: Corpus
+    dev: Corpus | None
+    dev_pairs: list[Pair]
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Find what cannot work before any work is done. Raises UserError."""
+    with torch.device("meta"):
+        build_model(recipe.model, 8, 8, recipe.vocabulary.shared)
+    dev_metrics(recipe)
+    training, optimizer = recipe.training, recipe.optimizer
+    if optimizer.schedule == "linear" and training.updates is None:
+        raise UserError("a linear schedule ends at training.updates, which is not given", where="optimizer.schedule")
+    if recipe.data.dev is None and (training.patience or training.best_by):
+        raise UserError("without data.dev nothing can be compared", where="training.patience or training.best_by")
+    if recipe.data.max_length + 1 > recipe.model.max_position and recipe.model.position == "learned":
+        raise UserError(
+            "sentences may be longer than there are learned positions",
+            where="data.max_length",
+            received=recipe.data.max_length,
+            allowed=f"up to {recipe.model.max_position - 1}, or a higher model.max_position",
+        )
+
+
+def prepare_sides(recipe: Recipe, folder: RunFolder) -> tuple[Side, Side]:
+    """The run's text preparation: read from the run folder, or trained on the training corpus and stored there."""
+    if folder.vocabulary.is_dir():
+        return load_sides(folder.vocabulary)
+    sides = new_sides(recipe)
+    save_sides(sides, folder.vocabulary)
+    return sides
+
+
+def new_sides(recipe: Recipe) -> tuple[Side, Side]:
+    """Text preparation with vocabularies trained on the training corpus."""
+    corpus = open_source(recipe.data.train, "data.train")
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        with progress("training the vocabulary: reading", unit="pairs") as task:
+            for number, pair in enumerate(corpus):
+                if number % 10_000 == 0:
+                    task.update(number)
+                yield pair.source, pair.target
+
+    say(f"vocabulary: training ({recipe.vocabulary.kind})")
+    return train_sides(recipe.text, recipe.vocabulary, pairs)
+
+
+def prepare(recipe: Recipe, folder: RunFolder) -> Prepared:
+    """All that training needs, saying what was read and what was dropped.
+
+    Raises:
+        UserError: files that are missing, empty, not UTF-8 or not line by line parallel; nothing left to train on.
+    """
+    open_source(recipe.data.train, "data.train")
+    dev_source = open_source(recipe.data.dev, "data.dev") if recipe.data.dev else None
+    source, target = sides = prepare_sides(recipe, folder)
+    say(f"vocabulary: {len(source.vocabulary)} source and {len(target.vocabulary)} target pieces")
+    train = _encode(recipe.data.train, recipe, sides, "data.train", keep_all=False)
+    if not len(train):
+        raise UserError("no pair is left to train on", where="data.train", received=train.report.dropped)
+    dev = _encode(recipe.data.dev, recipe, sides, "data.dev", keep_all=True) if recipe.data.dev else None
+    if dev_source is not None:
+        say(str(overlap(open_source(recipe.data.train, "data.train"), dev_source)))
+    return Prepared(source, target, train, dev, list(dev_source) if dev_source is not None else [])
+
+
+def _encode(config: CorpusConfig, recipe: Recipe, sides: tuple[Side, Side], where: str, keep_all: bool) -> Corpus:
+    with progress(f"encoding {where}", unit="pairs") as task:
+        corpus = build_corpus(
+            config, recipe.data, sides, where=where, filter=not keep_all, progress=lambda done: task.update(done)
+        )
+    say(corpus.report.text())
+    return corpus
+
+
+def new_model(recipe: Recipe, prepared: Prepared) -> Seq2Seq:
+    """The recipe's model with initial weights that depend on the seed alone."""
+    torch.manual_seed(recipe.training.seed)
+    shared = prepared.source.vocabulary is prepared.target.vocabulary
+    return build_model(recipe.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary), shared)
+
+
+def data_hashes(prepared: Prepared) -> dict[str, str]:
+    """What recognises changed data on resumption."""
+    hashes = {"train": prepared.train.fingerprint}
+    return hashes if prepared.dev is None else hashes | {"dev": prepared.dev.fingerprint}
+
+
+def run_folder(path: Path, resume: bool) -> RunFolder:
+    """The run folder at `path`: new, or an earlier run's with `resume`. Raises UserError where these do not agree."""
+    folder = RunFolder(path)
+    if path.exists() and not path.is_dir():
+        raise UserError("the run folder is a file", where=f"--output {path}")
+    if folder.recipe_file.exists() and not resume:
+        raise UserError(
+            "there is a run here already", where=f"--output {path}", allowed="--resume to go on with it, or another folder"
+        )
+    folder.checkpoints.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,102 @@
+"""One update: gradients of a global batch, clipping, and a step of the optimizer.
+
+Shapes: W processes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Adam, AdamW, Optimizer
+
+from headway.data.batches import Batch, collate_corpus, rows
+from headway.data.corpus import Corpus
+from headway.errors import RunError
+from headway.models import Seq2Seq
+from headway.objectives import Objective
+from headway.recipe import OptimizerConfig
+from headway.training.parallel import Parallel, whole
+
+Indices = NDArray[np.int64]
+
+
+class TrainingStep(nn.Module):
+    """A model and its objective as one module, so that what wraps it for several processes sees one forward pass."""
+
+    def __init__(self, model: Seq2Seq, objective: Objective) -> None:
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The loss, summed over target tokens."""
+        return self.objective(self.model(batch, capture=self.objective.capture), batch).total
+
+
+def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
+    """Adam (Kingma and Ba 2015), or AdamW (Loshchilov and Hutter 2019), whose weight decay is decoupled."""
+    kind = Adam if config.kind == "adam" else AdamW
+    return kind(
+        model.parameters(),
+        lr=0.0,
+        betas=config.betas,
+        eps=config.epsilon,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What one update's passes gave: loss summed over all target tokens, the gradient's norm, and whether all is finite."""
+
+    loss: float
+    tokens: int
+    norm: float
+    stop: bool
+
+    @property
+    def finite(self) -> bool:
+        """Whether the update may be made."""
+        return math.isfinite(self.loss) and math.isfinite(self.norm)
+
+
+def compute_gradients(
+    step: nn.Module,
+    corpus: Corpus,
+    batches: Sequence[Indices],
+    parallel: Parallel,
+    clip_norm: float | None,
+    stop: bool,
+) -> Gradients:
+    """Set the gradients of the mean loss a target token of all `batches` together, clipped to `clip_norm`.
+
+    `stop` says that this process was asked to end; the result says whether any was.
+
+    Raises:
+        RunError: memory ran out.
+    """
+    tokens = sum(int(corpus.target_lengths[indices].sum()) + len(indices) for indices in batches)
+    loss = 0.0
+    try:
+        for number, indices in enumerate(batches):
+            batch = rows(collate_corpus(corpus, indices), parallel.rank, parallel.world_size).to(parallel.device)
+            with parallel.synchronise(step, last=number + 1 == len(batches)):
+                with parallel.autocast():
+                    total = step(batch)
+                # Gradients are averaged over W processes, so that W / tokens makes the mean over the global batch.
+                (total * (parallel.world_size / tokens)).backward()
+            loss += float(total.detach())
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+            raise RunError(
+                f"memory ran out in a batch of {len(indices)} pairs; lower training.batch_tokens (and raise"
+                " training.accumulate by as much to keep the update the same), or data.max_length"
+            ) from error
+        raise
+    norm = nn.utils.clip_grad_norm_(step.parameters(), math.inf if clip_norm is None else clip_norm)
+    loss, stops = parallel.sum([loss, float(stop)])
+    return Gradients(loss, tokens, float(whole(norm)), stops > 0)

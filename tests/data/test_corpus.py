@@ -1,0 +1,258 @@
+"""Encoded corpora: what is kept, the report, the cache, many processes, flat memory."""
+
+import gc
+import random
+import shutil
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headway.data import corpus as corpus_module
+from headway.data import encoding
+from headway.data.corpus import Corpus, build_corpus
+from headway.data.report import CorpusReport
+from headway.errors import RunError, UserError
+from headway.recipe import CorpusConfig, DataConfig
+from headway.text.side import Side, load_sides, save_sides
+
+Sides = tuple[Side, Side]
+Write = Callable[..., CorpusConfig]
+
+# Line 1 .. 10: what becomes of it with max_length 4, max_ratio 2 and drop_duplicates.
+LINES = [
+    ("a b c d", "A B x"),  # kept
+    ("", "A"),  # empty
+    ("a", "A A"),  # kept: ratio 2
+    ("a", "A A A"),  # ratio 3
+    ("a a a a a", "A A A A"),  # too long
+    ("b", " \u3000"),  # empty
+    ("a", "A A"),  # duplicate of 3
+    ("A", "a a a a a"),  # too long, and ratio 5
+    ("", "A"),  # empty, no duplicate
+    ("z", "A"),  # kept
+]
+
+
+@pytest.fixture
+def build(sides: Sides, tmp_path: Path) -> Callable[..., Corpus]:
+    def build(config: CorpusConfig, filter: bool = True, **filters: Any) -> Corpus:
+        data = DataConfig(train=config, **filters)
+        return build_corpus(config, data, sides, where="data.train", filter=filter, cache=tmp_path / "cache")
+
+    return build
+
+
+def texts(corpus: Corpus, sides: Sides) -> list[tuple[int, list[str], list[str]]]:
+    return [
+        (int(line), sides[0].tokens(corpus.source(i).tolist()), sides[1].tokens(corpus.target(i).tolist()))
+        for i, line in enumerate(corpus.lines)
+    ]
+
+
+@pytest.fixture
+def ten(parallel: Write) -> CorpusConfig:
+    return parallel([source for source, _ in LINES], [target for _, target in LINES])
+
+
+def test_filters_and_report(build: Callable[..., Corpus], ten: CorpusConfig, sides: Sides) -> None:
+    corpus = build(ten, max_length=4, max_ratio=2, drop_duplicates=True)
+    assert len(corpus) == 3
+    assert corpus.lines.tolist() == [1, 3, 10]
+    encoded = [side.encode_lines([LINES[line - 1][which] for line in (1, 3, 10)]) for which, side in enumerate(sides)]
+    assert [corpus.source(i).tolist() for i in range(3)] == encoded[0]
+    assert [corpus.target(i).tolist() for i in range(3)] == encoded[1]
+    assert (corpus.source_lengths.tolist(), corpus.target_lengths.tolist()) == ([4, 1, 1], [3, 2, 1])
+    assert corpus.source_lengths.dtype == corpus.target_lengths.dtype == np.int32
+    report = corpus.report
+    assert (report.name, report.pairs_read, report.pairs_kept) == ("data.train", 10, 3)
+    assert (report.source_tokens, report.target_tokens) == (6, 6)
+    assert (report.source.unknown, report.target.unknown) == (1, 1)
+    assert report.dropped == {"empty side": 3, "duplicate": 1, "over max_length": 2, "over max_ratio": 1}
+    assert report.first_dropped == {
+        "empty side": [2, 6, 9], "duplicate": [7], "over max_length": [5, 8], "over max_ratio": [4],
+    }  # fmt: skip
+    assert list(report.source.lengths.values()) == [1, 1, 1, 1, 4, 4, 4, 4]
+    assert list(report.target.lengths.values()) == [1, 1, 1, 2, 3, 3, 3, 3]
+
+
+def test_dev_keeps_all_with_text(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+    corpus = build(ten, filter=False, max_length=4, max_ratio=2, drop_duplicates=True)
+    assert corpus.lines.tolist() == [1, 3, 4, 5, 7, 8, 10]
+    assert corpus.report.dropped == {"empty side": 3}
+
+
+def test_duplicates_are_kept_by_default(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+    assert build(ten, max_length=4).lines.tolist() == [1, 3, 4, 7, 10]
+
+
+def test_nothing_kept(build: Callable[..., Corpus], parallel: Write) -> None:
+    corpus = build(parallel(["", "a"], ["A", ""]))
+    assert (len(corpus), len(corpus.source_lengths), corpus.report.pairs_read) == (0, 0, 2)
+    assert corpus.report.text() == "data.train: 2 pairs read, 0 kept\n  dropped 2: empty side (line 1, 2)"
+
+
+def test_second_time_from_the_cache(
+    build: Callable[..., Corpus], ten: CorpusConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = build(ten)
+    assert isinstance(first.lines.base, np.memmap)
+    monkeypatch.setattr(corpus_module, "_write", None)  # would fail if called
+    second = build(ten)
+    assert (second.fingerprint, second.report) == (first.fingerprint, first.report)
+    assert [path.name for path in (tmp_path / "cache" / "corpora").iterdir()] == [first.fingerprint]
+
+
+def test_cache_key(build: Callable[..., Corpus], parallel: Write, ten: CorpusConfig, sides: Sides) -> None:
+    keys = [
+        build(ten).fingerprint,
+        build(ten, filter=False).fingerprint,
+        build(ten, max_length=4).fingerprint,
+        build(ten, max_ratio=2).fingerprint,
+        build(ten, drop_duplicates=True).fingerprint,
+        build(parallel(["a"], ["A"], name="other")).fingerprint,
+    ]
+    assert len(set(keys)) == 6
+    assert build(ten).fingerprint == keys[0]
+    cache = Path(shutil.get_archive_formats and ten.source.parent if ten.source else "") / "cache"
+    swapped = build_corpus(
+        ten, DataConfig(train=ten), (sides[1], sides[0]), where="data.train", filter=True, cache=cache
+    )
+    assert swapped.fingerprint not in keys
+
+
+def test_cut_off_cache_is_built_anew(build: Callable[..., Corpus], ten: CorpusConfig, tmp_path: Path) -> None:
+    expected = build(ten)
+    folder = tmp_path / "cache" / "corpora" / expected.fingerprint
+    for name in ("source.npy", "lines.npy", "target_offsets.npy", "report.json"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[:-4])
+        corpus = build(ten)
+        assert corpus.lines.tolist() == expected.lines.tolist()
+        assert (folder / name).read_bytes() == whole
+
+
+def test_another_process_was_faster(
+    build: Callable[..., Corpus], ten: CorpusConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = corpus_module._write
+
+    def meanwhile(*arguments: Any) -> None:
+        monkeypatch.setattr(corpus_module, "_write", write)
+        build(ten)
+        write(*arguments)
+
+    monkeypatch.setattr(corpus_module, "_write", meanwhile)
+    assert build(ten).lines.tolist() == build(ten).lines.tolist()
+
+
+def test_a_failed_build_leaves_nothing(
+    build: Callable[..., Corpus], parallel: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="has 2 lines"):
+        build(parallel(["a", "b"], ["A"]))
+    assert list((tmp_path / "cache" / "corpora").iterdir()) == []
+
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(corpus_module, "_write", full)
+    with pytest.raises(RunError, match=r"No space left on device.*HEADWAY_CACHE"):
+        build(parallel(["a"], ["A"]))
+    assert list((tmp_path / "cache" / "corpora").iterdir()) == []
+
+
+def test_wide_ids(build: Callable[..., Corpus], ten: CorpusConfig, sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert build(ten).source(0).dtype == np.uint16
+    monkeypatch.setattr(type(sides[0].vocabulary), "__len__", lambda vocabulary: (1 << 16) + 1)
+    assert build(ten, max_length=9).source(0).dtype == np.int32
+
+
+def random_pairs(count: int, seed: int) -> tuple[list[str], list[str]]:
+    numbers = random.Random(seed)
+    source = [" ".join(numbers.choices("abcde", k=numbers.randint(0, 12))) for _ in range(count)]
+    return source, [line.upper() for line in source]
+
+
+def test_processes_give_the_same(
+    parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = parallel(*random_pairs(1200, seed=1))
+    monkeypatch.setattr(encoding, "CHUNK", 30)
+    started = []
+    monkeypatch.setattr(
+        encoding, "ProcessPoolExecutor", lambda *given, **options: started.append(given) or POOL(*given, **options)
+    )
+
+    def build(small: int, cache: str) -> Corpus:
+        monkeypatch.setattr(encoding, "SMALL", small)
+        monkeypatch.setattr(encoding.os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
+        data = DataConfig(train=config, max_length=10, drop_duplicates=True)
+        done: list[int] = []
+        corpus = build_corpus(
+            config, data, sides, where="data.train", filter=True, cache=tmp_path / cache, progress=done.append
+        )
+        assert done == [*range(30, 1201, 30)]
+        return corpus
+
+    alone, together = build(2000, "one"), build(300, "two")
+    assert len(started) == 1
+    assert alone.fingerprint == together.fingerprint
+    files = [path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*.*")]
+    assert len(files) == 6
+    for path in files:
+        assert (tmp_path / "one" / path).read_bytes() == (tmp_path / "two" / path).read_bytes()
+
+
+POOL = encoding.ProcessPoolExecutor
+
+
+def test_a_process_that_dies(parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = parallel(*random_pairs(300, seed=2))
+    monkeypatch.setattr(encoding, "CHUNK", 30)
+    monkeypatch.setattr(encoding, "SMALL", 60)
+    monkeypatch.setattr(encoding.os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
+    monkeypatch.setattr(encoding, "_encode_here", encoding.os._exit)
+    with pytest.raises(RunError, match="a process that encodes the corpus died"):
+        build_corpus(config, DataConfig(train=config), sides, where="data.train", filter=True, cache=tmp_path)
+
+
+def test_memory_is_flat(parallel: Write, sides: Sides, tmp_path: Path) -> None:
+    peaks = []
+    for count in (4_000, 40_000):
+        config = parallel(*random_pairs(count, seed=3), name=str(count))
+        stream = corpus_module.open_source(config, "data.train")
+        (tmp_path / str(count) / "corpus").mkdir(parents=True)
+        gc.collect()
+        tracemalloc.start()
+        for _ in map(lambda chunk: encoding.encode(chunk, sides), encoding.chunks(stream, False)):
+            pass
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_sides_survive_storage(sides: Sides, tmp_path: Path) -> None:
+    save_sides(sides, tmp_path / "sides")
+    loaded = load_sides(tmp_path / "sides")
+    lines = ["a b", "", "z"]
+    assert [side.encode_lines(lines) for side in loaded] == [side.encode_lines(lines) for side in sides]
+    assert sides[0].encode_lines(lines)[1] == []
+
+
+def test_report_text_and_json(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+    report = build(ten, max_length=4, max_ratio=2, drop_duplicates=True).report
+    assert CorpusReport.from_json(report.to_json()) == report
+    assert report.text() == (
+        "data.train: 10 pairs read, 3 kept\n"
+        "  dropped 3: empty side (line 2, 6, 9)\n"
+        "  dropped 1: duplicate (line 7)\n"
+        "  dropped 2: over max_length (line 5, 8)\n"
+        "  dropped 1: over max_ratio (line 4)\n"
+        "                   tokens     unknown   length: least    1%   25%   50%   75%   95%   99%  most\n"
+        "  source                6           1               1     1     1     1     4     4     4     4\n"
+        "  target                6           1               1     1     1     2     3     3     3     3"
+    )

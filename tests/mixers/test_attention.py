@@ -1,0 +1,94 @@
+"""Attention equals its oracle, in values, weights and every gradient."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from headway.mixers.attention import Attention, CrossAttention, attend
+from headway.mixers.masks import padding_mask
+from tests import reference
+
+
+def gradients(module, loss, *inputs):
+    names = [name for name, _ in module.named_parameters()]
+    values = torch.autograd.grad(loss, [*inputs, *module.parameters()])
+    return dict(zip([f"input {i}" for i in range(len(inputs))] + names, values, strict=True))
+
+
+def assert_same(fast, slow):
+    assert fast.keys() == slow.keys()
+    for name in fast:
+        assert torch.allclose(fast[name], slow[name], rtol=1e-9, atol=1e-11), name
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("head_dim", [None, 5])
+def test_self_attention_equals_oracle(causal, head_dim):
+    torch.manual_seed(2)
+    mixer = Attention(6, causal, heads=3, head_dim=head_dim).double()
+    for parameter in mixer.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    x = torch.randn(2, 4, 6, dtype=torch.float64, requires_grad=True)
+    mask = padding_mask(torch.tensor([4, 2]))
+    values, weights = mixer(x, mask, need_weights=True)
+    slow_values, slow_weights = reference.attention(mixer, x, mask)
+    assert torch.allclose(values, slow_values, atol=1e-12)
+    assert torch.allclose(weights, slow_weights, atol=1e-12)
+    upstream = torch.randn_like(values)
+    assert_same(gradients(mixer, (values * upstream).sum(), x), gradients(mixer, (slow_values * upstream).sum(), x))
+
+
+def test_cross_attention_equals_oracle():
+    torch.manual_seed(3)
+    cross = CrossAttention(6, heads=2).double()
+    x = torch.randn(2, 3, 6, dtype=torch.float64, requires_grad=True)
+    memory = torch.randn(2, 5, 6, dtype=torch.float64, requires_grad=True)
+    mask = padding_mask(torch.tensor([5, 2]))
+    values, weights = cross(x, memory, mask, need_weights=True)
+    slow_values, slow_weights = reference.cross_attention(cross, x, memory, mask)
+    assert torch.allclose(values, slow_values, atol=1e-12)
+    assert torch.allclose(weights, slow_weights, atol=1e-12)
+    upstream = torch.randn_like(values)
+    assert_same(
+        gradients(cross, (values * upstream).sum(), x, memory),
+        gradients(cross, (slow_values * upstream).sum(), x, memory),
+    )
+
+
+def test_cross_attention_steps_share_the_source_among_hypotheses():
+    torch.manual_seed(4)
+    cross = CrossAttention(6, heads=2).double()
+    memory, mask = torch.randn(2, 5, 6, dtype=torch.float64), padding_mask(torch.tensor([5, 3]))
+    hypotheses = torch.randn(2, 3, 6, dtype=torch.float64)
+    stepped = cross.step(hypotheses.reshape(6, 6), *cross.project(memory), mask[:, None, None, :])
+    assert torch.allclose(stepped.view(2, 3, 6), cross(hypotheses, memory, mask).values, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_explicit_and_fused_attention_agree(monkeypatch, causal, padded):
+    torch.manual_seed(5)
+    query, key, value = torch.randn(3, 2, 3, 7, 4, dtype=torch.float64)
+    allowed = padding_mask(torch.tensor([7, 5]))[:, None, None, :] if padded else None
+    explicit, _ = attend(query, key, value, allowed, causal=causal)
+    monkeypatch.setattr("headway.mixers.attention.MOST_EXPLICIT_WEIGHTS", 0)
+    called = []
+    fused_kernel = F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: called.append(1) or fused_kernel(*a, **k))
+    fused, _ = attend(query, key, value, allowed, causal=causal)
+    assert called
+    assert torch.allclose(explicit, fused, atol=1e-12)
+
+
+def test_heads_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"heads \(4\) do not divide dim \(6\)"):
+        Attention(6, False, heads=4)
+
+
+def test_attention_dropout_drops_only_while_training():
+    torch.manual_seed(6)
+    mixer = Attention(6, False, heads=2, dropout=0.5)
+    x = torch.randn(2, 5, 6)
+    assert not torch.equal(mixer(x, None).values, mixer(x, None).values)
+    mixer.eval()
+    assert torch.equal(mixer(x, None).values, mixer(x, None).values)

@@ -1,0 +1,116 @@
+"""Every registered mixer keeps the contract; every check fails on a mixer that breaks what it checks."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headway.mixers import MIXERS, Attention, Mixed, Mixer, State, build_mixer
+from headway.mixers import conformance
+from headway.mixers.conformance import CHECKS, NonConforming
+
+DIM = 6
+CONFIGS = {"attention": {"kind": "attention", "heads": 3}}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("kind", MIXERS)
+def test_mixer_conforms(kind, check, causal):
+    check(lambda causal: build_mixer(CONFIGS[kind], DIM, causal), dim=DIM, causal=causal)
+
+
+class Broken(Attention):
+    """Self-attention with one thing wrong, by name."""
+
+    def __init__(self, causal: bool, fault: str) -> None:
+        super().__init__(DIM, causal, heads=3)
+        self.fault = fault
+        self.shift = torch.rand(1).item()  # not in the state dict
+        self.calls = 0
+
+    def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
+        if self.fault == "padding is not masked":
+            return Mixed(super().forward(x, None, need_weights=need_weights).values, None)
+        if self.fault == "sees the future":
+            self.causal = False
+        values, weights = super().forward(x, mask, need_weights=need_weights)
+        if self.fault == "NaN at padding":
+            values = values / (1 if mask is None else mask[..., None])
+        if self.fault == "rows mix":
+            values = values + 1e-3 * values.mean(0, keepdim=True)
+        if self.fault == "weights are halved" and weights is not None:
+            weights = weights / 2
+        if self.fault == "not all is saved":
+            values = values * self.shift
+        if self.fault == "coarse in bf16" and torch.is_autocast_enabled("cpu"):
+            values = values * 1.1
+        if self.fault == "breaks the graph" and float(values.sum().item()) > 1e9:
+            values = values + 1
+        if self.fault == "sees only itself":
+            values = self.out_projection(self.in_projection(x)[..., :DIM])
+            values = values if mask is None else values * mask[..., None]
+        return Mixed(values, weights)
+
+    def step(self, x: Tensor, state: State):
+        self.calls += 1
+        values, after = super().step(x, state)
+        if self.fault == "forgets":
+            return values, state
+        if self.fault == "a state that changes":
+            return values * (1 + 1e-6 * self.calls), after
+        return values, after
+
+
+FAULTS = [
+    (conformance.check_shapes, True, "NaN at padding"),
+    (conformance.check_causality, True, "sees the future"),
+    (conformance.check_causality, False, "sees only itself"),
+    (conformance.check_padding, False, "padding is not masked"),
+    (conformance.check_batch, True, "rows mix"),
+    (conformance.check_steps, True, "forgets"),
+    (conformance.check_steps, True, "a state that changes"),
+    (conformance.check_weights, True, "weights are halved"),
+    (conformance.check_save_and_load, True, "not all is saved"),
+    (conformance.check_bf16, True, "coarse in bf16"),
+]
+
+
+@pytest.mark.parametrize(("check", "causal", "fault"), FAULTS, ids=lambda value: str(getattr(value, "__name__", value)))
+def test_check_finds_the_fault(check, causal, fault):
+    with pytest.raises(NonConforming):
+        check(lambda causal: Broken(causal, fault), dim=DIM, causal=causal)
+    check(lambda causal: Broken(causal, "none"), dim=DIM, causal=causal)
+
+
+def test_compile_check_finds_a_graph_break():
+    with pytest.raises(Exception, match="(?i)graph|unsupported|data-dependent"):
+        conformance.check_compile(lambda causal: Broken(causal, "breaks the graph"), dim=DIM, causal=True)
+
+
+@dataclass(frozen=True)
+class _Nothing(State):
+    pass
+
+
+class _Stateful(Mixer):
+    """Not causal, yet gives a state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(DIM, DIM)
+
+    def forward(self, x, mask, *, need_weights=False):
+        return Mixed(self.linear(x), None)
+
+    def initial_state(self, batch_size):
+        return _Nothing()
+
+    def step(self, x, state):
+        return self.linear(x), state
+
+
+def test_steps_check_refuses_a_state_without_causality():
+    with pytest.raises(NonConforming, match="not causal"):
+        conformance.check_steps(lambda causal: _Stateful(), dim=DIM, causal=False)

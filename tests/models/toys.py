@@ -1,0 +1,34 @@
+"""Small models and batches that tests share."""
+
+import numpy as np
+import torch
+
+from headway.data.batches import Batch, collate
+from headway.models import build_model
+from headway.recipe import TransformerConfig
+
+SOURCE_SIZE, TARGET_SIZE = 11, 9
+
+
+def config(**changes) -> TransformerConfig:
+    base = {
+        "dim": 8, "feed_forward": 10, "heads": 2, "dropout": 0.0,
+        "encoder": {"layers": 2}, "decoder": {"layers": 2},
+    }  # fmt: skip
+    return TransformerConfig.model_validate(base | changes)
+
+
+def model(seed: int = 1, dtype=torch.float64, **changes):
+    torch.manual_seed(seed)
+    built = build_model(config(**changes), SOURCE_SIZE, TARGET_SIZE, False).to(dtype).eval()
+    for name, parameter in built.named_parameters():
+        if "norm" in name or "bias" in name:
+            torch.nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
+    return built
+
+
+def batch(seed: int = 1) -> Batch:
+    random = np.random.default_rng(seed)
+    sources = [random.integers(4, SOURCE_SIZE, length) for length in (5, 3, 6)]
+    targets = [random.integers(4, TARGET_SIZE, length) for length in (4, 6, 1)]
+    return collate(sources, targets)

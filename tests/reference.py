@@ -1,0 +1,160 @@
+"""Oracles: slow float64 loops, written straight from the equations, that the fast code must equal.
+
+Each takes the module whose weights it reads, and plain tensors. Shapes: B batch, L length, S source, K heads, D model.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from headway.mixers.attention import Attention, CrossAttention
+from headway.models.blocks import DecoderLayer, EncoderLayer, FeedForward, Residual
+from headway.models.transformer import Transformer
+
+
+def linear(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
+    """One vector through x W^T + b, element by element."""
+    return torch.stack([sum((weight[o, i] * x[i] for i in range(len(x))), bias[o]) for o in range(len(weight))])
+
+
+def softmax(scores: list[Tensor]) -> list[Tensor]:
+    top = max(score.item() for score in scores)
+    exponentials = [(score - top).exp() for score in scores]
+    return [each / sum(exponentials) for each in exponentials]
+
+
+def heads_of(weight: Tensor, bias: Tensor, heads: int) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(weight.chunk(heads), bias.chunk(heads), strict=True))
+
+
+def attention_rows(
+    queries: list[Tensor], memory: list[Tensor], projections: list[tuple[Tensor, Tensor]], allowed: list[list[bool]], heads: int
+) -> tuple[list[Tensor], list[list[list[Tensor]]]]:
+    """Equation 1 for every query vector: the heads' concatenated means, and weights [head][query][key]."""
+    query, key, value = (heads_of(weight, bias, heads) for weight, bias in projections)
+    means: list[list[Tensor]] = [[] for _ in queries]
+    weights: list[list[list[Tensor]]] = [[] for _ in range(heads)]
+    for head in range(heads):
+        keys = [linear(*key[head], each) for each in memory]
+        values = [linear(*value[head], each) for each in memory]
+        for place, x in enumerate(queries):
+            q = linear(*query[head], x)
+            seen = [index for index in range(len(memory)) if allowed[place][index]]
+            row = [torch.zeros((), dtype=x.dtype) for _ in memory]
+            mean = torch.zeros(len(q), dtype=x.dtype)
+            if seen:
+                shares = softmax([(q * keys[index]).sum() / math.sqrt(len(q)) for index in seen])
+                for index, share in zip(seen, shares, strict=True):
+                    row[index] = share
+                    mean = mean + share * values[index]
+            means[place].append(mean)
+            weights[head].append(row)
+    return [torch.cat(each) for each in means], weights
+
+
+def attention(mixer: Attention, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Self-attention (Vaswani et al. 2017, equation 1 and section 3.2.2): values (B, L, D), weights (B, K, L, L)."""
+    in_weight, in_bias = mixer.in_projection.weight, mixer.in_projection.bias
+    projections = list(zip(in_weight.chunk(3), in_bias.chunk(3), strict=True))
+    values, all_weights = [], []
+    for row, real in zip(x, mask, strict=True):
+        length = len(row)
+        allowed = [
+            [bool(real[t] and real[s]) and (s <= t or not mixer.causal) for s in range(length)] for t in range(length)
+        ]
+        means, weights = attention_rows(list(row), list(row), projections, allowed, mixer.heads)
+        out = [linear(mixer.out_projection.weight, mixer.out_projection.bias, mean) for mean in means]
+        values.append(torch.stack([each if real[t] else torch.zeros_like(each) for t, each in enumerate(out)]))
+        all_weights.append(torch.stack([torch.stack([torch.stack(r) for r in head]) for head in weights]))
+    return torch.stack(values), torch.stack(all_weights)
+
+
+def cross_attention(cross: CrossAttention, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention from the target to the source: values (B, L, D), weights (B, K, L, S)."""
+    memory_weights, memory_biases = cross.memory_projection.weight.chunk(2), cross.memory_projection.bias.chunk(2)
+    projections = [
+        (cross.query_projection.weight, cross.query_projection.bias),
+        *zip(memory_weights, memory_biases, strict=True),
+    ]
+    values, all_weights = [], []
+    for row, source, real in zip(x, memory, memory_mask, strict=True):
+        allowed = [[bool(each) for each in real] for _ in row]
+        means, weights = attention_rows(list(row), list(source), projections, allowed, cross.heads)
+        values.append(torch.stack([linear(cross.out_projection.weight, cross.out_projection.bias, m) for m in means]))
+        all_weights.append(torch.stack([torch.stack([torch.stack(r) for r in head]) for head in weights]))
+    return torch.stack(values), torch.stack(all_weights)
+
+
+def layer_norm(norm: torch.nn.LayerNorm, x: Tensor) -> Tensor:
+    mean = x.sum(-1, keepdim=True) / x.shape[-1]
+    variance = ((x - mean) ** 2).sum(-1, keepdim=True) / x.shape[-1]
+    return (x - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
+
+
+def feed_forward(network: FeedForward, x: Tensor) -> Tensor:
+    """Equation 2: max(0, x W1 + b1) W2 + b2."""
+    inner = (x @ network.inner.weight.T + network.inner.bias).clamp(min=0)
+    return inner @ network.outer.weight.T + network.outer.bias
+
+
+def residual(around: Residual, x: Tensor, sublayer) -> Tensor:
+    """LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x)) with pre-norm."""
+    if around.post:
+        return layer_norm(around.norm, x + sublayer(x))
+    return x + sublayer(layer_norm(around.norm, x))
+
+
+def encoder_layer(layer: EncoderLayer, x: Tensor, mask: Tensor) -> Tensor:
+    x = residual(layer.mixer_residual, x, lambda y: attention(layer.mixer, y, mask)[0])
+    return residual(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
+
+
+def decoder_layer(layer: DecoderLayer, x: Tensor, mask: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+    x = residual(layer.mixer_residual, x, lambda y: attention(layer.mixer, y, mask)[0])
+    x = residual(layer.cross_residual, x, lambda y: cross_attention(layer.cross, y, memory, memory_mask)[0])
+    return residual(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
+
+
+def sinusoid(position: int, dim: int) -> Tensor:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))."""
+    values = [
+        (math.sin if index % 2 == 0 else math.cos)(position / 10000 ** (2 * (index // 2) / dim)) for index in range(dim)
+    ]
+    return torch.tensor(values, dtype=torch.float32).double()  # the model's table is float32
+
+
+def embed(tokens: torch.nn.Embedding, ids: Tensor) -> Tensor:
+    dim = tokens.embedding_dim
+    positions = torch.stack([sinusoid(position, dim) for position in range(ids.shape[1])])
+    return torch.stack([tokens.weight[row] for row in ids]) * math.sqrt(dim) + positions
+
+
+def transformer(model: Transformer, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
+    """Logits (B, T, V) of a Transformer with self-attention, sinusoidal positions and ReLU."""
+    memory = embed(model.source_embedding.tokens, source)
+    for layer in model.encoder:
+        memory = encoder_layer(layer, memory, source_mask)
+    x = embed(model.target_embedding.tokens, target)
+    pre = not model.decoder[0].mixer_residual.post
+    if pre:
+        memory = layer_norm(model.encoder_norm, memory)
+    for layer in model.decoder:
+        x = decoder_layer(layer, x, target_mask, memory, source_mask)
+    if pre:
+        x = layer_norm(model.decoder_norm, x)
+    return x @ model.projection.weight.T + model.projection.bias
+
+
+def smoothed_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, smoothing: float) -> Tensor:
+    """- sum over positions and words of q(word) log p(word), q = (1 - s) [word = target] + s / V."""
+    total = torch.zeros((), dtype=logits.dtype)
+    size = logits.shape[-1]
+    for row, target, real in zip(logits, targets, mask, strict=True):
+        if not real:
+            continue
+        log_p = row - torch.log(sum(row[v].exp() for v in range(size)))
+        for word in range(size):
+            share = smoothing / size + (1 - smoothing) * float(word == target)
+            total = total - share * log_p[word]
+    return total
