@@ -29,7 +29,11 @@ def heads_of(weight: Tensor, bias: Tensor, heads: int) -> list[tuple[Tensor, Ten
 
 
 def attention_rows(
-    queries: list[Tensor], memory: list[Tensor], projections: list[tuple[Tensor, Tensor]], allowed: list[list[bool]], heads: int
+    queries: list[Tensor],
+    memory: list[Tensor],
+    projections: list[tuple[Tensor, Tensor]],
+    allowed: list[list[bool]],
+    heads: int,
 ) -> tuple[list[Tensor], list[list[list[Tensor]]]]:
     """Equation 1 for every query vector: the heads' concatenated means, and weights [head][query][key]."""
     query, key, value = (heads_of(weight, bias, heads) for weight, bias in projections)

@@ -1,4 +1,4 @@
-"""The command line: one function a command, thin over the rooms below. Exit codes: 0 done, 1 failed, 2 user's mistake."""
+"""The command line: one function a command, thin over the rooms below. Exit: 0 done, 1 failed, 2 user's mistake."""
 
 import sys
 from collections.abc import Sequence
@@ -63,7 +63,9 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
 ) -> None:
     pass
 
@@ -100,23 +102,33 @@ def _write_run_report(run: Path) -> None:
 @app.command()
 def predict(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One run, or several to decode as an ensemble.")],
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [default: the recipe's]")] = None,
-    nbest: Annotated[int, typer.Option(min=1, help="Outputs a line: SCORE TAB TEXT lines, N for each line, if above 1.")] = 1,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [default: the recipe's]")
+    ] = None,
+    nbest: Annotated[
+        int, typer.Option(min=1, help="Outputs a line: SCORE TAB TEXT lines, N for each line, if above 1.")
+    ] = 1,
     length_penalty: Annotated[float | None, typer.Option(min=0, help="Exponent of the length penalty.")] = None,
     min_length: Annotated[int | None, typer.Option(min=0, help="Shortest output in pieces.")] = None,
     max_length: Annotated[int | None, typer.Option(min=1, help="Longest output in pieces.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write SCORE TAB TEXT also for one output a line.")] = False,
     sample: Annotated[bool, typer.Option("--sample", help="Draw outputs at random instead of searching.")] = False,
-    temperature: Annotated[float, typer.Option(min=0.01, help="With --sample: flattens (> 1) or sharpens (< 1).")] = 1.0,
+    temperature: Annotated[
+        float, typer.Option(min=0.01, help="With --sample: flattens (> 1) or sharpens (< 1).")
+    ] = 1.0,
     top_k: Annotated[int | None, typer.Option(min=1, help="With --sample: only the k most probable pieces.")] = None,
     top_p: Annotated[float, typer.Option(min=0.001, max=1, help="With --sample: only the nucleus of this mass.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="With --sample: the seed.")] = 1,
     prefix: Annotated[Path | None, typer.Option(help="A file with the forced beginning of each output.")] = None,
-    attention: Annotated[Path | None, typer.Option(help="Write the best outputs' attention there, a JSON object a line.")] = None,
+    attention: Annotated[
+        Path | None, typer.Option(help="Write the best outputs' attention there, a JSON object a line.")
+    ] = None,
     layers: Annotated[str, typer.Option(help="Which attention: names with *, separated by commas.")] = "*.cross",
     average: Annotated[int | None, typer.Option(min=1, help="Use the mean of the run's last N checkpoints.")] = None,
     max_source_length: Annotated[int | None, typer.Option(min=1, help="Longest source in pieces.")] = None,
-    truncate: Annotated[bool, typer.Option("--truncate", help="Cut sources that are too long instead of stopping.")] = False,
+    truncate: Annotated[
+        bool, typer.Option("--truncate", help="Cut sources that are too long instead of stopping.")
+    ] = False,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source pieces decoded at once.")] = None,
     device: Device = "auto",
 ) -> None:
@@ -137,15 +149,21 @@ def predict(
 
 @app.command()
 def score(
-    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="Force-score targets with this run's model.")] = None,
+    run: Annotated[
+        Path | None, typer.Argument(metavar="[RUN]", help="Force-score targets with this run's model.")
+    ] = None,
     metric: Annotated[list[str] | None, typer.Option(metavar="NAME...", help="bleu, chrf, ter, exact_match.")] = None,
-    hypotheses: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="One file a system; the first is the baseline.")] = None,
+    hypotheses: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE...", help="One file a system; the first is the baseline.")
+    ] = None,
     references: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="One file a reference set.")] = None,
     significance: Annotated[str | None, typer.Option(help="bootstrap or randomisation, between systems.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Resamples or trials of the significance test.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the significance test.")] = 12345,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="bleu, chrf: ignore case.")] = False,
-    tokenize: Annotated[str | None, typer.Option(help="bleu: sacrebleu's tokenizer (13a, intl, zh, ja-mecab, char, none).")] = None,
+    tokenize: Annotated[
+        str | None, typer.Option(help="bleu: sacrebleu's tokenizer (13a, intl, zh, ja-mecab, char, none).")
+    ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     source: Annotated[Path | None, typer.Option(help="With RUN: the sources.")] = None,
     target: Annotated[Path | None, typer.Option(help="With RUN: the targets to score.")] = None,
@@ -158,7 +176,11 @@ def score(
         from headway.decoding.command import force_score
 
         if source is None or target is None:
-            raise UserError("a run scores targets, given their sources", where="headway score RUN", allowed="--source FILE --target FILE")
+            raise UserError(
+                "a run scores targets, given their sources",
+                where="headway score RUN",
+                allowed="--source FILE --target FILE",
+            )
         force_score(run, source, target, device=device, as_json=json_output)
         return
     if not hypotheses or not references:
@@ -200,7 +222,9 @@ def doctor() -> None:
 @data_app.command("check")
 def data_check(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to it.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to it.")
+    ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """Read a recipe's corpora as training would and say what is in them; nothing is trained but the vocabulary."""

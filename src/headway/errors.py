@@ -31,7 +31,12 @@ class UserError(HeadwayError):
     exit_code = 2
 
     def __init__(
-        self, what: str, *, where: str | None = None, received: object = None, allowed: str | Iterable[str] | None = None
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        received: object = None,
+        allowed: str | Iterable[str] | None = None,
     ) -> None:
         self.what, self.where, self.received = what, where, received
         self.allowed = allowed if allowed is None or isinstance(allowed, str) else ", ".join(allowed)

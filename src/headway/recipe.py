@@ -1,7 +1,7 @@
 """The recipe: the validated tree of settings that one experiment is made of.
 
-A recipe is read from YAML, changed by `key.path=value` overrides, checked as a whole before any work starts and written,
-resolved, into the run folder. A key that does not exist is an error that names the nearest one that does.
+A recipe is read from YAML, changed by `key.path=value` overrides, checked as a whole before any work starts and
+written, resolved, into the run folder. A key that does not exist is an error that names the nearest one that does.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ Metrics = Annotated[tuple[dict[str, Any], ...], BeforeValidator(lambda value: _n
 
 
 class StackConfig(Section):
-    """One side of a Transformer: how many layers, and how information moves in them (one mixer, or a list, one a layer)."""
+    """One side of a Transformer: its layers, and how information moves in them (one mixer, or a list, one a layer)."""
 
     layers: PositiveInt = 6
     mixer: Mixer = Field(default={"kind": "attention"}, validate_default=True)
@@ -164,11 +164,14 @@ class TransformerConfig(Section):
     @model_validator(mode="after")
     def _heads_fit(self) -> TransformerConfig:
         if self.head_dim is None and self.dim % self.heads:
-            raise ValueError(f"heads ({self.heads}) do not divide dim ({self.dim}); set head_dim or another number of heads")
+            raise ValueError(
+                f"heads ({self.heads}) do not divide dim ({self.dim}); set head_dim or another number of heads"
+            )
         return self
 
 
-# Vaswani et al. (2017), table 3 (base, big); small and tiny are the sizes used for corpora of tens of thousands of pairs.
+# Vaswani et al. (2017), table 3 (base, big); small and tiny are the sizes used for corpora of tens of thousands of
+# pairs.
 PRESETS: dict[str, dict[str, Any]] = {
     "transformer-base": {},
     "transformer-big": {"dim": 1024, "feed_forward": 4096, "heads": 16, "dropout": 0.3},
@@ -191,8 +194,8 @@ class OptimizerConfig(Section):
     """The optimizer and the learning rate over the updates.
 
     `inverse_sqrt`: linear warm-up to `learning_rate`, then proportional to update ** -0.5. `noam`: dim ** -0.5 *
-    min(update ** -0.5, update * warmup ** -1.5), times `learning_rate`. `linear`: warm-up, then down to zero at the last
-    update. `constant`: warm-up, then `learning_rate`.
+    min(update ** -0.5, update * warmup ** -1.5), times `learning_rate`. `linear`: warm-up, then down to zero at the
+    last update. `constant`: warm-up, then `learning_rate`.
     """
 
     kind: Literal["adam", "adamw"] = "adam"
@@ -214,10 +217,11 @@ class AverageConfig(Section):
 class TrainingConfig(Section):
     """The training loop.
 
-    `updates`, `epochs`, `minutes`: the end, whichever comes first. `batch_tokens` counts padded tokens of the longer side
-    and is global: over all processes. `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for
-    none). `best_by`: `loss` or a dev metric; says which checkpoints are the best and, with `patience`, ends training once
-    that many evaluations brought no better one. `max_bad_updates`: how many NaN or infinite losses in a row are skipped.
+    `updates`, `epochs`, `minutes`: the end, whichever comes first. `batch_tokens` counts padded tokens of the longer
+    side and is global: over all processes. `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]`
+    for none). `best_by`: `loss` or a dev metric; says which checkpoints are the best and, with `patience`, ends
+    training once that many evaluations brought no better one. `max_bad_updates`: how many NaN or infinite losses in a
+    row are skipped.
     """
 
     updates: PositiveInt | None = None
@@ -290,7 +294,8 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe file, apply `key.path=value` overrides (values are YAML) and check all of it.
 
-    Relative paths of data are looked for in `data.folder` where given, else in the current folder, else beside the recipe.
+    Relative paths of data are looked for in `data.folder` where given, else in the current folder, else beside the
+    recipe.
 
     Raises:
         UserError: a file that cannot be read, is no YAML mapping, or holds unknown keys or values that are not allowed.

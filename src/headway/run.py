@@ -1,4 +1,4 @@
-"""The run folder: everything one experiment leaves, and all that is needed to use its model. Nothing in it is pickled."""
+"""The run folder: all that an experiment leaves, and all that using its model needs. Nothing in it is pickled."""
 
 import json
 from dataclasses import dataclass
@@ -139,7 +139,10 @@ def checkpoint_weights(folder: RunFolder, count: int) -> list[Path]:
     files = sorted(folder.checkpoints.glob("update-*/model.safetensors"))
     if len(files) < count:
         raise UserError(
-            "this run has not kept so many checkpoints", where="--average", received=count, allowed=f"up to {len(files)}"
+            "this run has not kept so many checkpoints",
+            where="--average",
+            received=count,
+            allowed=f"up to {len(files)}",
         )
     return files[-count:]
 

@@ -1,10 +1,13 @@
 """Encoded corpora: what is kept, the report, the cache, many processes, flat memory."""
 
 import gc
+import os
 import random
-import shutil
+import subprocess
+import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from headway.data import corpus as corpus_module
 from headway.data import encoding
 from headway.data.corpus import Corpus, build_corpus
 from headway.data.report import CorpusReport
+from headway.data.sources import open_source
 from headway.errors import RunError, UserError
 from headway.recipe import CorpusConfig, DataConfig
 from headway.text.side import Side, load_sides, save_sides
@@ -44,13 +48,6 @@ def build(sides: Sides, tmp_path: Path) -> Callable[..., Corpus]:
         return build_corpus(config, data, sides, where="data.train", filter=filter, cache=tmp_path / "cache")
 
     return build
-
-
-def texts(corpus: Corpus, sides: Sides) -> list[tuple[int, list[str], list[str]]]:
-    return [
-        (int(line), sides[0].tokens(corpus.source(i).tolist()), sides[1].tokens(corpus.target(i).tolist()))
-        for i, line in enumerate(corpus.lines)
-    ]
 
 
 @pytest.fixture
@@ -85,6 +82,12 @@ def test_dev_keeps_all_with_text(build: Callable[..., Corpus], ten: CorpusConfig
     assert corpus.report.dropped == {"empty side": 3}
 
 
+def test_duplicates_are_equal_on_both_sides(build: Callable[..., Corpus], parallel: Write) -> None:
+    config = parallel(["a b", "a", "a b", "a b", "a"], ["c", " bc", " c", "c", " bc"])
+    assert build(config, drop_duplicates=True).lines.tolist() == [1, 2, 3]
+    assert build(parallel(["a", "ab"], ["bc", "c"]), drop_duplicates=True).lines.tolist() == [1, 2]
+
+
 def test_duplicates_are_kept_by_default(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
     assert build(ten, max_length=4).lines.tolist() == [1, 3, 4, 7, 10]
 
@@ -106,7 +109,9 @@ def test_second_time_from_the_cache(
     assert [path.name for path in (tmp_path / "cache" / "corpora").iterdir()] == [first.fingerprint]
 
 
-def test_cache_key(build: Callable[..., Corpus], parallel: Write, ten: CorpusConfig, sides: Sides) -> None:
+def test_cache_key(
+    build: Callable[..., Corpus], parallel: Write, ten: CorpusConfig, sides: Sides, tmp_path: Path
+) -> None:
     keys = [
         build(ten).fingerprint,
         build(ten, filter=False).fingerprint,
@@ -117,10 +122,8 @@ def test_cache_key(build: Callable[..., Corpus], parallel: Write, ten: CorpusCon
     ]
     assert len(set(keys)) == 6
     assert build(ten).fingerprint == keys[0]
-    cache = Path(shutil.get_archive_formats and ten.source.parent if ten.source else "") / "cache"
-    swapped = build_corpus(
-        ten, DataConfig(train=ten), (sides[1], sides[0]), where="data.train", filter=True, cache=cache
-    )
+    data = DataConfig(train=ten)
+    swapped = build_corpus(ten, data, (sides[1], sides[0]), where="data.train", filter=True, cache=tmp_path / "cache")
     assert swapped.fingerprint not in keys
 
 
@@ -165,32 +168,35 @@ def test_a_failed_build_leaves_nothing(
     assert list((tmp_path / "cache" / "corpora").iterdir()) == []
 
 
-def test_wide_ids(build: Callable[..., Corpus], ten: CorpusConfig, sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_ids(
+    build: Callable[..., Corpus], ten: CorpusConfig, sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert build(ten).source(0).dtype == np.uint16
     monkeypatch.setattr(type(sides[0].vocabulary), "__len__", lambda vocabulary: (1 << 16) + 1)
     assert build(ten, max_length=9).source(0).dtype == np.int32
 
 
-def random_pairs(count: int, seed: int) -> tuple[list[str], list[str]]:
+def random_pairs(pairs: int, seed: int) -> tuple[list[str], list[str]]:
     numbers = random.Random(seed)
-    source = [" ".join(numbers.choices("abcde", k=numbers.randint(0, 12))) for _ in range(count)]
+    source = [" ".join(numbers.choices("abcde", k=numbers.randint(0, 12))) for _ in range(pairs)]
     return source, [line.upper() for line in source]
 
 
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "CHUNK", 30)
+    monkeypatch.setattr(encoding, "PATIENCE", 0)
+    monkeypatch.setattr(encoding.os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
+
+
+@pytest.mark.usefixtures("small_chunks")
 def test_processes_give_the_same(
     parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = parallel(*random_pairs(1200, seed=1))
-    monkeypatch.setattr(encoding, "CHUNK", 30)
-    started = []
-    monkeypatch.setattr(
-        encoding, "ProcessPoolExecutor", lambda *given, **options: started.append(given) or POOL(*given, **options)
-    )
+    data = DataConfig(train=config, max_length=10, drop_duplicates=True)
 
-    def build(small: int, cache: str) -> Corpus:
-        monkeypatch.setattr(encoding, "SMALL", small)
-        monkeypatch.setattr(encoding.os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
-        data = DataConfig(train=config, max_length=10, drop_duplicates=True)
+    def build(cache: str) -> Corpus:
         done: list[int] = []
         corpus = build_corpus(
             config, data, sides, where="data.train", filter=True, cache=tmp_path / cache, progress=done.append
@@ -198,41 +204,88 @@ def test_processes_give_the_same(
         assert done == [*range(30, 1201, 30)]
         return corpus
 
-    alone, together = build(2000, "one"), build(300, "two")
-    assert len(started) == 1
+    together = build("together")
+    monkeypatch.setattr(encoding, "PATIENCE", 60)
+    monkeypatch.setattr(encoding, "ProcessPoolExecutor", None)  # would fail if called
+    alone = build("alone")
     assert alone.fingerprint == together.fingerprint
-    files = [path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*.*")]
+    files = [path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*.*")]
     assert len(files) == 6
     for path in files:
-        assert (tmp_path / "one" / path).read_bytes() == (tmp_path / "two" / path).read_bytes()
+        assert (tmp_path / "alone" / path).read_bytes() == (tmp_path / "together" / path).read_bytes()
 
 
-POOL = encoding.ProcessPoolExecutor
+@pytest.mark.usefixtures("small_chunks")
+def test_processes_are_fed_no_more_than_needed(sides: Sides, tmp_path: Path) -> None:
+    save_sides(sides, tmp_path / "sides")
+    read: list[int] = []
+
+    def endless() -> Iterator[encoding.Chunk]:
+        for number in count():
+            read.append(number)
+            yield encoding.Chunk([number], ["a"], ["A"], [])
+
+    stream = encoding.encode_all(endless(), sides, tmp_path / "sides")
+    assert [next(stream).lines.tolist() for _ in range(20)] == [[number] for number in range(20)]
+    assert len(read) == 20 + 6
+    stream.close()  # type: ignore[attr-defined]
 
 
+def die(chunk: encoding.Chunk) -> None:
+    os._exit(1)
+
+
+@pytest.mark.usefixtures("small_chunks")
 def test_a_process_that_dies(parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = parallel(*random_pairs(300, seed=2))
-    monkeypatch.setattr(encoding, "CHUNK", 30)
-    monkeypatch.setattr(encoding, "SMALL", 60)
-    monkeypatch.setattr(encoding.os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
-    monkeypatch.setattr(encoding, "_encode_here", encoding.os._exit)
+    config = parallel(*random_pairs(600, seed=2))
+    monkeypatch.setattr(encoding, "_encode_here", die)
     with pytest.raises(RunError, match="a process that encodes the corpus died"):
         build_corpus(config, DataConfig(train=config), sides, where="data.train", filter=True, cache=tmp_path)
 
 
-def test_memory_is_flat(parallel: Write, sides: Sides, tmp_path: Path) -> None:
+ENDLESS = """
+import sys
+from itertools import count
+from pathlib import Path
+from headway.data import encoding
+from headway.text.side import load_sides
+
+if __name__ == "__main__":
+    encoding.PATIENCE = 0
+    encoding.os.sched_getaffinity = lambda process: {0, 1}
+    folder = Path(sys.argv[1])
+    stream = (encoding.Chunk([number], ["a"], ["A"], []) for number in count())
+    for _ in encoding.encode_all(stream, load_sides(folder), folder):
+        print("working", flush=True)
+"""
+
+
+def test_processes_end_with_a_killed_parent(sides: Sides, tmp_path: Path) -> None:
+    save_sides(sides, tmp_path / "sides")
+    (tmp_path / "endless.py").write_text(ENDLESS, encoding="utf-8")
+    command = [sys.executable, tmp_path / "endless.py", tmp_path / "sides"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        for _ in range(20):  # the first comes from the parent, the others from its processes
+            assert parent.stdout.readline() == b"working\n"
+        parent.kill()
+        parent.communicate(timeout=20)  # ends only when no process holds the pipe any more
+
+
+def test_memory_is_flat(parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "CHUNK", 200)
+    monkeypatch.setattr(encoding.os, "sched_getaffinity", lambda process: {0}, raising=False)
     peaks = []
-    for count in (4_000, 40_000):
-        config = parallel(*random_pairs(count, seed=3), name=str(count))
-        stream = corpus_module.open_source(config, "data.train")
-        (tmp_path / str(count) / "corpus").mkdir(parents=True)
+    for pairs in (3_000, 30_000):
+        source = open_source(parallel(*random_pairs(pairs, seed=3), name=str(pairs)), "data.train")
+        work = tmp_path / f"work {pairs}"
+        (work / "corpus").mkdir(parents=True)
         gc.collect()
         tracemalloc.start()
-        for _ in map(lambda chunk: encoding.encode(chunk, sides), encoding.chunks(stream, False)):
-            pass
+        corpus_module._write(source, sides, {"max_length": 10}, work, lambda done: None)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[1] < 1.1 * peaks[0]
 
 
 def test_sides_survive_storage(sides: Sides, tmp_path: Path) -> None:

@@ -97,7 +97,9 @@ def test_beam_of_one_is_greedy(seed):
 @pytest.mark.parametrize("beam", [1, 2, 5])
 def test_a_hypothesis_scores_as_its_rescoring(beam):
     table = Table(3, seed=7)
-    for sentence, hypotheses in enumerate(beam_search(table, memory(0, 1, 2), Limits(0, [5] * 3), beam=beam, alpha=0.6)):
+    for sentence, hypotheses in enumerate(
+        beam_search(table, memory(0, 1, 2), Limits(0, [5] * 3), beam=beam, alpha=0.6)
+    ):
         assert len(hypotheses) == beam
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
         for hypothesis in hypotheses:

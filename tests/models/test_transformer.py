@@ -24,9 +24,7 @@ NORMS = ["post", "pre"]
 def test_equals_oracle_with_every_gradient(norm, tied):
     model, batch = toys.model(norm=norm, tied=tied, head_dim=3), toys.batch()
     fast = model(batch).logits
-    slow = reference.transformer(
-        model, batch.source, batch.source_mask, batch.target_input, batch.target_mask
-    )
+    slow = reference.transformer(model, batch.source, batch.source_mask, batch.target_input, batch.target_mask)
     real = batch.target_mask
     assert torch.allclose(fast[real], slow[real], atol=1e-10)
     upstream = torch.randn(fast[real].shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -91,7 +89,10 @@ def test_decoder_layer_agrees_with_torch(norm):
     theirs = torch_layer(layer, nn.TransformerDecoderLayer, norm)
     batch = toys.batch()
     length, mask = batch.target_mask.shape[1], batch.target_mask
-    x, memory = torch.randn(3, length, 8, requires_grad=True), torch.randn(3, batch.source.shape[1], 8, requires_grad=True)
+    x, memory = (
+        torch.randn(3, length, 8, requires_grad=True),
+        torch.randn(3, batch.source.shape[1], 8, requires_grad=True),
+    )
     y, other = x.detach().clone().requires_grad_(), memory.detach().clone().requires_grad_()
     ours = layer(x, mask, memory, batch.source_mask, (False, False))[0]
     expected = theirs(
@@ -122,7 +123,7 @@ def test_step_by_step_equals_the_whole(norm, position):
 def test_selected_rows_go_on_as_they_would_have():
     model, batch = toys.model(), toys.batch()
     state = model.start(model.encode(batch.source, batch.source_mask))
-    first, state = model.step(torch.full((3,), BOS), state)
+    _, state = model.step(torch.full((3,), BOS), state)
     tokens = torch.tensor([4, 5, 6, 7])
     apart, _ = model.step(tokens, state.select(torch.tensor([2, 2, 0, 0])))
     together, wide = model.step(tokens, state.select(torch.tensor([[2, 2], [0, 0]])))
@@ -145,7 +146,8 @@ def test_a_batch_is_its_rows():
 def test_capture_gives_every_attention_and_changes_nothing():
     model, batch = toys.model(), toys.batch()
     output = model(batch, capture=("*",))
-    names = {f"{part}.{layer}.{kind}" for part, kind in [("encoder", "self"), ("decoder", "self"), ("decoder", "cross")] for layer in (0, 1)}  # fmt: skip
+    stacks = [("encoder", "self"), ("decoder", "self"), ("decoder", "cross")]
+    names = {f"{stack}.{layer}.{kind}" for stack, kind in stacks for layer in (0, 1)}
     assert set(output.attention) == names
     assert torch.equal(output.logits, model(batch).logits)
     assert not model(batch).attention
@@ -171,7 +173,7 @@ def test_tied_embeddings_are_one_tensor():
     assert shared.projection.weight is shared.target_embedding.tokens.weight
     apart = build_model(toys.config(tied="none"), 9, 9, True)
     assert apart.projection.weight is not apart.target_embedding.tokens.weight
-    with pytest.raises(UserError, match="model.tied"):
+    with pytest.raises(UserError, match=r"model\.tied"):
         build_model(toys.config(tied="all"), 9, 9, False)
 
 
@@ -200,7 +202,7 @@ def test_mixers_can_differ_by_layer_and_name_their_key_when_wrong():
 def test_learned_positions_end_and_sinusoids_do_not():
     long = collate([np.full(40, 5)], [np.full(40, 5)])
     toys.model(max_position=16)(long)
-    with pytest.raises(UserError, match="model.max_position"):
+    with pytest.raises(UserError, match=r"model\.max_position"):
         toys.model(max_position=16, position="learned")(long)
 
 

@@ -97,6 +97,8 @@ def test_unseen_pairs_are_new_combinations_of_known_parts(data: DateData) -> Non
     assert {pattern for _, pattern in unseen} <= {pattern for _, pattern in trained}
     assert 0.07 < len(unseen) / len(WAYS) < 0.1
     assert {(example.language, example.pattern) for example in data.test_unseen_dates + data.dev} <= trained
+    characters = {char for example in data.train for char in example.text}
+    assert {char for example in data.test_unseen_pairs for char in example.text} <= characters
 
 
 def test_a_held_out_pair_is_not_a_trained_one_under_another_name() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from headway.analysis.report import Example, curves, read_metrics
 from headway.errors import UserError
+from headway.files import write_bytes
 
 INK, MUTED, GRID = "#1f2933", "#66737f", "#e3e8ec"
 TRAINING, DEV = "#2a78d6", "#d9591e"
@@ -53,8 +55,8 @@ def alignment_figure(example: Example, path: Path, layer: str | None = None) -> 
         axes = figure.add_subplot()
         _draw_weights(axes, weights, source, target)
         if missing:
-            names = " ".join(f"U+{ord(char):04X}" for char in sorted(missing))
-            figure.supxlabel(f"No installed font has {names}; Noto Sans (fonts-noto) has most scripts.", fontsize=7)
+            names = ", ".join(f"U+{ord(char):04X}" for char in sorted(missing)[:4]) + (" …" if len(missing) > 4 else "")
+            figure.supxlabel(f"No installed font has {names}\nNoto Sans (fonts-noto) has most scripts", fontsize=7)
         _save(figure, path)
 
 
@@ -158,11 +160,13 @@ def _draw_curves(axes: Axes, title: str, lines: dict[str, Iterable[tuple[int, fl
 
 
 def _save(figure: Figure, path: Path) -> None:
-    allowed = sorted(figure.canvas.get_supported_filetypes())
-    if path.suffix.removeprefix(".") not in allowed:
+    name, allowed = path.suffix.removeprefix("."), sorted(figure.canvas.get_supported_filetypes())
+    if name not in allowed:
         raise UserError(
             "a figure's format is the suffix of its name", where=str(path), received=path.suffix, allowed=allowed
         )
+    content = BytesIO()
     # An SVG without its date is the same file when it is drawn again.
-    metadata = {"Date": None} if path.suffix == ".svg" else None
-    figure.savefig(path, dpi=200, bbox_inches="tight", pad_inches=0.08, metadata=metadata)
+    metadata = {"Date": None} if name == "svg" else None
+    figure.savefig(content, format=name, dpi=200, bbox_inches="tight", pad_inches=0.08, metadata=metadata)
+    write_bytes(path, content.getvalue())

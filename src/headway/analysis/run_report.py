@@ -49,7 +49,7 @@ def summary_of(folder: RunFolder) -> dict[str, str]:
 
 
 def write_run_report(run: Path, tables: Sequence[Table] = (), pairs: Sequence[Pair] | None = None) -> Path:
-    """Write `report.html` into a finished run's folder; `pairs` are shown with attention, by default dev's first ones."""
+    """Write `report.html` into a finished run's folder; `pairs` are shown with attention, by default dev's first."""
     folder = RunFolder(run)
     recipe = folder.read_recipe()
     if pairs is None:

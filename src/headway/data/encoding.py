@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -21,7 +22,7 @@ from headway.errors import RunError
 from headway.text.side import Side, load_sides
 
 CHUNK = 2000  # pairs: large beside the cost of handing them to a process, small in memory
-SMALL = 10 * CHUNK  # pairs that one process encodes sooner than others start
+PATIENCE = 2.0  # seconds of work in one process before others, which take as long to start, join in
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,7 @@ def chunks(pairs: Iterable[Pair], drop_duplicates: bool) -> Iterator[Chunk]:
     """The pairs in chunks; duplicates, if they are to be dropped, only as line numbers.
 
     To find duplicates, a hash of every pair is kept, in about 100 bytes a pair. With 128 bits, two of a billion
-    different pairs agree with a probability below 1e-20. A pair with a blank side becomes a pair of empty texts and is
-    never a duplicate.
+    different pairs agree with a probability below 1e-20. A pair with a blank side is never a duplicate.
     """
     seen: set[bytes] = set()
     stream = iter(pairs)
@@ -76,8 +76,8 @@ def chunks(pairs: Iterable[Pair], drop_duplicates: bool) -> Iterator[Chunk]:
                     chunk.duplicates.append(line)
                     continue
             chunk.lines.append(line)
-            chunk.sources.append("" if blank else source)
-            chunk.targets.append("" if blank else target)
+            chunk.sources.append(source)
+            chunk.targets.append(target)
         yield chunk
 
 
@@ -100,7 +100,7 @@ def _flat(lines: list[list[int]]) -> EncodedSide:
 
 
 def encode_all(stream: Iterator[Chunk], sides: tuple[Side, Side], sides_folder: Path) -> Iterator[EncodedChunk]:
-    """Encode chunks in order, with all cores where there are enough of them to pay for starting processes.
+    """Encode chunks in order, with all cores once there is enough work for it to pay to start processes.
 
     Only a few chunks a process are in memory at a time.
 
@@ -108,18 +108,25 @@ def encode_all(stream: Iterator[Chunk], sides: tuple[Side, Side], sides_folder: 
         stream: the chunks.
         sides: source and target side.
         sides_folder: where the same sides are stored, for the processes to load.
+
+    Raises:
+        RunError: a process died.
     """
-    first = list(islice(stream, SMALL // CHUNK))
     processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if len(first) < SMALL // CHUNK or processes == 1:
-        yield from (encode(chunk, sides) for chunk in chain(first, stream))
-        return
+    began = time.monotonic()
+    for chunk in stream:
+        yield encode(chunk, sides)
+        if processes > 1 and time.monotonic() - began > PATIENCE:
+            yield from _encode_in_processes(stream, processes, sides_folder)
+
+
+def _encode_in_processes(stream: Iterator[Chunk], processes: int, sides_folder: Path) -> Iterator[EncodedChunk]:
     # Forked copies of a process with threads may deadlock; spawned ones cannot.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_start, initargs=(sides_folder,))
     waiting: deque[Future[EncodedChunk]] = deque()
     try:
-        for chunk in chain(first, stream):
+        for chunk in stream:
             waiting.append(pool.submit(_encode_here, chunk))
             if len(waiting) > 3 * processes:
                 yield waiting.popleft().result()

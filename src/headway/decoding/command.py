@@ -50,7 +50,9 @@ def read_standard_input() -> Iterator[str]:
         try:
             yield raw.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise UserError(f"this is not UTF-8 ({error.reason} at byte {error.start + 1})", where=f"standard input:{number}") from error
+            raise UserError(
+                f"this is not UTF-8 ({error.reason} at byte {error.start + 1})", where=f"standard input:{number}"
+            ) from error
 
 
 def predict_stream(predictor: Predictor, options: Options, outlet: Outlet, prefix: Path | None) -> None:

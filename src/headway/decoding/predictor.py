@@ -126,7 +126,9 @@ class Predictor:
                 raise UserError("the runs of an ensemble need the same vocabularies", where=f"run {number}")
         self.model: Seq2Seq | Ensemble = self.models[0] if len(runs) == 1 else Ensemble(self.models)
 
-    def predict(self, lines: Sequence[str], options: Options = Options(), *, first_line: int = 1, **changes: Any) -> list[Prediction]:  # noqa: B008
+    def predict(
+        self, lines: Sequence[str], options: Options = Options(), *, first_line: int = 1, **changes: Any
+    ) -> list[Prediction]:
         """Decode lines, in any number; predictions come in their order, and an empty line gives an empty prediction.
 
         Args:
@@ -142,14 +144,18 @@ class Predictor:
             options = _changed(options, changes)
         config = options.resolved(self.recipe.decoding)
         if options.attention and len(self.models) > 1:
-            raise UserError("attention is one model's: give one run", where="--attention", received=f"{len(self.models)} runs")
+            raise UserError(
+                "attention is one model's: give one run", where="--attention", received=f"{len(self.models)} runs"
+            )
         sources = [self._source_ids(line, options, first_line + number) for number, line in enumerate(lines)]
         prefixes = self._prefixes(options, len(lines))
         results: list[Prediction | None] = [None] * len(lines)
         for rows in _batches([len(ids) for ids in sources], config.batch_tokens):
             hypotheses = self._search([sources[row] for row in rows], [prefixes[row] for row in rows], config, options,
                                       [first_line + row for row in rows])  # fmt: skip
-            captured = self._capture([sources[row] for row in rows], [each[0] for each in hypotheses], options.attention)
+            captured = self._capture(
+                [sources[row] for row in rows], [each[0] for each in hypotheses], options.attention
+            )
             for row, candidates, attention in zip(rows, hypotheses, captured, strict=True):
                 results[row] = Prediction(
                     lines[row],
@@ -187,7 +193,12 @@ class Predictor:
         return [self.target.encode(prefix) for prefix in options.prefixes]
 
     def _search(
-        self, sources: list[list[int]], prefixes: list[list[int]], config: DecodingConfig, options: Options, lines: list[int]
+        self,
+        sources: list[list[int]],
+        prefixes: list[list[int]],
+        config: DecodingConfig,
+        options: Options,
+        lines: list[int],
     ) -> list[list[Hypothesis]]:
         batch = collate([np.asarray(ids) for ids in sources], None).to(self.device)
         longest = [
@@ -217,7 +228,9 @@ class Predictor:
             for name, weights in self.models[0](batch, capture=patterns).attention.items()
         }
         if not captured:
-            raise UserError("no attention of this model has such a name", where="--layers", received=", ".join(patterns))
+            raise UserError(
+                "no attention of this model has such a name", where="--layers", received=", ".join(patterns)
+            )
         result = []
         for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
             sizes = {"cross": (len(target) + 1, len(source) + 1)}
@@ -248,11 +261,16 @@ class Predictor:
             )
         if len(self.models) > 1:
             raise UserError("targets are scored with one model", received=f"{len(self.models)} runs")
-        source_ids, target_ids = [self.source.encode(line) for line in sources], [self.target.encode(line) for line in targets]
+        source_ids, target_ids = (
+            [self.source.encode(line) for line in sources],
+            [self.target.encode(line) for line in targets],
+        )
         lengths = [max(len(source), len(target)) for source, target in zip(source_ids, target_ids, strict=True)]
         results: list[Candidate | None] = [None] * len(sources)
         for rows in _batches([length + 1 for length in lengths], self.recipe.decoding.batch_tokens):
-            batch = collate([np.asarray(source_ids[row]) for row in rows], [np.asarray(target_ids[row]) for row in rows])
+            batch = collate(
+                [np.asarray(source_ids[row]) for row in rows], [np.asarray(target_ids[row]) for row in rows]
+            )
             batch = batch.to(self.device)
             scores = self.models[0](batch).logits.float().log_softmax(-1)
             each = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).cpu()
@@ -297,7 +315,12 @@ def pick_device(name: str = "auto") -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise UserError("this device cannot be used here", where="--device", received=name, allowed="auto, cpu, or one that torch finds") from error
+        raise UserError(
+            "this device cannot be used here",
+            where="--device",
+            received=name,
+            allowed="auto, cpu, or one that torch finds",
+        ) from error
     return device
 
 

@@ -40,7 +40,7 @@ class Limits:
     prefix: Sequence[Sequence[int]] = ()
 
     def apply(self, log_probabilities: Tensor, sentences: Tensor, time: int) -> Tensor:
-        """(rows, V) with minus infinity for what may not come as token number `time` (from 0) of `sentences` (rows,)."""
+        """(rows, V), minus infinity for what may not come as token number `time` (from 0) of `sentences` (rows,)."""
         scores = log_probabilities
         scores[:, [PAD, BOS]] = -torch.inf
         if time < self.shortest:
@@ -70,7 +70,9 @@ class _Beams:
     tokens: Tensor
     log_probabilities: Tensor
 
-    def extend(self, keep: Tensor, parents: Tensor, tokens: Tensor, scores: Tensor, log_probabilities: Tensor) -> "_Beams":
+    def extend(
+        self, keep: Tensor, parents: Tensor, tokens: Tensor, scores: Tensor, log_probabilities: Tensor
+    ) -> "_Beams":
         """Hypotheses made of `parents` (N', W) of the sentences `keep` (N',) and one more token each."""
 
         def grow(history: Tensor, new: Tensor) -> Tensor:
@@ -103,7 +105,9 @@ def beam_search(
     finished: list[list[Hypothesis]] = [[] for _ in range(count)]
     state = model.start(memory)
     zeros = torch.zeros(count, 1, device=device)
-    beams = _Beams(torch.arange(count, device=device), zeros, zeros[..., None][..., :0].long(), zeros[..., None][..., :0])
+    beams = _Beams(
+        torch.arange(count, device=device), zeros, zeros[..., None][..., :0].long(), zeros[..., None][..., :0]
+    )
     last = torch.full((count,), BOS, device=device)
     time = 0
     while True:
@@ -202,7 +206,14 @@ class Sampling:
 
 @torch.inference_mode()
 def sample(
-    model: Searchable, memory: Memory, limits: Limits, *, sampling: Sampling, lines: Sequence[int], count: int, alpha: float = 0.0
+    model: Searchable,
+    memory: Memory,
+    limits: Limits,
+    *,
+    sampling: Sampling,
+    lines: Sequence[int],
+    count: int,
+    alpha: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """`count` independent outputs of each of N sentences, best first by score.
 

@@ -1,4 +1,4 @@
-"""`headway demo`: a model learns to read dates, from generated data to a report, through the same code as any recipe."""
+"""`headway demo`: a model learns to read dates, from generated data to a report, by the same code as any recipe."""
 
 from collections.abc import Sequence
 from importlib.resources import as_file, files
@@ -51,7 +51,10 @@ def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
     predictor = load(output)
     scores = {
         "dates never seen": (dates.test_unseen_dates, _decode(predictor, dates.test_unseen_dates)),
-        "language and pattern never seen together": (dates.test_unseen_pairs, _decode(predictor, dates.test_unseen_pairs)),
+        "language and pattern never seen together": (
+            dates.test_unseen_pairs,
+            _decode(predictor, dates.test_unseen_pairs),
+        ),
     }
     summary = Table(
         "Exact match",

@@ -16,7 +16,7 @@ from headway.recipe import parse_recipe
 from headway.runtime import machine
 from headway.training.loop import train
 
-SELF_TEST_UPDATES = 150
+SELF_TEST_UPDATES = 200
 
 
 def missing_by_extra() -> dict[str, list[str]]:
@@ -50,7 +50,7 @@ def memory() -> str:
 
 
 def self_test() -> str:
-    """Train a tiny model to reverse words, decode with it, and say how that went. Raises RuntimeError where it failed."""
+    """Train a tiny model to reverse words, decode with it, say how that went. Raises RuntimeError where it failed."""
     words = [f"{a}{b}{c}" for a in "abcd" for b in "abcd" for c in "abcd"]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
@@ -71,7 +71,9 @@ def self_test() -> str:
             console.quiet = False
         said = [prediction.text for prediction in load(folder / "run").predict(words)]
     right = sum(text == word[::-1] for text, word in zip(said, words, strict=True))
-    result = f"{right} of {len(words)} words reversed after {SELF_TEST_UPDATES} updates, {time.monotonic() - began:.1f} s"
+    result = (
+        f"{right} of {len(words)} words reversed after {SELF_TEST_UPDATES} updates, {time.monotonic() - began:.1f} s"
+    )
     if right < 0.9 * len(words):
         raise RuntimeError(result)
     return result

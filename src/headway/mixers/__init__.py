@@ -43,7 +43,12 @@ def options_of(mixer: type[Mixer]) -> list[str]:
 
 
 def build_mixer(
-    config: Mapping[str, Any] | str, dim: int, causal: bool, *, defaults: Mapping[str, Any] | None = None, where: str = "mixer"
+    config: Mapping[str, Any] | str,
+    dim: int,
+    causal: bool,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    where: str = "mixer",
 ) -> Mixer:
     """Build a mixer from its recipe entry, such as `{"kind": "attention", "heads": 8}` or just `"attention"`.
 

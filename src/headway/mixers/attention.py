@@ -153,7 +153,11 @@ class CrossAttention(nn.Module):
         self.query_projection = nn.Linear(dim, width)
         self.memory_projection = nn.Linear(dim, 2 * width)  # keys, then values
         self.out_projection = nn.Linear(width, dim)
-        for block in (self.query_projection.weight, *self.memory_projection.weight.chunk(2), self.out_projection.weight):
+        for block in (
+            self.query_projection.weight,
+            *self.memory_projection.weight.chunk(2),
+            self.out_projection.weight,
+        ):
             nn.init.xavier_uniform_(block)
         for layer in (self.query_projection, self.memory_projection, self.out_projection):
             nn.init.zeros_(layer.bias)
@@ -165,9 +169,7 @@ class CrossAttention(nn.Module):
         key, value = projected.permute(2, 0, 3, 1, 4)
         return key, value
 
-    def forward(
-        self, x: Tensor, memory: Tensor, memory_mask: Tensor | None, *, need_weights: bool = False
-    ) -> Mixed:
+    def forward(self, x: Tensor, memory: Tensor, memory_mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
         """x (B, L, D) attends to memory (B, S, D); weights (B, K, L, S) where asked for."""
         batch, length, _ = x.shape
         key, value = self.project(memory)

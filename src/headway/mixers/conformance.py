@@ -4,7 +4,7 @@
     for check in CHECKS:
         check(lambda causal: MyMixer(12, causal, heads=3), dim=12, causal=True)
 
-A check raises `NonConforming` with what it found. Shapes: B batch, L length, K heads, D model; sizes are small and all
+A check raises `ConformanceError` with what it found. Shapes: B batch, L length, K heads, D model; sizes are small and all
 different, so that an axis taken for another one shows.
 """
 
@@ -22,18 +22,18 @@ BATCH, LENGTH = 5, 7
 LENGTHS = (7, 4, 1, 6, 0)  # the last row is all padding
 
 
-class NonConforming(AssertionError):
+class ConformanceError(AssertionError):
     """A mixer broke the contract."""
 
 
 def check(condition: bool | Tensor, message: str) -> None:
-    """Raise `NonConforming` with `message` unless `condition` holds."""
+    """Raise `ConformanceError` with `message` unless `condition` holds."""
     if not bool(condition):
-        raise NonConforming(message)
+        raise ConformanceError(message)
 
 
 def close(one: Tensor, other: Tensor, tolerance: float, message: str) -> None:
-    """Raise `NonConforming` unless two tensors agree, element by element, to `tolerance`."""
+    """Raise `ConformanceError` unless two tensors agree, element by element, to `tolerance`."""
     difference = float((one - other).detach().abs().max()) if one.numel() else 0.0
     check(difference <= tolerance, f"{message}: the largest difference is {difference:.3g}, allowed is {tolerance:.3g}")
 
@@ -66,7 +66,7 @@ def check_shapes(build: Build, *, dim: int, causal: bool) -> None:
 
 
 def check_causality(build: Build, *, dim: int, causal: bool) -> None:
-    """Another future leaves the past of a causal mixer as it was; a mixer that is not causal sees some of the future."""
+    """Another future leaves the past of a causal mixer as it was; a mixer that is not causal sees it."""
     mixer, (x, _) = _mixer(build, causal), _input(dim)
     changed = x.clone()
     changed[:, 4:] += 1
@@ -108,7 +108,7 @@ def check_steps(build: Build, *, dim: int, causal: bool) -> None:
             mixer.initial_state(BATCH)
         except ValueError:
             return
-        raise NonConforming("a mixer that is not causal gave a state for decoding")
+        raise ConformanceError("a mixer that is not causal gave a state for decoding")
     values, state = mixer(x, None).values, mixer.initial_state(BATCH)
     order = torch.tensor([3, 3, 0, 4])
     for position in range(LENGTH):

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 class State:
     """What decoding remembers between two positions: a value, never an attribute of a layer.
 
-    Subclasses are frozen dataclasses. Tensors have the batch first; states and tuples nest; anything else is the same for
-    every row. `step` returns a new state and leaves the old one as it was, so a state can be stepped twice.
+    Subclasses are frozen dataclasses. Tensors have the batch first; states and tuples nest; anything else is the same
+    for every row. `step` returns a new state and leaves the old one as it was, so a state can be stepped twice.
     """
 
     def select(self, index: Tensor) -> Self:

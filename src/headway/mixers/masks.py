@@ -29,8 +29,8 @@ def drop_full(mask: Tensor | None) -> Tensor | None:
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """0 where `mask` is True and the lowest finite number elsewhere, to be added to scores before a softmax.
 
-    The lowest finite number gives weights of exactly zero beside any allowed position, and, unlike minus infinity, no NaN
-    in a row (or its gradient) where nothing is allowed.
+    The lowest finite number gives weights of exactly zero beside any allowed position, and, unlike minus infinity, no
+    NaN in a row (or its gradient) where nothing is allowed.
     """
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, torch.finfo(dtype).min)
 

@@ -52,7 +52,7 @@ class Residual(nn.Module):
     def after(self, x: Tensor, sublayer: Tensor) -> Tensor:
         """The sum of x and what the sublayer said."""
         total = x + self.dropout(sublayer)
-        return self.norm(total) if self.post else total
+        return self.norm(total) if self.post else total  # type: ignore[no-any-return]
 
 
 class SourceView(NamedTuple):
@@ -109,9 +109,7 @@ class DecoderLayer(nn.Module):
         """What `step` needs of the encoded source (B, S, D)."""
         return SourceView(*self.cross.project(memory))
 
-    def step(
-        self, x: Tensor, state: State, source: SourceView, allowed: Tensor | None
-    ) -> tuple[Tensor, State]:
+    def step(self, x: Tensor, state: State, source: SourceView, allowed: Tensor | None) -> tuple[Tensor, State]:
         """One more position of every row, x (R, D); R is a multiple of the number of sources."""
         values, state = self.mixer.step(self.mixer_residual.before(x), state)
         x = self.mixer_residual.after(x, values)

@@ -59,8 +59,8 @@ class Seq2Seq(nn.Module, ABC):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Log probabilities (B, V) of the next token, given the last ones, tokens (B,), and the state after them.
 
-        `state.select` takes an index (B',) or, for the W hypotheses of each of N sentences, (N, W): all entries of a row
-        then are rows of the same sentence.
+        `state.select` takes an index (B',) or, for the W hypotheses of each of N sentences, (N, W): all entries of a
+        row then are rows of the same sentence.
         """
 
     def layers(self) -> Sequence[nn.Module]:

@@ -1,7 +1,7 @@
 """Dropout, and the residual sum with dropout, in the form that is quick on a CPU.
 
-Torch draws one Bernoulli number an element; here a 64-bit random word serves four elements, 16 bits each, and the mask is
-kept as one byte an element (4 times faster on a CPU; benchmarks/dropout.py). The probability is exact to 1 / 65536.
+Torch draws one Bernoulli number an element; here a 64-bit random word serves four elements, 16 bits each, and the mask
+is kept as one byte an element (4 times faster on a CPU; benchmarks/dropout.py). The probability is exact to 1 / 65536.
 """
 
 from typing import Any
@@ -24,7 +24,8 @@ class _Dropout(torch.autograd.Function):
         keep = keep_mask(x.shape, probability)
         context.save_for_backward(keep)
         context.scale = 1 / (1 - probability)
-        return torch.ops.aten.native_dropout_backward(x, keep, context.scale)
+        dropped: Tensor = torch.ops.aten.native_dropout_backward(x, keep, context.scale)
+        return dropped
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -33,7 +34,7 @@ class _Dropout(torch.autograd.Function):
 
 
 def dropout(x: Tensor, probability: float) -> Tensor:
-    """x with each element zero with `probability` and otherwise divided by 1 - `probability` (Srivastava et al. 2014)."""
+    """x, each element zero with `probability`, else divided by 1 - `probability` (Srivastava et al. 2014)."""
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
         return _Dropout.apply(x, probability)  # type: ignore[no-any-return, no-untyped-call]
     return F.dropout(x, probability)

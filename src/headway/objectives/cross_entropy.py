@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK_ELEMENTS = 1 << 20  # rows are taken in chunks of about this many logits, so that the passes over them stay in cache
+CHUNK_ELEMENTS = (
+    1 << 20
+)  # rows are taken in chunks of about this many logits, so that the passes over them stay in cache
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
@@ -45,7 +47,7 @@ def _chunks(logits: Tensor) -> list[slice]:
 
 
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, smoothing: float) -> Tensor:
-    """The sum over real positions of the cross-entropy with (1 - smoothing) on the target and smoothing / V on every word.
+    """The cross-entropy with 1 - smoothing on the target and smoothing / V on every word, summed over real positions.
 
     Args:
         logits: (..., V), of any floating type; the sum is made in float32.

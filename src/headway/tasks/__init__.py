@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.errors import UserError, nearest
-from headway.scoring import Metric, build_metric
 from headway.recipe import Recipe
+from headway.scoring import Metric, build_metric
 
 
 @dataclass(frozen=True)

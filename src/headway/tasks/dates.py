@@ -34,8 +34,8 @@ ZEROS = {"arab": 0x660, "arabext": 0x6F0, "beng": 0x9E6, "deva": 0x966, "fullwid
 FORMATS = ("full", "long", "medium")
 SKELETONS = ("yMMMMEEEEd", "yMMMMd", "yMMMEd", "yMMMd", "yMEd", "yMd")
 
-# A date of every month, and a first day; the texts of two writings on them tell whether they are the same.
-PROBES = (*(date(1987 + month, month, (5 * month) % 28 + 1) for month in range(1, 13)), date(2021, 5, 1))
+# Dates of every month and weekday, and a first day; the texts of two writings on them tell whether they are the same.
+PROBES = (*(date(1987 + month, month, (5 * month) % 28 + 1) for month in range(1, 13)), date(2021, 3, 1))
 
 
 @dataclass(frozen=True)
@@ -223,21 +223,24 @@ def generate_dates(
 
 
 def hold_out(generator: random.Random, share: float) -> set[Writing]:
-    """Choose `share` of all writings whose pattern another language has too and whose texts are mostly their own."""
+    """Choose `share` of all writings, such that every pattern, language and character of theirs remains in others.
+
+    Chosen are only writings whose texts are mostly their own: what another language writes alike would not be unseen.
+    """
     ways = [way for language in languages() for way in writings(language)]
-    texts = Counter(way.write(day) for way in ways for day in PROBES)
-    patterns = Counter(way.name for way in ways)
-    of_language = Counter(way.language for way in ways)
-    candidates = [way for way in ways if sum(texts[way.write(day)] == 1 for day in PROBES) * 4 >= len(PROBES) * 3]
+    texts = {way: [way.write(day) for day in PROBES] for way in ways}
+    common = Counter(text for way in ways for text in texts[way])
+    parts = {way: {f"pattern {way.name}", f"language {way.language}", *"".join(texts[way])} for way in ways}
+    remaining = Counter(part for way in ways for part in parts[way])
+    candidates = [way for way in ways if sum(common[text] == 1 for text in texts[way]) * 4 >= len(PROBES) * 3]
     generator.shuffle(candidates)
     chosen: set[Writing] = set()
     for way in candidates:
         if len(chosen) >= share * len(ways):
             break
-        if patterns[way.name] > 1 and of_language[way.language] > 3:
+        if remaining[f"language {way.language}"] > 3 and all(remaining[part] > 1 for part in parts[way]):
             chosen.add(way)
-            patterns[way.name] -= 1
-            of_language[way.language] -= 1
+            remaining.subtract(parts[way])
     return chosen
 
 

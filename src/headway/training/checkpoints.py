@@ -159,6 +159,6 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[s
 
 
 def seed_update(seed: int, update: int, rank: int) -> None:
-    """Seed torch's generators for one update: a function of these three alone, so that resuming needs no random state."""
+    """Seed torch's generators for one update: a function of these three alone, so resuming needs no random state."""
     digest = sha256_of(f"{seed}/{update}/{rank}".encode()).digest()
     torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)

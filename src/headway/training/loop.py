@@ -125,7 +125,8 @@ def _skip(session: Session, update: int, batches: Sequence[Indices], loss: float
     if state.bad_updates >= limit:
         raise RunError(
             f"{message}\n{limit} such updates in a row: training has diverged. Lower optimizer.learning_rate, raise"
-            " optimizer.warmup, set training.clip_norm, or look at these lines; --resume starts from the last checkpoint"
+            " optimizer.warmup, set training.clip_norm, or look at these lines; --resume starts from the last"
+            " checkpoint"
         )
     warn(f"{message}; skipped ({state.bad_updates} in a row, {limit} end the run)")
 

@@ -1,7 +1,7 @@
 """One process or several (under torchrun), on CPU or GPU; weights replicated (ddp) or sharded (fsdp).
 
-The result does not depend on how many processes share the work: the recipe's batches are global, and every process takes
-its rows of each.
+The result does not depend on how many processes share the work: the recipe's batches are global, and every process
+takes its rows of each.
 """
 
 import os
@@ -39,7 +39,7 @@ class Parallel:
         return torch.autocast(self.device.type, torch.bfloat16) if self.config.precision == "bf16" else nullcontext()
 
     def wrap(self, module: nn.Module, layers: Sequence[nn.Module]) -> nn.Module:
-        """`module` made ready for several processes; with fsdp, each of `layers` is a unit that is gathered as a whole."""
+        """`module` made ready for several processes; with fsdp, each of `layers` is gathered as a whole."""
         if self.world_size == 1:
             return module
         if self.config.strategy == "ddp":
@@ -61,7 +61,7 @@ class Parallel:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
         distributed.all_reduce(tensor)
-        return tensor.tolist()  # type: ignore[no-any-return]
+        return tensor.tolist()
 
     def from_first(self, work: Callable[[], Any]) -> Any:
         """The first process does `work`; all get what it gave, or stop where it failed."""

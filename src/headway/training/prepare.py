@@ -1,5 +1,6 @@
 """What training needs, made from the recipe: text sides, corpora and the model."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,10 @@ def prepare_sides(recipe: Recipe, folder: RunFolder) -> tuple[Side, Side]:
     if folder.vocabulary.is_dir():
         return load_sides(folder.vocabulary)
     sides = new_sides(recipe)
-    save_sides(sides, folder.vocabulary)
+    unfinished = folder.path / ".vocabulary.tmp"  # renamed when it is whole: a run may be killed here, too
+    shutil.rmtree(unfinished, ignore_errors=True)
+    save_sides(sides, unfinished)
+    unfinished.rename(folder.vocabulary)
     return sides
 
 
@@ -119,7 +123,9 @@ def run_folder(path: Path, resume: bool) -> RunFolder:
         raise UserError("the run folder is a file", where=f"--output {path}")
     if folder.recipe_file.exists() and not resume:
         raise UserError(
-            "there is a run here already", where=f"--output {path}", allowed="--resume to go on with it, or another folder"
+            "there is a run here already",
+            where=f"--output {path}",
+            allowed="--resume to go on with it, or another folder",
         )
     folder.checkpoints.mkdir(parents=True, exist_ok=True)
     return folder

@@ -14,7 +14,7 @@ def learning_rate(config: OptimizerConfig, update: int, *, dim: int, updates: in
     """
     warm = update / config.warmup if update < config.warmup else 1.0
     if config.schedule == "inverse_sqrt":
-        return config.learning_rate * min(warm, (max(config.warmup, 1) / update) ** 0.5)
+        return float(config.learning_rate * min(warm, (max(config.warmup, 1) / update) ** 0.5))
     if config.schedule == "noam":
         rise = update * config.warmup**-1.5 if config.warmup else update**-0.5
         return float(config.learning_rate * dim**-0.5 * min(update**-0.5, rise))

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,8 @@ class Session:
             }
         )
         scores = "".join(f" · {name} {value:.2f}" for name, value in result.scores.items())
-        say(f"update {self.state.update} · epoch {self.state.epoch + 1} · {self.shown} · dev loss {result.loss:.3f}{scores}")
+        place = f"update {self.state.update} · epoch {self.state.epoch + 1}"
+        say(f"{place} · {self.shown} · dev loss {result.loss:.3f}{scores}")
         return result
 
     def finish(self) -> None:
@@ -203,10 +205,10 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
     keep_freed_memory()
     check_recipe(recipe)
     parallel = launch(recipe.training)
-    console.quiet = not parallel.first
+    console.quiet = console.quiet or not parallel.first
     try:
         folder = RunFolder(output)
-        parallel.from_first(lambda: _claim(recipe, output, resume) and None)
+        parallel.from_first(partial(_claim, recipe, output, resume))
         prepared = prepare(recipe, folder) if parallel.first else None
         parallel.from_first(lambda: None)
         yield _session(recipe, folder, prepared or prepare(recipe, folder), parallel)
@@ -232,7 +234,9 @@ def _session(recipe: Recipe, folder: RunFolder, prepared: Prepared, parallel: Pa
     hashes = data_hashes(prepared)
     known = folder.read_manifest().get("data", hashes)
     if known != hashes:
-        raise UserError("the data has changed since this run began", where=str(folder.path), received=hashes, allowed=str(known))
+        raise UserError(
+            "the data has changed since this run began", where=str(folder.path), received=hashes, allowed=str(known)
+        )
     checkpoint: Checkpoint | None = load_latest(folder.checkpoints, warn) if parallel.first else None
     parallel.from_first(lambda: None)
     if not parallel.first:
@@ -277,7 +281,7 @@ def _start_records(
 def _tensorboard(folder: RunFolder, values: dict[str, Any]) -> None:
     from torch.utils.tensorboard import SummaryWriter
 
-    with SummaryWriter(str(folder.path / "tensorboard")) as writer:  # type: ignore[no-untyped-call]
+    with SummaryWriter(str(folder.path / "tensorboard")) as writer:
         flat = {key: value for key, value in values.items() if isinstance(value, int | float)} | values.get("dev", {})
         for name, value in flat.items():
-            writer.add_scalar(name, value, values["update"])  # type: ignore[no-untyped-call]
+            writer.add_scalar(name, value, values["update"])

@@ -51,7 +51,7 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
 
 @dataclass(frozen=True)
 class Gradients:
-    """What one update's passes gave: loss summed over all target tokens, the gradient's norm, and whether all is finite."""
+    """What one update's passes gave: loss summed over all target tokens, and the gradient's norm before clipping."""
 
     loss: float
     tokens: int

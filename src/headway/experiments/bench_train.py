@@ -1,0 +1,200 @@
+"""`headway bench train`: headway's training step beside a plain loop around torch.nn.Transformer.
+
+Shapes: B batch, S source, T target, D model, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from headway.data.batches import collate_corpus, plan_epoch
+from headway.data.corpus import Corpus
+from headway.experiments.bench import (
+    PRECISIONS,
+    SIZES,
+    BenchReport,
+    Contender,
+    Measurement,
+    Play,
+    Size,
+    SyntheticCorpus,
+    check_choices,
+    check_output,
+    compete,
+    matrix_peak,
+)
+from headway.mixers.positions import sinusoids
+from headway.models import build_model
+from headway.objectives import Objective
+from headway.recipe import ObjectiveConfig, OptimizerConfig, TrainingConfig
+from headway.runtime import keep_freed_memory
+from headway.text.vocabulary import PAD
+from headway.training.checkpoints import seed_update
+from headway.training.parallel import Parallel
+from headway.training.schedules import learning_rate
+from headway.training.updates import Indices, TrainingStep, build_optimizer, compute_gradients
+
+NOTES = (
+    "times the baseline: median over the rounds of tokens/s beside those of the plain loop in the same round",
+    "of the peak: matrix-multiplication FLOPs of forward and backward pass, with padding, beside the peak of the precision",
+    "plain: torch.nn.Transformer, CrossEntropyLoss, Adam and clip_grad_norm_ as torch's own tutorials put them together",
+)
+
+
+def run_bench_train(
+    sizes: Sequence[str], precisions: Sequence[str], rounds: int, output: Path | None = None
+) -> BenchReport:
+    """Measure training at each of `sizes`: headway in each of `precisions`, and the plain loop in float32.
+
+    Args:
+        sizes: names in `SIZES`.
+        precisions: float32, bf16.
+        rounds: turns of each contender.
+        output: where to write the report as JSON.
+
+    Raises:
+        UserError: an unknown size or precision, or an output that cannot be written.
+        RunError: a contender failed.
+    """
+    check_choices("--size", sizes, SIZES)
+    check_choices("--precision", precisions, PRECISIONS)
+    check_output(output)
+    peaks = {precision: matrix_peak(precision) for precision in dict.fromkeys([*precisions, "float32"])}
+    measurements: list[Measurement] = []
+    for size in sizes:
+        ours = [Contender(f"headway {precision}", setup_headway, (size, precision)) for precision in precisions]
+        measurements += compete(size, "", [*ours, Contender("plain float32", setup_plain, (size,))], rounds)
+    return BenchReport("training, target tokens a second", "", _with_flops(measurements), peaks, NOTES).write(output)
+
+
+def _with_flops(measurements: list[Measurement]) -> list[Measurement]:
+    """All contenders of a size are asked for the same matrix products; headway counted them."""
+    counted = {each.size: each.facts["flops_per_token"] for each in measurements if "flops_per_token" in each.facts}
+    for each in measurements:
+        each.facts["flops_per_token"] = counted.get(each.size, 0)
+    return measurements
+
+
+def plan(size: Size, corpus: SyntheticCorpus) -> list[Indices]:
+    """The batches, one an update; round n takes the n-th group of `size.updates`."""
+    return plan_epoch(corpus.source_lengths, corpus.target_lengths, size.batch_tokens, seed=1, epoch=0)
+
+
+def in_round(size: Size, batches: Sequence[Indices], number: int) -> list[Indices]:
+    """The batches of a round; more rounds than there are batches begin again."""
+    return [batches[(number * size.updates + update) % len(batches)] for update in range(size.updates)]
+
+
+def setup_headway(name: str, precision: str) -> tuple[Play, dict[str, Any]]:
+    """headway's own update, from collating on, as the training loop makes it."""
+    keep_freed_memory()
+    size = SIZES[name]
+    corpus = SyntheticCorpus(size.vocabulary)
+    batches = plan(size, corpus)
+    config = TrainingConfig.model_validate({"updates": 1, "precision": precision})
+    parallel = Parallel(0, 1, torch.device("cpu"), config)
+    torch.manual_seed(1)
+    model = build_model(size.model, size.vocabulary, size.vocabulary, shared=True)
+    step = TrainingStep(model, Objective(ObjectiveConfig())).train()
+    schedule = OptimizerConfig()
+    optimizer = build_optimizer(schedule, step)
+    done = 0
+
+    def update(indices: Indices) -> int:
+        nonlocal done
+        done += 1
+        seed_update(config.seed, done, parallel.rank)
+        # A SyntheticCorpus has all of a Corpus that an update reads.
+        gradients = compute_gradients(step, cast(Corpus, corpus), [indices], parallel, config.clip_norm, False)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(schedule, done, dim=size.model.dim, updates=None)
+        assert gradients.finite
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return gradients.tokens
+
+    with FlopCounterMode(display=False) as counter:
+        tokens = sum(update(indices) for indices in in_round(size, batches, 0))
+    facts = {
+        "precision": precision,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "flops_per_token": counter.get_total_flops() / tokens,
+    }
+    return lambda number: sum(update(indices) for indices in in_round(size, batches, number)), facts
+
+
+class PlainTransformer(nn.Module):
+    """What the tutorials make of torch.nn.Transformer, with one embedding for both sides and the output."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        config = size.model
+        self.embedding = nn.Embedding(size.vocabulary, config.dim, padding_idx=PAD)
+        nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
+        self.register_buffer("positions", sinusoids(config.max_position, config.dim))
+        self.positions: Tensor
+        self.dropout = nn.Dropout(config.dropout)
+        self.transformer = nn.Transformer(
+            config.dim,
+            config.heads,
+            config.encoder.layers,
+            config.decoder.layers,
+            config.feed_forward,
+            config.dropout,
+            batch_first=True,
+        )
+        self.projection = nn.Linear(config.dim, size.vocabulary)
+        self.projection.weight = self.embedding.weight
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """(B, L) ids to (B, L, D)."""
+        scaled = self.embedding(ids) * self.embedding.embedding_dim**0.5
+        return self.dropout(scaled + self.positions[: ids.shape[1]])  # type: ignore[no-any-return]
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Logits (B, T, V) for ids (B, S) and (B, T)."""
+        length = target.shape[1]
+        causal = torch.ones(length, length, dtype=torch.bool).triu(1)  # torch.nn.Transformer: True = may not attend
+        output = self.transformer(
+            self.embed(source),
+            self.embed(target),
+            tgt_mask=causal,
+            src_key_padding_mask=source == PAD,
+            tgt_key_padding_mask=target == PAD,
+            memory_key_padding_mask=source == PAD,
+            tgt_is_causal=True,
+        )
+        return self.projection(output)  # type: ignore[no-any-return]
+
+
+def setup_plain(name: str) -> tuple[Play, dict[str, Any]]:
+    """The plain loop, on batches that were collated before."""
+    size = SIZES[name]
+    corpus = SyntheticCorpus(size.vocabulary)
+    batches = plan(size, corpus)
+    torch.manual_seed(1)
+    model = PlainTransformer(size).train()
+    criterion = nn.CrossEntropyLoss(label_smoothing=ObjectiveConfig().label_smoothing, ignore_index=PAD)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+
+    def play(number: int) -> int:
+        tokens = 0
+        for indices in in_round(size, batches, number):
+            batch = collate_corpus(corpus, indices)
+            logits = model(batch.source, batch.target_input)
+            loss = criterion(logits.flatten(0, 1), batch.target_output.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            assert loss.isfinite()
+            tokens += int(batch.target_mask.sum())
+        return tokens
+
+    play(0)
+    facts = {"precision": "float32", "parameters": sum(parameter.numel() for parameter in model.parameters())}
+    return play, facts

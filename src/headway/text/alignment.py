@@ -1,0 +1,99 @@
+"""Which characters of a line the characters of its changed form come from.
+
+A list of spans holds, for each character of the changed line, the characters [start, end) of the line it came from.
+Spans are monotone: neither starts nor ends ever go back.
+"""
+
+from difflib import SequenceMatcher
+
+Span = tuple[int, int]
+
+# Two texts run together again where this many characters agree; short enough for what stands between two marks.
+AGREEMENT = 3
+# How far apart that place is sought before difflib looks at the rest of the line.
+REACH = 48
+
+
+def identity(length: int) -> list[Span]:
+    """Every character from itself."""
+    return [(place, place + 1) for place in range(length)]
+
+
+def compose(inner: list[Span], outer: list[Span], length: int) -> list[Span]:
+    """The way through two changes.
+
+    Args:
+        inner: spans of the line after the first change, in the first line, which has `length` characters.
+        outer: spans of the line after the second change, in the line after the first.
+    """
+    ends = [0, *(end for _, end in inner)]
+    starts = [*(start for start, _ in inner), length]
+    composed = []
+    for start, end in outer:
+        if start < end:
+            composed.append((starts[start], ends[end]))
+        else:  # between two characters: the gap's place, or both where they come from the same ones
+            composed.append((starts[start], max(starts[start], ends[start])))
+    return composed
+
+
+def align(before: str, after: str) -> list[Span]:
+    """Spans in `before` of the characters of `after`, for a change that keeps the order of most characters.
+
+    White space may come and go anywhere: what remains is compared. Equal characters belong together; a stretch that
+    was altered ("…" to "...", "-" to "@-@") belongs together as a whole. A character that jumps over others can come
+    from nowhere: an empty span at its new place.
+    """
+    if before == after:
+        return identity(len(before))
+    places = [place for place, character in enumerate(before) if not character.isspace()]
+    visible = _align_visible("".join(before[place] for place in places), "".join(after.split()))
+    edges = [*places, len(before)]
+    found = iter([(edges[start], places[end - 1] + 1 if start < end else edges[start]) for start, end in visible])
+    spans: list[Span | None] = [None if character.isspace() else next(found) for character in after]
+    return _fill(spans, len(before))
+
+
+def _fill(spans: list[Span | None], length: int) -> list[Span]:
+    """White space (None) comes from what lies between its neighbours' characters."""
+    nexts, following = [length] * len(spans), length
+    for place in range(len(spans) - 1, -1, -1):
+        span = spans[place]
+        following = following if span is None else span[0]
+        nexts[place] = following
+    filled: list[Span] = []
+    last = 0
+    for span, start in zip(spans, nexts, strict=True):
+        if span is None:
+            filled.append((min(last, start), max(last, start)))
+        else:
+            filled.append(span)
+            last = span[1]
+    return filled
+
+
+def _align_visible(before: str, after: str) -> list[Span]:
+    if before == after:
+        return identity(len(before))
+    spans: list[Span] = []
+    place = 0
+    while len(spans) < len(after):
+        if place < len(before) and before[place] == after[len(spans)]:
+            spans.append((place, place + 1))
+            place += 1
+        else:
+            taken, given = _altered(before[place:], after[len(spans) :])
+            spans += [(place, place + taken)] * given
+            place += taken
+    return spans
+
+
+def _altered(before: str, after: str) -> tuple[int, int]:
+    """How many characters were replaced by how many, before the two texts run together again."""
+    for total in range(1, REACH):
+        for taken in range(max(0, total - len(after)), min(total, len(before)) + 1):
+            given = total - taken
+            if before[taken : taken + AGREEMENT] == after[given : given + AGREEMENT]:
+                return taken, given
+    block = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()[0]
+    return block.a, block.b

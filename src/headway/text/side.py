@@ -1,0 +1,193 @@
+"""One side's way from a raw line to ids and back, with every piece knowing the raw characters it came from."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from headway.errors import UserError
+from headway.files import write_json
+from headway.recipe import SideConfig, TextConfig, VocabularyConfig
+from headway.text.alignment import Span, align, compose, identity
+from headway.text.normalisation import STEPS
+from headway.text.segmentation import SEGMENTERS
+from headway.text.vocabulary import (
+    Vocabulary,
+    load_vocabulary,
+    read_description,
+    train_vocabulary,
+)
+
+FILE = "sides.json"
+FORMAT = 1
+# More examples cost preparation, memory and time, and move hardly any piece of a SentencePiece model.
+SAMPLE = 2_000_000
+Pairs = Callable[[], Iterable[tuple[str, str]]]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece of a line: `start` and `end` are characters [start, end) of the raw line.
+
+    `text` is the piece as the vocabulary writes it (an unknown one as it stands in the text). The white space that a
+    SentencePiece mark stands for is not part of the span, unless the piece is nothing else.
+    """
+
+    id: int
+    text: str
+    start: int
+    end: int
+
+
+def prepare(line: str, config: SideConfig) -> str:
+    """Normalise and segment a raw line."""
+    for step in config.normalise:
+        line = STEPS[step].apply(line, config.language)
+    return SEGMENTERS[config.segment].segment(line, config.language)
+
+
+def prepare_with_spans(line: str, config: SideConfig) -> tuple[str, list[Span]]:
+    """`prepare`, and for each character of the result the characters [start, end) of `line` it came from."""
+    text, spans = line, identity(len(line))
+    for step in config.normalise:
+        result = STEPS[step].apply(text, config.language)
+        spans = compose(spans, STEPS[step].spans(text, result), len(line))
+        text = result
+    segmented = SEGMENTERS[config.segment].segment(text, config.language)
+    return segmented, compose(spans, align(text, segmented), len(line))
+
+
+@dataclass(frozen=True)
+class Side:
+    """A side's settings and its vocabulary. Can be sent to another process."""
+
+    config: SideConfig
+    vocabulary: Vocabulary
+
+    def prepare(self, line: str) -> str:
+        """Normalise and segment a raw line."""
+        return prepare(line, self.config)
+
+    def encode(self, line: str) -> list[int]:
+        """The ids of a raw line, without BOS and EOS; an empty list for a blank line."""
+        return self.vocabulary.encode(self.prepare(line))
+
+    def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
+        """`encode` of each line, faster for many."""
+        return self.vocabulary.encode_lines([self.prepare(line) for line in lines])
+
+    def pieces(self, line: str) -> list[Piece]:
+        """The same ids as `encode`, each with its piece and its characters in the raw line."""
+        prepared, spans = prepare_with_spans(line, self.config)
+        return [
+            Piece(id, text, *_raw_span(prepared, spans, start, end, len(line)))
+            for id, text, start, end in self.vocabulary.encode_with_spans(prepared)
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text as people write it; PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
+        return SEGMENTERS[self.config.segment].detokenise(self.vocabulary.decode(ids), self.config.language)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The pieces with these ids, specials included."""
+        return [self.vocabulary.piece(id) for id in ids]
+
+
+def _raw_span(prepared: str, spans: list[Span], start: int, end: int, length: int) -> Span:
+    """The raw characters of prepared[start:end], without the spaces around it unless it has nothing else."""
+    first, last = start, end
+    while first < last and prepared[first] == " ":
+        first += 1
+    while first < last and prepared[last - 1] == " ":
+        last -= 1
+    if first == last:
+        first, last = start, end
+    if first == last:
+        place = spans[first][0] if first < len(spans) else length
+        return place, place
+    return spans[first][0], spans[last - 1][1]
+
+
+def train_sides(text: TextConfig, vocabulary: VocabularyConfig, pairs: Pairs) -> tuple[Side, Side]:
+    """Train the vocabulary of each side, or one for both where it is shared.
+
+    SentencePiece models of larger corpora are trained on `SAMPLE` of the pairs, drawn evenly and always the same ones;
+    the other kinds count the tokens of every line.
+
+    Args:
+        pairs: gives a fresh iterator over the raw pairs each time it is called; it is called once per vocabulary.
+
+    Raises:
+        UserError: as `train_vocabulary`.
+    """
+    configs = (text.source, text.target)
+    counts_all = vocabulary.kind in ("word", "whitespace")
+
+    def prepared(*numbers: int) -> Iterator[str]:
+        chosen = (tuple(pair[number] for number in numbers) for pair in pairs())
+        for lines in chosen if counts_all else _sample(chosen, SAMPLE):
+            for number, line in zip(numbers, lines, strict=True):
+                yield prepare(line, configs[number])
+
+    if vocabulary.shared:
+        both = train_vocabulary(vocabulary, prepared(0, 1), side="text of both sides")
+        return Side(text.source, both), Side(text.target, both)
+    source = train_vocabulary(vocabulary, prepared(0), side="source text")
+    target = train_vocabulary(vocabulary, prepared(1), side="target text")
+    return Side(text.source, source), Side(text.target, target)
+
+
+def _sample(items: Iterable[Item], count: int) -> list[Item]:
+    """At most `count` of the items, each with the same probability (Vitter 1985, algorithm R), always the same ones.
+
+    SentencePiece's own sampling draws others in every process.
+    """
+    generator = random.Random(1)
+    sample: list[Item] = []
+    for number, item in enumerate(items, start=1):
+        if number <= count:
+            sample.append(item)
+        elif (slot := generator.randrange(number)) < count:
+            sample[slot] = item
+    return sample
+
+
+def save_sides(sides: tuple[Side, Side], folder: Path) -> None:
+    """Write both sides, settings and vocabularies, into `folder`, which is made where it does not exist."""
+    source, target = sides
+    shared = source.vocabulary is target.vocabulary
+    folders = ("shared",) if shared else ("source", "target")
+    for name, side in zip(folders, sides, strict=False):
+        side.vocabulary.save(folder / name)
+    write_json(
+        folder / FILE,
+        {
+            "format": FORMAT,
+            "shared": shared,
+            "source": source.config.model_dump(mode="json"),
+            "target": target.config.model_dump(mode="json"),
+        },
+    )
+
+
+def load_sides(folder: Path) -> tuple[Side, Side]:
+    """Read what `save_sides` wrote; a shared vocabulary is one object again.
+
+    Raises:
+        UserError: a file is missing, damaged or of another format.
+    """
+    description = read_description(folder / FILE, FORMAT)
+    try:
+        source, target = (SideConfig.model_validate(description.get(name)) for name in ("source", "target"))
+    except ValidationError as error:
+        raise UserError("the settings of the text are damaged", where=str(folder / FILE)) from error
+    if description.get("shared"):
+        both = load_vocabulary(folder / "shared")
+        return Side(source, both), Side(target, both)
+    return Side(source, load_vocabulary(folder / "source")), Side(target, load_vocabulary(folder / "target"))
