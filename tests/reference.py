@@ -147,7 +147,7 @@ def transformer(model: Transformer, source: Tensor, source_mask: Tensor, target:
         x = decoder_layer(layer, x, target_mask, memory, source_mask)
     if pre:
         x = layer_norm(model.decoder_norm, x)
-    return x @ model.projection.weight.T + model.projection.bias
+    return x @ model.projection.weight.T
 
 
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, smoothing: float) -> Tensor:

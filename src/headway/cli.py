@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,15 +30,14 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; every error that headway raises on purpose ends in one message and its exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # results are UTF-8 as all input is, whatever the locale
     spread = spread_variadic(sys.argv[1:] if arguments is None else arguments)
     try:
         app(spread, prog_name="headway")
     except HeadwayError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; nothing is left to say
-        raise SystemExit(141) from None
 
 
 def spread_variadic(arguments: Sequence[str]) -> list[str]:
@@ -46,7 +46,8 @@ def spread_variadic(arguments: Sequence[str]) -> list[str]:
     flag = None
     for argument in arguments:
         if argument.startswith("-") and argument != "-":
-            flag = argument if argument in VARIADIC else None
+            name = argument.partition("=")[0]
+            flag = name if name in VARIADIC else None
         elif flag is not None and spread[-1] != flag:
             spread.append(flag)
         spread.append(argument)
@@ -237,3 +238,34 @@ def data_check(
     loaded = load_recipe(recipe, overrides or ())
     result = check(loaded.data, new_sides(loaded))
     typer.echo(json.dumps(result.to_json(), ensure_ascii=False, indent=1) if json_output else result.text())
+
+
+Size = Annotated[list[str], typer.Option(help="base, small; can be given several times.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Turns of each contender; medians are reported.")]
+JsonFile = Annotated[Path | None, typer.Option(help="Write the report there as JSON.")]
+
+
+@bench_app.command("train")
+def bench_train(
+    size: Size = ["base", "small"],  # noqa: B006
+    precision: Annotated[list[str], typer.Option(help="float32, bf16.")] = ["float32", "bf16"],  # noqa: B006
+    rounds: Rounds = 5,
+    output: JsonFile = None,
+) -> None:
+    """Training speed beside a plain torch.nn.Transformer loop."""
+    from headway.experiments.bench_train import run_bench_train
+
+    typer.echo(run_bench_train(size, precision, rounds, output).text())
+
+
+@bench_app.command("decode")
+def bench_decode(
+    size: Size = ["base", "small"],  # noqa: B006
+    batch_size: Annotated[list[int], typer.Option(help="Sentences decoded at once.")] = [16, 1],  # noqa: B006
+    rounds: Rounds = 5,
+    output: JsonFile = None,
+) -> None:
+    """Beam search speed beside Hugging Face generate with the same weights and the same outputs."""
+    from headway.experiments.bench_decode import run_bench_decode
+
+    typer.echo(run_bench_decode(size, batch_size, rounds, output).text())

@@ -21,7 +21,7 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 class Section(BaseModel):
     """A part of the recipe: immutable, and strict about its keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class CorpusConfig(Section):
@@ -157,9 +157,10 @@ class TransformerConfig(Section):
         if not (isinstance(value, dict) and "preset" in value):
             return value
         changes = {key: each for key, each in value.items() if key != "preset"}
-        if value["preset"] not in PRESETS:
-            raise ValueError(f"unknown preset {value['preset']!r}; allowed: {', '.join(PRESETS)}")
-        return merge(PRESETS[value["preset"]], changes)
+        preset = value["preset"]
+        if not (isinstance(preset, str) and preset in PRESETS):
+            raise ValueError(f"unknown preset {preset!r}; allowed: {', '.join(PRESETS)}")
+        return merge(PRESETS[preset], changes)
 
     @model_validator(mode="after")
     def _heads_fit(self) -> TransformerConfig:
@@ -300,6 +301,14 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         UserError: a file that cannot be read, is no YAML mapping, or holds unknown keys or values that are not allowed.
     """
+    tree = read_tree(path)
+    for override in overrides:
+        apply_override(tree, override)
+    return resolve_paths(parse_recipe(tree), path.parent)
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """The raw tree of a recipe file. Raises UserError for a file that cannot be read or is no YAML mapping."""
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -311,9 +320,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise UserError(f"this is not YAML ({problem})", where=f"{path}{line}") from error
     if not isinstance(tree, dict):
         raise UserError("a recipe is a mapping of keys to values", where=str(path), received=type(tree).__name__)
-    for override in overrides:
-        apply_override(tree, override)
-    return resolve_paths(parse_recipe(tree), path.parent)
+    return tree
 
 
 def apply_override(tree: dict[str, Any], override: str) -> None:
@@ -328,8 +335,10 @@ def apply_override(tree: dict[str, Any], override: str) -> None:
     *parents, last = key.split(".")
     section = tree
     for parent in parents:
-        below = section.setdefault(parent, {})
-        if isinstance(below, str):  # a bare name, such as a preset or a mixer
+        below = section.get(parent)
+        if below is None:
+            below = section[parent] = {}
+        elif isinstance(below, str):  # a bare name, such as a preset or a mixer
             below = section[parent] = {"preset" if parent == "model" else "kind": below}
         if not isinstance(below, dict):
             raise UserError(f"{parent} holds a value, not keys", where=override, received=below)
@@ -342,7 +351,12 @@ def parse_recipe(tree: dict[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(tree)
     except ValidationError as error:
-        raise UserError("\n".join(_explain(each) for each in error.errors())) from error
+        raise UserError(explain(error)) from error
+
+
+def explain(error: ValidationError) -> str:
+    """Every mistake on a line of its own, with its recipe key."""
+    return "\n".join(_explain(each) for each in error.errors())
 
 
 def _explain(error: Any) -> str:

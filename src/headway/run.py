@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -14,7 +13,8 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.files import sha256, write_bytes, write_json, write_text
 from headway.models import Seq2Seq, build_model
-from headway.recipe import Recipe, dump_recipe, parse_recipe
+from headway.recipe import Recipe, dump_recipe, parse_recipe, read_tree
+from headway.runtime import keep_freed_memory
 from headway.text.side import Side, load_sides
 
 FORMAT = 1
@@ -66,17 +66,20 @@ class RunFolder:
         if not self.recipe_file.is_file():
             raise UserError("this is not a run folder: it has no recipe.yaml", where=str(self.path))
         self.read_manifest()
-        return parse_recipe(yaml.safe_load(self.recipe_file.read_text(encoding="utf-8")))
+        return parse_recipe(read_tree(self.recipe_file))
 
     def write_recipe(self, recipe: Recipe) -> None:
         """Store the resolved recipe."""
         write_text(self.recipe_file, dump_recipe(recipe))
 
     def read_manifest(self) -> dict[str, Any]:
-        """The manifest, empty before there is one. Raises UserError for a format that this version cannot read."""
+        """The manifest, empty before there is one. Raises UserError where it is damaged or of a newer format."""
         if not self.manifest_file.is_file():
             return {}
-        manifest: dict[str, Any] = json.loads(self.manifest_file.read_text(encoding="utf-8"))
+        try:
+            manifest: dict[str, Any] = json.loads(self.manifest_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"this manifest cannot be read ({error})", where=str(self.manifest_file)) from error
         if manifest.get("format", 0) > FORMAT:
             raise UserError(
                 "this run was written by a newer version of headway",
@@ -117,6 +120,7 @@ def load_run(path: Path, device: torch.device, average: int | None = None) -> Lo
     Raises:
         UserError: no run folder, no weights yet, or weights that do not match their recipe or are damaged.
     """
+    keep_freed_memory()
     folder = RunFolder(path)
     recipe = folder.read_recipe()
     if not folder.vocabulary.is_dir():

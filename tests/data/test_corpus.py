@@ -208,6 +208,11 @@ def test_processes_give_the_same(
     monkeypatch.setattr(encoding, "PATIENCE", 60)
     monkeypatch.setattr(encoding, "ProcessPoolExecutor", None)  # would fail if called
     alone = build("alone")
+    pairs = list(open_source(config, "data.train"))
+    assert len(alone) > 500
+    for index, line in enumerate(alone.lines):
+        assert alone.source(index).tolist() == sides[0].encode(pairs[line - 1].source)
+        assert alone.target(index).tolist() == sides[1].encode(pairs[line - 1].target)
     assert alone.fingerprint == together.fingerprint
     files = [path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*.*")]
     assert len(files) == 6

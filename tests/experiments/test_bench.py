@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headway.data.batches import plan_epoch
+from headway.data.batches import collate_corpus, plan_epoch
 from headway.errors import RunError, UserError
 from headway.experiments import bench_decode, bench_train
 from headway.experiments.bench import (
@@ -18,7 +18,6 @@ from headway.experiments.bench import (
     compete,
     matrix_peak,
 )  # fmt: skip
-from headway.training.updates import collate_corpus
 
 TINY = SIZES["tiny"]
 
@@ -61,8 +60,12 @@ def test_a_contender_whose_process_ends_is_named():
 
 
 def test_report_takes_the_median_of_the_ratios_of_each_round():
-    ours = Measurement("small", "16", "ours", {"precision": "bf16", "flops_per_token": 10}, "theirs", [60, 90, 20], [1, 1, 1])
-    theirs = Measurement("small", "16", "theirs", {"precision": "float32", "flops_per_token": 10}, "theirs", [20, 90, 40], [1, 2, 1])
+    ours = Measurement(
+        "small", "16", "ours", {"precision": "bf16", "flops_per_token": 10}, "theirs", [60, 90, 20], [1, 1, 1]
+    )
+    theirs = Measurement(
+        "small", "16", "theirs", {"precision": "float32", "flops_per_token": 10}, "theirs", [20, 90, 40], [1, 2, 1]
+    )
     elsewhere = replace(theirs, setting="1", tokens=[1, 1, 1])
     report = BenchReport("title", "batch", [ours, elsewhere, theirs], {"bf16": 1200, "float32": 1000}, ["a note"])
     assert ours.ratios(report.baseline_of(ours)) == [3, 2, 0.5]
@@ -84,9 +87,10 @@ def test_synthetic_lengths_are_those_of_sentences():
     for index in (0, 19_999):
         assert len(corpus.source(index)) == corpus.source_lengths[index]
         assert len(corpus.target(index)) == corpus.target_lengths[index]
-    ratio = corpus.source_lengths / corpus.target_lengths
-    assert 0.6 < ratio.min() < 0.85
-    assert 1.2 < ratio.max() <= 1.25
+    long = (corpus.target_lengths >= 50) & (corpus.target_lengths < 80)  # where whole numbers and limits matter little
+    ratio = corpus.source_lengths[long] / corpus.target_lengths[long]
+    assert 0.75 < ratio.min() < 0.85
+    assert 1.2 < ratio.max() < 1.3
 
 
 def test_matrix_peak_is_at_most_what_a_processor_can_do():
@@ -113,7 +117,7 @@ def test_plain_loop_computes_the_same_as_headway():
     carried = {"embedding.weight": ours["source_embedding.tokens.weight"], "positions": plain.positions}
     for name, value in ours.items():
         side, _, rest = name.partition(".")
-        if side == "projection":
+        if name == "projection.weight":
             carried[name] = value
         if side not in ("encoder", "decoder") or "cross.query" in name or "cross.memory" in name:
             continue
@@ -150,7 +154,9 @@ def test_train_command(tmp_path):
 
 
 def test_decode_command(tmp_path):
-    pytest.importorskip("transformers", reason="bench decode measures beside transformers: pip install 'headway[pretrained]'")
+    pytest.importorskip(
+        "transformers", reason="bench decode measures beside transformers: pip install 'headway[pretrained]'"
+    )
     report = bench_decode.run_bench_decode(["tiny"], [3], 2, tmp_path / "decode.json")
     ours, theirs = report.measurements
     assert ours.tokens == theirs.tokens == [3 * TINY.forced] * 2
@@ -159,7 +165,9 @@ def test_decode_command(tmp_path):
 
 
 def test_marian_with_our_weights_gives_our_log_probabilities():
-    pytest.importorskip("transformers", reason="bench decode measures beside transformers: pip install 'headway[pretrained]'")
+    pytest.importorskip(
+        "transformers", reason="bench decode measures beside transformers: pip install 'headway[pretrained]'"
+    )
     model = bench_decode.random_model(TINY)
     marian = bench_decode.marian_model(TINY, model)
     corpus = SyntheticCorpus(TINY.vocabulary, 100)

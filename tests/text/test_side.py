@@ -35,7 +35,8 @@ CONFIGS = [
     SideConfig(language="de", normalise=("punctuation",), segment="moses"),
 ]
 # Letters that change length, compose, reorder or expand, beside what punctuation rules look at.
-ODD = "aBß İΣé\u0301\u0323\u1100\u1161\u11a8ㅏｶﾞ①㍻ﬁ½…\u3000\t\xa0▁-–—.,:'\"„“’«»()[]<>%&|@1٣\U0001f600\u200d\x00\x01"
+ODD = "\u05d1\u05bc\u05b0\x1f\x85aBß İΣé\u0301\u0323\u1100\u1161\u11a8ㅏｶﾞ①㍻ﬁ½"
+ODD += "…\u3000\t\xa0▁-–—.,:'\"„“’«»()[]<>%&|@1٣\U0001f600\u200d\x00\x01"
 odd_lines = st.text(alphabet=ODD, max_size=24) | st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
@@ -87,6 +88,11 @@ def test_characters_within_a_changed_sequence_come_from_the_whole_sequence() -> 
     text, spans = prepare_with_spans("aｶﾞ①bﬁ", SideConfig(normalise=("nfkc",)))
     assert text == "aガ1bfi"
     assert spans == [(0, 1), (1, 3), (3, 4), (4, 5), (5, 6), (5, 6)]
+    points = "x\u05d1\u05bc\u05b0y"  # two marks that do not compose change places
+    assert prepare_with_spans(points, SideConfig(normalise=("nfkc",))) == (
+        "x\u05d1\u05b0\u05bcy",
+        [(0, 1), (1, 4), (1, 4), (1, 4), (4, 5)],
+    )
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
@@ -150,6 +156,10 @@ def test_pieces_leave_out_the_space_of_their_mark() -> None:
     ]
     assert side.tokens(side.encode(line)) == ["▁ab", "▁ab", "<unk>"]
     assert side.tokens([0, 1, 2]) == ["<pad>", "<s>", "</s>"]
+    characters = Side(SideConfig(), train_vocabulary(VocabularyConfig(kind="char"), ["a b"]))
+    assert [(piece.text, piece.start, piece.end) for piece in characters.pieces("a  b")] == [
+        ("▁", 0, 0), ("a", 0, 1), ("▁", 1, 3), ("b", 3, 4),
+    ]  # fmt: skip
 
 
 def test_decoding_detokenises() -> None:

@@ -103,6 +103,11 @@ def test_white_space(kind: str) -> None:
         assert bool(vocabulary.encode(line)) == bool(back)
 
 
+def test_training_reads_the_mark_as_a_space_too() -> None:
+    marked, plain = (train("bpe", [line], size=11) for line in ("▁▁ab▁▁▁ab c", "ab ab c"))
+    assert [marked.piece(id) for id in range(11)] == [plain.piece(id) for id in range(11)]
+
+
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\x1f▅\r\n"), max_size=20)
 
 
@@ -115,7 +120,7 @@ def test_every_line_of_the_training_text_comes_back(kind: str, line: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@given(line=st.text(alphabet="the cat　\t▁☃▅\x00<s>é", max_size=20))
+@given(line=st.text(alphabet="the cat　\x1c\x85\t▁☃▅\x00<s>é", max_size=20))
 def test_spans_cover_the_line_in_order(kind: str, line: str) -> None:
     vocabulary = VOCABULARIES[kind]
     pieces = vocabulary.encode_with_spans(line)

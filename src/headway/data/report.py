@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headway.text.vocabulary import UNKNOWN
 
-QUANTILES = {"least": 0.0, "1%": 0.01, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95, "99%": 0.99, "most": 1.0}
+QUANTILES = {"least": 0, "1%": 1, "25%": 25, "50%": 50, "75%": 75, "95%": 95, "99%": 99, "most": 100}  # in percent
 LINES_SHOWN = 5
 EMPTY, DUPLICATE, TOO_LONG, UNBALANCED = REASONS = ("empty side", "duplicate", "over max_length", "over max_ratio")
 
@@ -106,8 +106,7 @@ class _SideCount:
         up_to = np.cumsum(self.histogram)
         lines = int(up_to[-1])
         tokens = int(self.histogram @ np.arange(len(self.histogram)))
-        # Ranks count from 1; float rounding must not push 0.95 * 20 above 19.
-        ranks = {name: max(1, int(np.ceil(round(share * lines, 6)))) for name, share in QUANTILES.items()}
+        ranks = {name: max(1, -(-percent * lines // 100)) for name, percent in QUANTILES.items()}  # counted from 1
         lengths = {name: int(np.searchsorted(up_to, rank)) for name, rank in ranks.items()} if lines else {}
         return SideReport(tokens, self.unknown, lengths)
 

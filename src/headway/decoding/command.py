@@ -5,11 +5,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
 from headway.console import progress
-from headway.data.sources import read_lines
+from headway.data.sources import BYTE_ORDER_MARK, read_lines
 from headway.decoding.predictor import END, Options, Prediction, Predictor, load
 from headway.errors import UserError
 
@@ -40,7 +41,7 @@ def attention_record(prediction: Prediction, line: int) -> dict[str, Any]:
         "target": prediction.text,
         "source_tokens": [*prediction.source_tokens, END],
         "target_tokens": [*prediction.tokens, END],
-        "attention": {name: weights.round(6).tolist() for name, weights in prediction.attention.items()},
+        "attention": {name: weights.astype(float).round(6).tolist() for name, weights in prediction.attention.items()},
     }
 
 
@@ -48,7 +49,7 @@ def read_standard_input() -> Iterator[str]:
     """The lines of standard input. Raises UserError, with the line, where it is not UTF-8."""
     for number, raw in enumerate(sys.stdin.buffer, start=1):
         try:
-            yield raw.decode("utf-8").rstrip("\r\n")
+            yield raw.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").decode().rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise UserError(
                 f"this is not UTF-8 ({error.reason} at byte {error.start + 1})", where=f"standard input:{number}"
@@ -68,12 +69,14 @@ def predict_stream(predictor: Predictor, options: Options, outlet: Outlet, prefi
         line = stack.enter_context(progress("decoding", unit="lines"))
         for window in _windows(read_standard_input()):
             if prefixes is not None:
-                options = replace(options, prefixes=[text for text, _ in zip(prefixes, window, strict=False)])
+                options = replace(options, prefixes=list(islice(prefixes, len(window))))
             for prediction in predictor.predict(window, options, first_line=done + 1):
                 done += 1
                 outlet.write(prediction, done, attention)
             sys.stdout.flush()
             line.update(done)
+    if prefixes is not None and next(prefixes, None) is not None:
+        raise UserError("there are more prefixes than lines", where=f"--prefix {prefix}", allowed=f"{done}")
 
 
 def _windows(lines: Iterator[str]) -> Iterator[list[str]]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from headway.data.batches import collate
 from headway.decoding.ensemble import Ensemble
@@ -18,7 +19,7 @@ from headway.decoding.hypotheses import Hypothesis, length_penalty
 from headway.decoding.search import Limits, Sampling, beam_search, sample
 from headway.errors import UserError
 from headway.models import Seq2Seq
-from headway.recipe import DecodingConfig
+from headway.recipe import DecodingConfig, explain
 from headway.run import LoadedRun, load_run
 from headway.text.side import Side
 
@@ -91,7 +92,12 @@ class Options:
         """The recipe's decoding section with these options in it. Raises UserError for values that are not allowed."""
         names = ("beam", "length_penalty", "min_length", "max_length", "batch_tokens")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        merged = DecodingConfig.model_validate(config.model_dump() | given)
+        try:
+            merged = DecodingConfig.model_validate(config.model_dump() | given)
+        except ValidationError as error:
+            raise UserError(explain(error)) from error
+        if self.nbest < 1:
+            raise UserError("there must be an output", where="--nbest", received=self.nbest, allowed="1 or more")
         if self.sampling is None and self.nbest > merged.beam:
             raise UserError(
                 "more outputs than the beam has", where="--nbest", received=self.nbest, allowed=f"up to {merged.beam}"

@@ -1,7 +1,7 @@
 """Speed, measured beside other implementations in one run: what both benches share.
 
-Every contender lives in a process of its own. All are started and warmed up first; then they take turns, a round each, so
-that whatever else the machine does in between meets them alike, and a ratio always compares two neighbouring rounds.
+Every contender lives in a process of its own. All are started and warmed up first; then they take turns, a round each,
+so that whatever else the machine does meets them alike, and a ratio always compares two neighbouring rounds.
 """
 
 import io
@@ -191,7 +191,7 @@ def _receive(name: str, connection: Connection) -> dict[str, Any]:
 
 
 def matrix_peak(precision: str) -> float:
-    """The most floating-point operations a second that this machine's matrix multiplication reaches (best of several)."""
+    """The most floating-point operations a second that matrix multiplication reaches, over several shapes and tries."""
     best = 0.0
     for rows, inner, columns in ((4096, 512, 2048), (4096, 2048, 512), (4096, 512, 8192), (2048, 2048, 2048)):
         x, weight = (torch.randn(side, inner).to(PRECISIONS[precision]) for side in (rows, columns))

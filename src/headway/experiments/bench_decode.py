@@ -68,7 +68,7 @@ def run_bench_decode(
         )
     measurements: list[Measurement] = []
     notes = [
-        f"beam {BEAM}, outputs of {', '.join(str(SIZES[size].forced) for size in sizes)} tokens, forced; the encoder included"
+        f"beam {BEAM}, outputs of {SIZES[size].forced} tokens ({size}), forced; the encoder included" for size in sizes
     ]
     for size in sizes:
         for batch in batch_sizes:
@@ -111,9 +111,7 @@ def random_model(size: Size) -> Seq2Seq:
     model = build_model(size.model, size.vocabulary, size.vocabulary, shared=True).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name == "projection.bias":
-                parameter.normal_()
-            elif name.endswith("tokens.weight"):
+            if name.endswith("tokens.weight"):
                 parameter.mul_(SHARPNESS)
     return model
 
@@ -143,9 +141,9 @@ def headway_decoder(size: Size, model: Seq2Seq) -> Decode:
 
 @dataclass(frozen=True)
 class EndAt:
-    """A logits processor that lets an output end after `length` tokens and never go on, and keeps the end's probability.
+    """A logits processor after whose `length` tokens an output must end, with the probability that the end has.
 
-    That of transformers (`forced_eos_token_id`) takes the end's probability for one, so that other outputs would win.
+    That of transformers (`forced_eos_token_id`) takes it for one, so that other outputs would win.
     """
 
     length: int
@@ -164,7 +162,7 @@ def marian_decoder(size: Size, model: Seq2Seq) -> Decode:
     from transformers import GenerationConfig, LogitsProcessorList
 
     marian = marian_model(size, model)
-    config = GenerationConfig(
+    config = GenerationConfig(  # type: ignore[no-untyped-call]
         num_beams=BEAM,
         early_stopping=True,
         min_new_tokens=size.forced,
@@ -211,7 +209,7 @@ def marian_model(size: Size, model: Seq2Seq) -> Any:
         pad_token_id=PAD,
         forced_eos_token_id=None,
     )
-    marian = MarianMTModel(config).eval()
+    marian = MarianMTModel(config).eval()  # type: ignore[no-untyped-call]
     marian.load_state_dict(marian_weights(model.state_dict(), options.max_position))
     return marian
 
@@ -220,7 +218,7 @@ def marian_weights(weights: dict[str, Tensor], positions: int) -> dict[str, Tens
     """headway's weights under the names that MarianMTModel has for them."""
     tokens = weights["source_embedding.tokens.weight"]
     carried = {
-        "final_logits_bias": weights["projection.bias"][None],
+        "final_logits_bias": tokens.new_zeros(1, len(tokens)),
         "lm_head.weight": tokens,
         "model.shared.weight": tokens,
     }

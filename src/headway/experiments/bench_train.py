@@ -40,8 +40,9 @@ from headway.training.updates import Indices, TrainingStep, build_optimizer, com
 
 NOTES = (
     "times the baseline: median over the rounds of tokens/s beside those of the plain loop in the same round",
-    "of the peak: matrix-multiplication FLOPs of forward and backward pass, with padding, beside the peak of the precision",
-    "plain: torch.nn.Transformer, CrossEntropyLoss, Adam and clip_grad_norm_ as torch's own tutorials put them together",
+    "of the peak: FLOPs of the matrix products, forward and backward, a second, beside the peak of the precision",
+    "plain: torch.nn.Transformer, CrossEntropyLoss, Adam and clip_grad_norm_, as the tutorials put them together;"
+    " torch.nn.Transformer also drops attention weights and inner activations of the feed-forward networks",
 )
 
 
@@ -147,7 +148,7 @@ class PlainTransformer(nn.Module):
             config.dropout,
             batch_first=True,
         )
-        self.projection = nn.Linear(config.dim, size.vocabulary)
+        self.projection = nn.Linear(config.dim, size.vocabulary, bias=False)
         self.projection.weight = self.embedding.weight
 
     def embed(self, ids: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """`headway demo`: a model learns to read dates, from generated data to a report, by the same code as any recipe."""
 
+import json
 from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -13,7 +14,7 @@ from headway.console import console, say
 from headway.data.sources import Pair
 from headway.decoding.predictor import Options, Prediction, Predictor, load
 from headway.errors import UserError
-from headway.recipe import load_recipe
+from headway.recipe import Recipe, load_recipe
 from headway.run import RunFolder
 from headway.scoring import build_metric
 from headway.tasks.dates import DateExample, generate_dates, languages, write_dates
@@ -36,15 +37,14 @@ def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
     Raises:
         UserError: `output` holds something else.
     """
-    folder, data = RunFolder(output), output / "data"
-    resume = folder.recipe_file.exists()
-    if output.exists() and not resume and any(path.name != "data" for path in output.iterdir()):
-        raise UserError("this folder holds something else than a demo", where=f"--output {output}")
+    data = output / "data"
+    with as_file(files("headway.experiments") / "demo.yaml") as recipe_file:
+        place = json.dumps(str(data))  # as YAML, whatever characters it has
+        recipe = load_recipe(recipe_file, [f"data.folder={place}", f"training.seed={seed}", *overrides])
+    resume = _is_begun(output, recipe)
     say(f"dates in {len(languages())} languages -> ISO 8601; the run folder is {output}")
     dates = generate_dates(seed)
     write_dates(dates, data)
-    with as_file(files("headway.experiments") / "demo.yaml") as recipe_file:
-        recipe = load_recipe(recipe_file, [f"data.folder={data}", f"training.seed={seed}", *overrides])
     code = train(recipe, output, resume=resume)
     if code:
         return code
@@ -71,6 +71,20 @@ def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
     _draw_alignment(predictor, pairs[0], output / "alignment.png")
     say(f"\nLook inside:  {report}\nTry your own: echo '3. Mai 2024' | headway predict {output}")
     return 0
+
+
+def _is_begun(output: Path, recipe: Recipe) -> bool:
+    """Whether a demo is in `output` already. Raises UserError where something else is."""
+    folder = RunFolder(output)
+    begun = folder.recipe_file.exists()
+    if begun:
+        other = folder.read_recipe().data != recipe.data
+    else:
+        unfinished = (folder.checkpoints.name, "data")
+        other = output.exists() and not (output.is_dir() and all(path.name in unfinished for path in output.iterdir()))
+    if other:
+        raise UserError("this folder holds something else than a demo", where=f"--output {output}")
+    return begun
 
 
 def _decode(predictor: Predictor, examples: Sequence[DateExample]) -> list[Prediction]:

@@ -20,23 +20,22 @@ SELF_TEST_UPDATES = 200
 
 
 def missing_by_extra() -> dict[str, list[str]]:
-    """For each extra of the package, which of its distributions are not installed."""
+    """For each extra of the package, which of its distributions are not installed, or too old."""
     missing: dict[str, list[str]] = {name: [] for name in metadata("headway").get_all("Provides-Extra") or []}
     for text in requires("headway") or []:
         requirement = Requirement(text)
         for extra, names in missing.items():
             wanted = requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
-            if wanted and not _installed(requirement.name):
+            if wanted and not _installed(requirement):
                 names.append(requirement.name)
     return missing
 
 
-def _installed(name: str) -> bool:
+def _installed(requirement: Requirement) -> bool:
     try:
-        version(name)
+        return requirement.specifier.contains(version(requirement.name), prereleases=True)
     except ImportError:
         return False
-    return True
 
 
 def memory() -> str:

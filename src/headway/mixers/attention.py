@@ -50,9 +50,9 @@ def attend(
     scores = torch.bmm((query * size**-0.5).reshape(-1, length, size), key.reshape(-1, keys, size).transpose(1, 2))
     scores = scores.view(batch, heads, length, keys)
     if causal:
-        scores = scores + additive(causal_mask(length, query.device), scores.dtype)
+        allowed = causal_mask(length, query.device) if allowed is None else allowed & causal_mask(length, query.device)
     if allowed is not None:
-        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+        scores = scores.add_(additive(allowed, scores.dtype))
     weights = scores.softmax(-1)
     dropped = F.dropout(weights, dropout) if dropout else weights
     values = torch.bmm(dropped.view(-1, length, keys), value.reshape(-1, keys, size))
@@ -61,10 +61,15 @@ def attend(
 
 @dataclass(frozen=True)
 class AttentionState(State):
-    """Keys and values of the positions so far, each (B, K, n, d)."""
+    """Keys and values of the n positions so far, each (n, B, K, d): time comes first, so that a step appends one block."""
 
     keys: Tensor
     values: Tensor
+
+    def select(self, index: Tensor) -> "AttentionState":
+        """The state of rows `index`."""
+        rows = index.reshape(-1)
+        return AttentionState(self.keys.index_select(1, rows), self.values.index_select(1, rows))
 
 
 class Attention(Mixer):
@@ -127,15 +132,15 @@ class Attention(Mixer):
 
     def initial_state(self, batch_size: int) -> AttentionState:
         require_causal(self.causal)
-        empty = self.out_projection.weight.new_zeros(batch_size, self.heads, 0, self.head_dim)
+        empty = self.out_projection.weight.new_zeros(0, batch_size, self.heads, self.head_dim)
         return AttentionState(empty, empty)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, AttentionState]:
         assert isinstance(state, AttentionState)
-        projected = few_rows_linear(x, self.in_projection).reshape(x.shape[0], 3, self.heads, 1, self.head_dim)
-        query, key, value = projected.unbind(1)
-        after = AttentionState(torch.cat([state.keys, key], 2), torch.cat([state.values, value], 2))
-        values, _ = attend(query, after.keys, after.values, None)
+        projected = few_rows_linear(x, self.in_projection).reshape(1, x.shape[0], 3, self.heads, self.head_dim)
+        query, key, value = projected.unbind(2)
+        after = AttentionState(torch.cat([state.keys, key]), torch.cat([state.values, value]))
+        values, _ = attend(*(part.permute(1, 2, 0, 3) for part in (query, after.keys, after.values)), None)
         return few_rows_linear(values.reshape(x.shape[0], -1), self.out_projection), after
 
 

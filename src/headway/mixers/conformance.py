@@ -4,8 +4,8 @@
     for check in CHECKS:
         check(lambda causal: MyMixer(12, causal, heads=3), dim=12, causal=True)
 
-A check raises `ConformanceError` with what it found. Shapes: B batch, L length, K heads, D model; sizes are small and all
-different, so that an axis taken for another one shows.
+A check raises `ConformanceError` with what it found. Sizes are small and all different, so that an
+axis taken for another one shows. Shapes: B batch, L length, K heads, D model.
 """
 
 import copy

@@ -1,7 +1,7 @@
 """Dropout, and the residual sum with dropout, in the form that is quick on a CPU.
 
 Torch draws one Bernoulli number an element; here a 64-bit random word serves four elements, 16 bits each, and the mask
-is kept as one byte an element (4 times faster on a CPU; benchmarks/dropout.py). The probability is exact to 1 / 65536.
+is kept as one byte an element (benchmarks/dropout.py). The probability is exact to 1 / 65536.
 """
 
 from typing import Any

@@ -97,9 +97,8 @@ class Transformer(Seq2Seq):
         # Post-norm layers end in a norm; a pre-norm stack needs one more at its top.
         self.encoder_norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
-        self.projection = nn.Linear(dim, target_size)
+        self.projection = nn.Linear(dim, target_size, bias=False)
         nn.init.normal_(self.projection.weight, std=dim**-0.5)
-        nn.init.zeros_(self.projection.bias)
         if tied != "none":
             self.projection.weight = self.target_embedding.tokens.weight
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.errors import UserError, nearest
 from headway.recipe import Recipe
-from headway.scoring import Metric, build_metric
+from headway.scoring import METRICS, Metric, build_metric
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,11 @@ def build_task(name: str) -> Task:
 
 def dev_metrics(recipe: Recipe) -> Sequence[Metric]:
     """The metrics that dev is decoded for. Raises UserError for unknown ones, or a `best_by` that is not among them."""
-    options = recipe.training.dev_metrics
-    chosen = build_task(recipe.task).metrics if options is None else options
+    task, chosen = build_task(recipe.task), recipe.training.dev_metrics
+    chosen = task.metrics if chosen is None else chosen
+    for each in chosen:
+        if "name" not in each:
+            raise UserError("a metric needs a name", where="training.dev_metrics", received=each, allowed=METRICS)
     metrics = [build_metric(**each) for each in chosen] if recipe.data.dev else []
     names = ["loss", *(metric.name for metric in metrics)]
     best_by = recipe.training.best_by

@@ -100,18 +100,12 @@ class Side:
 
 
 def _raw_span(prepared: str, spans: list[Span], start: int, end: int, length: int) -> Span:
-    """The raw characters of prepared[start:end], without the spaces around it unless it has nothing else."""
-    first, last = start, end
-    while first < last and prepared[first] == " ":
-        first += 1
-    while first < last and prepared[last - 1] == " ":
-        last -= 1
-    if first == last:
-        first, last = start, end
-    if first == last:
-        place = spans[first][0] if first < len(spans) else length
+    """The raw characters of prepared[start:end], without the spaces it begins with unless it has nothing else."""
+    if start == end:
+        place = spans[start][0] if start < len(spans) else length
         return place, place
-    return spans[first][0], spans[last - 1][1]
+    first = end - len(prepared[start:end].lstrip(" "))
+    return spans[first if first < end else start][0], spans[end - 1][1]
 
 
 def train_sides(text: TextConfig, vocabulary: VocabularyConfig, pairs: Pairs) -> tuple[Side, Side]:

@@ -118,7 +118,7 @@ def _trainable(lines: Iterable[str]) -> Iterator[str]:
     """The lines without what the trainer would drop: a line with U+2585, the characters of a special's name."""
     special = re.compile("<(?=(?:" + "|".join(re.escape(name[1:]) for name in SPECIALS) + "))")
     for line in lines:
-        yield special.sub("< ", line.replace("\u2585", " ").replace(SPACE, " "))
+        yield special.sub("< ", line.replace("\u2585", " "))
 
 
 def _training_error(message: str, config: VocabularyConfig, where: str, side: str) -> UserError | RunError:

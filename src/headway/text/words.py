@@ -41,8 +41,8 @@ class WordVocabulary(Vocabulary):
 
     def encode_with_spans(self, segmented: str) -> list[PieceSpan]:
         return [
-            PieceSpan(id, segmented[start:end], start, end)
-            for id, (start, end) in zip(self.encode(segmented), _token_spans(segmented), strict=True)
+            PieceSpan(self._ids.get(token[0], UNKNOWN), token[0], *token.span())
+            for token in re.finditer(r"\S+", segmented)
         ]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -66,8 +66,3 @@ class WordVocabulary(Vocabulary):
         if tuple(pieces[: len(SPECIALS)]) != SPECIALS or pieces[-1] or len(set(pieces[4:])) != len(pieces[4:]):
             raise UserError("the vocabulary's file is damaged", where=str(path))
         return cls(pieces[len(SPECIALS) : -1])
-
-
-def _token_spans(line: str) -> list[tuple[int, int]]:
-    # Unlike \s, str.split also separates at U+001C to U+001F.
-    return [match.span() for match in re.finditer(r"[^\s\x1c-\x1f]+", line)]

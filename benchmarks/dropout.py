@@ -1,0 +1,30 @@
+"""Dropout forward and backward: headway's random words beside torch's Bernoulli numbers."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from timing import compare
+from torch import Tensor
+from torch.nn import functional as F
+
+from headway.models.dropout import dropout
+from headway.runtime import keep_freed_memory
+
+
+def both_ways(function: Callable[[Tensor, float], Tensor], x: Tensor) -> None:
+    """Forward and backward."""
+    torch.autograd.grad(function(x, 0.1), x, x)
+
+
+def main() -> None:
+    """Activations of a batch of 4,096 tokens."""
+    for dim in (256, 512, 2048):
+        x = torch.randn(4096, dim, requires_grad=True)
+        functions = {"headway": partial(both_ways, dropout, x), "torch": partial(both_ways, F.dropout, x)}
+        compare(f"4096 x {dim}", functions)
+
+
+if __name__ == "__main__":
+    keep_freed_memory()
+    main()

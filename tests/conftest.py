@@ -1,0 +1,133 @@
+"""What all tests share: a cache of their own, the command line, and one small trained run."""
+
+import io
+import itertools
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import hypothesis
+import pytest
+import torch
+import yaml
+
+import headway
+from headway.cli import main
+
+# The same examples in every run, and no limit on the time of the first, which builds tables.
+hypothesis.settings.register_profile("headway", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("headway")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests never touch the user's cache, nor do the processes they start; what they print is 100 columns wide."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADWAY_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("COLUMNS", "100")
+        yield
+
+
+class Finished(NamedTuple):
+    """How a command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Finished]
+
+
+@pytest.fixture
+def run_headway(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command line in this process, which spares the imports."""
+
+    def run(*arguments: str | Path, stdin: str | bytes = b"") -> Finished:
+        raw = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        written = capsys.readouterr()
+        return Finished(int(ended.value.code or 0), written.out, plain(written.err))
+
+    return run
+
+
+def start_headway(*arguments: str | Path, stdin: str | bytes = b"", **environment: str) -> Finished:
+    """Runs `python -m headway` as users do, in a process of its own."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "headway", *map(str, arguments)],
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+        timeout=120,
+    )
+    return Finished(ended.returncode, ended.stdout.decode(), plain(ended.stderr.decode()))
+
+
+def plain(text: str) -> str:
+    """Text without the escape sequences of colours, which the help has in some environments."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@dataclass(frozen=True)
+class Reversal:
+    """A run that has learned to write words of a, b, c and d backwards."""
+
+    run: Path
+    recipe: Path
+    words: tuple[str, ...]
+
+
+REVERSAL = {
+    "data": {"train": {"tsv": "train.tsv"}, "dev": {"tsv": "dev.tsv"}},
+    "vocabulary": {"kind": "char", "shared": True},
+    "model": {
+        "dim": 32, "feed_forward": 64, "heads": 2, "dropout": 0.0, "encoder": {"layers": 1}, "decoder": {"layers": 2},
+    },
+    "objective": {"label_smoothing": 0.0},
+    "optimizer": {"learning_rate": 1e-2, "schedule": "linear", "warmup": 20},
+    "training": {"updates": 400, "batch_tokens": 512, "checkpoint_every": 200, "dev_metrics": ["exact_match"]},
+}  # fmt: skip
+
+
+def write_reversal(folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """A recipe and its data, all words of two to four letters; gives the recipe's path and the words."""
+    words = ["".join(letters) for length in (2, 3, 4) for letters in itertools.product("abcd", repeat=length)]
+    random.Random(1).shuffle(words)
+    for name, part in (("dev", words[:16]), ("train", words[16:])):
+        rows = "".join(f"{word}\t{word[::-1]}\n" for word in part)
+        (folder / f"{name}.tsv").write_text(rows, encoding="utf-8")
+    recipe = folder / "reversal.yaml"
+    recipe.write_text(yaml.safe_dump(REVERSAL), encoding="utf-8")
+    return recipe, tuple(words)
+
+
+@pytest.fixture(scope="session")
+def reversal(tmp_path_factory: pytest.TempPathFactory) -> Reversal:
+    """Trained once, in about five seconds, by the command line, report included."""
+    folder = tmp_path_factory.mktemp("reversal")
+    recipe, words = write_reversal(folder)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(["train", str(recipe), "--output", str(folder / "run")])
+    finally:
+        torch.set_num_threads(threads)
+    assert ended.value.code == 0
+    return Reversal(folder / "run", recipe, words)
+
+
+@pytest.fixture(scope="session")
+def predictor(reversal: Reversal) -> "headway.decoding.predictor.Predictor":
+    """The run, loaded."""
+    return headway.load(reversal.run, device="cpu")

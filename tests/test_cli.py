@@ -1,0 +1,229 @@
+"""The command line: options, exit codes, what goes to standard output and what to standard error."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headway
+from headway.cli import spread_variadic
+from tests.conftest import Command, Reversal, start_headway, write_reversal
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """A reference and a good and a worse system."""
+    reference = [f"the cat number {number} sat on the mat" for number in range(20)]
+    texts = {
+        "reference": reference,
+        "good": [*reference[:-1], "the cat sat on a mat"],
+        "worse": [line.replace("cat", "dog") for line in reference],
+        "short": reference[:-1],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return {name: tmp_path / name for name in texts}
+
+
+def test_version(run_headway: Command) -> None:
+    assert run_headway("--version") == (0, f"headway {headway.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("", ["train", "predict", "score", "demo", "doctor", "data", "bench", "--version"]),
+        ("train", ["RECIPE.yaml", "KEY.PATH=VALUE", "training.updates=2000", "--output", "--resume"]),
+        (
+            "predict",
+            ["RUN", "--beam", "--nbest", "--length-penalty", "--min-length", "--max-length", "--scores", "--sample",
+             "--temperature", "--top-k", "--top-p", "--seed", "--prefix", "--attention", "--layers", "--average",
+             "--max-source-length", "--truncate", "--batch-tokens", "--device"],
+        ),
+        (
+            "score",
+            ["--metric", "--hypotheses", "--references", "--significance", "--samples", "--seed", "--json", "--source",
+             "--target", "--lowercase", "--tokenize"],
+        ),
+        ("demo", ["--output", "--seed"]),
+        ("doctor", ["missing for each extra"]),
+        ("data check", ["RECIPE.yaml", "--json"]),
+        ("bench train", ["--size", "--precision"]),
+        ("bench decode", ["--size", "--batch-size"]),
+    ],
+)  # fmt: skip
+def test_help_lists_every_option(run_headway: Command, command: str, words: list[str]) -> None:
+    for flag in ("--help", "-h"):
+        code, out, err = run_headway(*command.split(), flag)
+        assert (code, err) == (0, "")
+        assert "Usage: headway" in out
+        assert [word for word in words if word not in out] == []
+        assert max(map(len, out.splitlines())) <= 100
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    script = "import sys, headway.cli; assert 'torch' not in sys.modules, 'torch'"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "{recipe}", "training.update=3"], "training.update: unknown key; did you mean 'updates'?"),
+        (["train", "{recipe}", "model.encoder.mixer=atention"], "unknown mixer; did you mean 'attention'?"),
+        (["train", "{recipe}", "task=translatoin"], "task: unknown task; did you mean 'translation'?"),
+        (["train", "{recipe}", "training.dev_metrics=[blue]"], "unknown metric; did you mean 'bleu'?"),
+        (["train", "{recipe}", "training.dev_metrics=[{{lowercase: true}}]"], "training.dev_metrics: a metric needs a name"),
+        (["train", "{recipe}", "data.train.tsv=none.tsv"], "none.tsv"),
+        (["train", "none.yaml"], "none.yaml: cannot read the recipe"),
+        (["train", "{recipe}", "--output", "{recipe}"], "the run folder is a file"),
+        (["data", "check", "{recipe}", "data.dev.source=x"], "data.dev: a corpus is either"),
+        (["data", "check", "{recipe}", "nonsense"], "nonsense: an override is key.path=value"),
+        (["predict", "none"], "none: this is not a run folder: it has no recipe.yaml"),
+        (["predict", "."], ".: this is not a run folder"),
+        (["score", "--metric", "bleu"], "both --hypotheses and --references are needed"),
+        (["score", "--metric", "blue", "--hypotheses", "{good}", "--references", "{reference}"], "did you mean 'bleu'?"),
+        (["score", "--hypotheses", "{short}", "--references", "{reference}"], "19 lines, but"),
+        (["score", "--hypotheses", "none", "--references", "{reference}"], "none: cannot read this file"),
+        (
+            ["score", "--hypotheses", "{good}", "--references", "{reference}", "--tokenize", "31a"],
+            "bleu.tokenize",
+        ),
+        (
+            ["score", "--hypotheses", "{good}", "{worse}", "--references", "{reference}", "--significance", "t"],
+            "--significance: unknown test; received 't'; allowed: bootstrap, randomisation",
+        ),
+        (["score", "none"], "a run scores targets, given their sources; allowed: --source FILE --target FILE"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(
+    run_headway: Command,
+    files: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    recipe, _ = write_reversal(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    code, out, err = run_headway(*(argument.format(recipe=recipe, **files) for argument in arguments))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert set(tmp_path.iterdir()) - before <= {tmp_path / "run"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["predict", "run", "--bean", "3"], "No such option: --bean"),
+        (["predict", "run", "--beam", "three"], "'--beam': 'three'"),
+        (["predict", "run", "--beam", "0"], "'--beam': 0"),
+        (["predict"], "Missing argument 'RUN...'"),
+        (["tarin"], "No such command 'tarin'"),
+    ],
+)
+def test_bad_options_exit_2_and_name_the_option(run_headway: Command, arguments: list[str], message: str) -> None:
+    code, out, err = run_headway(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
+    recipe, _ = write_reversal(tmp_path)
+    code, out, err = start_headway("train", recipe, "model.dims=3", "--output", tmp_path / "run")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: model.dims: unknown key; did you mean 'dim'?")
+    assert "Traceback" not in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "spread"),
+    [
+        (
+            "score --references a b --metric bleu",
+            "score --references a --references b --metric bleu",
+        ),
+        ("score --references=a b --json", "score --references=a --references b --json"),
+        ("score --references a --references b c", "score --references a --references b --references c"),
+        ("score --metric bleu chrf --hypotheses - a", "score --metric bleu --metric chrf --hypotheses - --hypotheses a"),
+        ("score --references a a", "score --references a --references a"),
+        ("train a b --output c d", "train a b --output c d"),
+        ("", ""),
+    ],
+)
+def test_several_values_after_one_flag(given: str, spread: str) -> None:
+    assert spread_variadic(given.split()) == spread.split()
+
+
+def test_score_as_text(run_headway: Command, files: dict[str, Path]) -> None:
+    code, out, err = run_headway(
+        "score", "--metric", "bleu", "chrf", "--hypotheses", files["reference"], "--references", files["reference"]
+    )
+    assert (code, err) == (0, "")
+    head, row, _, *notes = out.splitlines()
+    assert head.split() == ["system", "BLEU", "chrF2"]
+    assert row.split() == [str(files["reference"]), "100.00", "±", "0.00", "100.00", "±", "0.00"]
+    assert any(note.startswith("BLEU: nrefs:1|case:mixed") for note in notes)
+
+
+def test_score_as_json_with_options(run_headway: Command, files: dict[str, Path]) -> None:
+    upper = files["reference"].with_name("upper")
+    upper.write_text(files["reference"].read_text(encoding="utf-8").upper(), encoding="utf-8")
+    given = ("score", "--json", "--hypotheses", upper, "--references", files["reference"], files["good"])
+    report = json.loads(run_headway(*given).out)
+    assert report["references"] == [str(files["reference"]), str(files["good"])]
+    assert report["scores"][0][0]["score"]["value"] < 1
+    folded = json.loads(run_headway(*given, "--lowercase", "--tokenize", "intl").out)
+    assert folded["scores"][0][0]["score"]["value"] == pytest.approx(100)
+    assert "|case:lc|" in folded["scores"][0][0]["score"]["signature"]
+    assert "|tok:intl|" in folded["scores"][0][0]["score"]["signature"]
+
+
+@pytest.mark.parametrize("test", ["bootstrap", "randomisation"])
+def test_two_systems_are_compared(run_headway: Command, files: dict[str, Path], test: str) -> None:
+    code, out, _ = run_headway(
+        "score", "--json", "--metric", "bleu", "--hypotheses", files["good"], files["worse"], "--references",
+        files["reference"], "--significance", test, "--samples", "200", "--seed", "3",
+    )  # fmt: skip
+    assert code == 0
+    ((good, worse),) = json.loads(out)["scores"]
+    assert good["comparison"] is None
+    assert good["score"]["value"] > worse["score"]["value"]
+    assert worse["comparison"]["p_value"] < 0.05
+    assert (worse["comparison"]["samples"], worse["comparison"]["seed"]) == (200, 3)
+
+
+def test_data_check(run_headway: Command, reversal: Reversal) -> None:
+    code, out, err = run_headway("data", "check", reversal.recipe)
+    assert code == 0
+    assert "data.train: 320 pairs read, 320 kept" in out
+    assert "data.dev: of 16 pairs with text, 0 (0.0%) also stand in train" in out
+    assert "vocabulary: training (char)" in err
+    code, out, _ = run_headway("data", "check", reversal.recipe, "data.max_length=4", "--json")
+    report = json.loads(out)
+    long = sum(len(word) == 4 for word in reversal.words[16:])  # and one piece that stands for the space before
+    assert (code, report["train"]["pairs_kept"], report["train"]["dropped"]) == (0, 320 - long, {"over max_length": long})
+    assert report["dev"]["pairs_kept"] == 16
+    assert report["overlap"]["pairs"] == 0
+
+
+def test_a_pipe_that_closes_early_is_no_accident(reversal: Reversal) -> None:
+    command = [sys.executable, "-m", "headway", "predict", str(reversal.run), "--max-length", "2", "--beam", "1"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        process.stdin.write(b"ab\n" * 3000)
+        process.stdin.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 1

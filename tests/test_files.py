@@ -1,0 +1,67 @@
+"""Files are written whole or not at all."""
+
+import errno
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from headway.files import sha256, write_bytes, write_json, write_text
+
+
+def test_content_is_written_and_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content in (b"first, the longer one", b"second", b""):
+        write_bytes(path, content)
+        assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_text_and_json_are_utf8_with_unix_line_ends(tmp_path: Path) -> None:
+    write_text(tmp_path / "text", "日本\r\né\n")
+    assert (tmp_path / "text").read_bytes() == "日本\r\né\n".encode()
+    write_json(tmp_path / "json", {"name": "日本", "values": [1, None]})
+    content = (tmp_path / "json").read_text(encoding="utf-8")
+    assert "日本" in content
+    assert content.endswith("}\n")
+    assert json.loads(content) == {"name": "日本", "values": [1, None]}
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_failure_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    path = tmp_path / "file"
+    write_bytes(path, b"old")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(*((os, "fsync", full) if failing == "fsync" else (Path, "replace", full)))
+    with pytest.raises(OSError, match="No space left"):
+        write_bytes(path, b"new and longer")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_content_is_on_disk_before_the_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renaming before the content is synced could leave an empty file after a power cut."""
+    done: list[str] = []
+    sync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (done.append("sync"), sync(descriptor)))
+    monkeypatch.setattr(Path, "replace", lambda path, target: (done.append("rename"), replace(path, target)))
+    write_bytes(tmp_path / "file", b"content")
+    assert done == ["sync", "rename", "sync"]  # the content, the name, the folder that holds the name
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        write_text(tmp_path / "none" / "file", "x")
+
+
+def test_sha256(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 1000
+    (tmp_path / "file").write_bytes(content)
+    assert sha256(tmp_path / "file") == hashlib.sha256(content).hexdigest()
