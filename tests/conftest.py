@@ -95,7 +95,10 @@ REVERSAL = {
     },
     "objective": {"label_smoothing": 0.0},
     "optimizer": {"learning_rate": 1e-2, "schedule": "linear", "warmup": 20},
-    "training": {"updates": 400, "batch_tokens": 512, "checkpoint_every": 200, "dev_metrics": ["exact_match"]},
+    "training": {
+        "updates": 400, "batch_tokens": 512, "checkpoint_every": 200, "dev_metrics": ["exact_match"], "best_by": "loss",
+    },
+    "decoding": {"max_length_offset": 8},
 }  # fmt: skip
 
 

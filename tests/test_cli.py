@@ -1,5 +1,6 @@
 """The command line: options, exit codes, what goes to standard output and what to standard error."""
 
+import io
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.cli import spread_variadic
+from headway.cli import main, spread_variadic
 from tests.conftest import Command, Reversal, start_headway, write_reversal
 
 
@@ -75,7 +76,10 @@ def test_help_does_not_wait_for_torch() -> None:
         (["train", "{recipe}", "model.encoder.mixer=atention"], "unknown mixer; did you mean 'attention'?"),
         (["train", "{recipe}", "task=translatoin"], "task: unknown task; did you mean 'translation'?"),
         (["train", "{recipe}", "training.dev_metrics=[blue]"], "unknown metric; did you mean 'bleu'?"),
-        (["train", "{recipe}", "training.dev_metrics=[{{lowercase: true}}]"], "training.dev_metrics: a metric needs a name"),
+        (
+            ["train", "{recipe}", "training.dev_metrics=[{{lowercase: true}}]"],
+            "training.dev_metrics: a metric needs a name",
+        ),
         (["train", "{recipe}", "data.train.tsv=none.tsv"], "none.tsv"),
         (["train", "none.yaml"], "none.yaml: cannot read the recipe"),
         (["train", "{recipe}", "--output", "{recipe}"], "the run folder is a file"),
@@ -84,7 +88,10 @@ def test_help_does_not_wait_for_torch() -> None:
         (["predict", "none"], "none: this is not a run folder: it has no recipe.yaml"),
         (["predict", "."], ".: this is not a run folder"),
         (["score", "--metric", "bleu"], "both --hypotheses and --references are needed"),
-        (["score", "--metric", "blue", "--hypotheses", "{good}", "--references", "{reference}"], "did you mean 'bleu'?"),
+        (
+            ["score", "--metric", "blue", "--hypotheses", "{good}", "--references", "{reference}"],
+            "did you mean 'bleu'?",
+        ),
         (["score", "--hypotheses", "{short}", "--references", "{reference}"], "19 lines, but"),
         (["score", "--hypotheses", "none", "--references", "{reference}"], "none: cannot read this file"),
         (
@@ -121,8 +128,8 @@ def test_mistakes_are_one_line_and_exit_2(
     ("arguments", "message"),
     [
         (["predict", "run", "--bean", "3"], "No such option: --bean"),
-        (["predict", "run", "--beam", "three"], "'--beam': 'three'"),
-        (["predict", "run", "--beam", "0"], "'--beam': 0"),
+        (["predict", "run", "--beam", "three"], "'--beam'"),
+        (["predict", "run", "--beam", "0"], "'--beam'"),
         (["predict"], "Missing argument 'RUN...'"),
         (["tarin"], "No such command 'tarin'"),
     ],
@@ -152,7 +159,10 @@ def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
         ),
         ("score --references=a b --json", "score --references=a --references b --json"),
         ("score --references a --references b c", "score --references a --references b --references c"),
-        ("score --metric bleu chrf --hypotheses - a", "score --metric bleu --metric chrf --hypotheses - --hypotheses a"),
+        (
+            "score --metric bleu chrf --hypotheses - a",
+            "score --metric bleu --metric chrf --hypotheses - --hypotheses a",
+        ),
         ("score --references a a", "score --references a --references a"),
         ("train a b --output c d", "train a b --output c d"),
         ("", ""),
@@ -171,6 +181,17 @@ def test_score_as_text(run_headway: Command, files: dict[str, Path]) -> None:
     assert head.split() == ["system", "BLEU", "chrF2"]
     assert row.split() == [str(files["reference"]), "100.00", "±", "0.00", "100.00", "±", "0.00"]
     assert any(note.startswith("BLEU: nrefs:1|case:mixed") for note in notes)
+
+
+def test_results_are_utf8_whatever_the_locale(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    system = files["good"].rename(files["good"].with_name("système"))
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    with pytest.raises(SystemExit) as ended:
+        main(["score", "--hypotheses", str(system), "--references", str(files["reference"])])
+    sys.stdout.flush()
+    assert ended.value.code == 0
+    assert "système" in written.getvalue().decode("utf-8")
 
 
 def test_score_as_json_with_options(run_headway: Command, files: dict[str, Path]) -> None:
@@ -209,16 +230,18 @@ def test_data_check(run_headway: Command, reversal: Reversal) -> None:
     code, out, _ = run_headway("data", "check", reversal.recipe, "data.max_length=4", "--json")
     report = json.loads(out)
     long = sum(len(word) == 4 for word in reversal.words[16:])  # and one piece that stands for the space before
-    assert (code, report["train"]["pairs_kept"], report["train"]["dropped"]) == (0, 320 - long, {"over max_length": long})
+    assert (code, report["train"]["pairs_kept"], report["train"]["dropped"]) == (
+        0,
+        320 - long,
+        {"over max_length": long},
+    )
     assert report["dev"]["pairs_kept"] == 16
     assert report["overlap"]["pairs"] == 0
 
 
 def test_a_pipe_that_closes_early_is_no_accident(reversal: Reversal) -> None:
     command = [sys.executable, "-m", "headway", "predict", str(reversal.run), "--max-length", "2", "--beam", "1"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
         assert process.stderr

@@ -11,8 +11,9 @@ from headway.console import duration, progress, say, warn
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3599, "59:59"), (3600, "1:00:00"), (36610, "10:10:10")]
-)  # fmt: skip
+    ("seconds", "shown"),
+    [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3599, "59:59"), (3600, "1:00:00"), (36610, "10:10:10")],
+)
 def test_durations(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown
 
@@ -41,9 +42,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return screen
 
 
-def test_a_progress_line_says_how_far_how_fast_how_long(
-    terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_progress_line_says_how_far_how_fast_how_long(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     with progress("training [x]", total=1000, unit="updates") as line:

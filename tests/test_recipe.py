@@ -165,7 +165,9 @@ def test_the_sizes_of_the_paper() -> None:
 
 
 def test_a_preset_with_changes_keeps_the_rest() -> None:
-    model = parse(model={"preset": "transformer-small", "decoder": {"mixer": {"kind": "attention"}}, "norm": "pre"}).model
+    model = parse(
+        model={"preset": "transformer-small", "decoder": {"mixer": {"kind": "attention"}}, "norm": "pre"}
+    ).model
     assert (model.norm, model.dim, model.decoder.layers) == ("pre", 256, 3)
     assert model.decoder.mixers() == [{"kind": "attention"}] * 3
 
@@ -205,16 +207,22 @@ TREES = st.fixed_dictionaries(
             {
                 "train": st.sampled_from([
                     {"tsv": "train é.tsv", "columns": [2, 1]}, {"source": "no", "target": "1e3"},
-                    {"jsonl": "x", "columns": ["translation.de", "1"]}, {"hub": "a/b", "split": "null", "columns": ["a", "b"]},
+                    {"jsonl": "x", "columns": ["translation.de", "1"]},
+                    {"hub": "a/b", "split": "null", "columns": ["a", "b"]},
                 ]),
                 "max_ratio": st.none() | st.floats(1, 100, exclude_min=True),
             }
         ),
         "model": st.sampled_from(
-            ["transformer-tiny", {"dim": 6, "heads": 4, "head_dim": 5}, {"encoder": {"layers": 1, "mixer": ["attention"]}}]
+            [
+                "transformer-tiny", {"dim": 6, "heads": 4, "head_dim": 5},
+                {"encoder": {"layers": 1, "mixer": ["attention"]}},
+            ]
         ),
         "optimizer": st.fixed_dictionaries({"learning_rate": rates, "epsilon": rates}),
-        "training": st.fixed_dictionaries({"minutes": rates, "seed": st.integers(0, 2**64), "clip_norm": st.none() | rates}),
+        "training": st.fixed_dictionaries(
+            {"minutes": rates, "seed": st.integers(0, 2**64), "clip_norm": st.none() | rates}
+        ),
     }
 )  # fmt: skip
 

@@ -207,10 +207,7 @@ class Predictor:
         lines: list[int],
     ) -> list[list[Hypothesis]]:
         batch = collate([np.asarray(ids) for ids in sources], None).to(self.device)
-        longest = [
-            config.max_length or int(config.max_length_ratio * len(ids)) + config.max_length_offset for ids in sources
-        ]
-        limits = Limits(config.min_length, longest, prefixes if options.prefixes is not None else ())
+        limits = _limits(sources, prefixes, config, lines)
         with torch.inference_mode():
             memory = self.model.encode(batch.source, batch.source_mask)
         alpha = config.length_penalty
@@ -286,6 +283,25 @@ class Predictor:
                 penalty = length_penalty(len(log_probabilities), self.recipe.decoding.length_penalty)
                 results[row] = self._candidate(Hypothesis(ids, log_probabilities, sum(log_probabilities) / penalty))
         return [result for result in results if result is not None]
+
+
+def _limits(sources: list[list[int]], prefixes: list[list[int]], config: DecodingConfig, lines: list[int]) -> Limits:
+    """What the search keeps to; a longest length that the source gives makes room for the shortest and the prefix."""
+    if config.max_length is None:
+        lengths = [int(config.max_length_ratio * len(ids)) + config.max_length_offset for ids in sources]
+        longest = [
+            max(length, config.min_length, len(prefix)) for length, prefix in zip(lengths, prefixes, strict=True)
+        ]
+        return Limits(config.min_length, longest, prefixes if any(prefixes) else ())
+    for line, prefix in zip(lines, prefixes, strict=True):
+        if len(prefix) > config.max_length:
+            raise UserError(
+                "this prefix is longer than the longest output",
+                where=f"line {line}",
+                received=f"{len(prefix)} pieces",
+                allowed=f"up to {config.max_length}",
+            )
+    return Limits(config.min_length, [config.max_length] * len(sources), prefixes if any(prefixes) else ())
 
 
 def _same_pieces(one: Side, other: Side) -> bool:

@@ -61,7 +61,7 @@ def attend(
 
 @dataclass(frozen=True)
 class AttentionState(State):
-    """Keys and values of the n positions so far, each (n, B, K, d): time comes first, so that a step appends one block."""
+    """Keys and values of the n positions so far, each (n, B, K, d): time first, so that a step appends one block."""
 
     keys: Tensor
     values: Tensor

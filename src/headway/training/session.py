@@ -63,12 +63,14 @@ class Session:
     window: list[Gradients] = field(default_factory=list)
     window_began: float = 0.0
     shown: str = ""
+    complete: bool = False  # whether the checkpoint gone on with is a finished run's last one
 
     def record(self, gradients: Gradients, rate: float) -> None:
         """Remember an update, and write a line of metrics.jsonl where one is due."""
         if not self.window:
             self.window_began = self.window_began or self.state.seconds
         self.window.append(gradients)
+        self.complete = False
         self.state.target_tokens += gradients.tokens
         config, update = self.recipe.training, self.state.update
         if update % config.log_every == 0 or update % config.checkpoint_every == 0 or gradients.stop:
@@ -113,15 +115,18 @@ class Session:
     def _best_by(self) -> str:
         return self.recipe.training.best_by or (self.metrics[0].name if self.metrics else "loss")
 
+    @property
+    def _evaluate_every(self) -> int:
+        config = self.recipe.training
+        return config.evaluate_every or config.checkpoint_every
+
     def checkpoint(self, *, regular: bool) -> None:
         """Save all that the next update depends on; a `regular` checkpoint is evaluated first, where that is due.
 
         One that a signal asked for is not regular: it resumes the run but never counts for averages.
         """
-        config, update = self.recipe.training, self.state.update
         weights = whole_tensors(dict(self.model.named_parameters()))
-        every = config.evaluate_every or config.checkpoint_every
-        due = regular and (update % every == 0 or bool(self.state.stopped))
+        due = regular and (self.state.update % self._evaluate_every == 0 or bool(self.state.stopped))
         if due and self.prepared.dev is not None:
             self._evaluate(weights)
         optimizer = optimizer_tensors(self.step, self.optimizer)
@@ -187,13 +192,12 @@ class Session:
 
     def finish(self) -> None:
         """The last checkpoint, the final model and the manifest's last word."""
-        every = self.recipe.training.checkpoint_every
-        if self.state.update % every or not folder_of(self.folder.checkpoints, self.state.update).is_dir():
-            if self.window:
-                self._log(self.optimizer.param_groups[0]["lr"])
-            self.checkpoint(regular=True)
-        else:
+        if self.window:
+            self._log(self.optimizer.param_groups[0]["lr"])
+        if self.complete or self.state.update % self._evaluate_every == 0:
             self.parallel.from_first(self._write_model)
+        else:
+            self.checkpoint(regular=True)
         if self.parallel.first:
             self.folder.write_manifest({"updates": self.state.update, "seconds": self.state.seconds})
             say(f"training is complete ({self.state.stopped}): {self.folder.weights}")
@@ -242,7 +246,6 @@ def _session(recipe: Recipe, folder: RunFolder, prepared: Prepared, parallel: Pa
     if not parallel.first:
         checkpoint = load_latest(folder.checkpoints, warn)
     state = checkpoint.state if checkpoint else TrainingState()
-    state.stopped = ""
     model = new_model(recipe, prepared)
     if checkpoint:
         load_weights(model, checkpoint.weights, str(folder.checkpoints))
@@ -253,7 +256,18 @@ def _session(recipe: Recipe, folder: RunFolder, prepared: Prepared, parallel: Pa
         restore_optimizer(step, optimizer, checkpoint.optimizer)
     if parallel.first:
         _start_records(folder, recipe, model, hashes, state)
-    return Session(recipe, folder, prepared, model, wrapped, optimizer, state, parallel, dev_metrics(recipe))
+    return Session(
+        recipe,
+        folder,
+        prepared,
+        model,
+        wrapped,
+        optimizer,
+        state,
+        parallel,
+        dev_metrics(recipe),
+        complete=bool(state.stopped),
+    )
 
 
 def _start_records(

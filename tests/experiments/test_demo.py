@@ -1,0 +1,79 @@
+"""`headway demo`, made small: data, training, scores, report."""
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from headway.decoding.predictor import Candidate, Prediction
+from headway.errors import UserError
+from headway.experiments import demo
+from headway.experiments.demo import exact_match, run_demo
+from headway.run import RunFolder
+from headway.tasks.dates import DateExample, generate_dates, languages
+from tests.conftest import plain
+
+SMALL = ("training.updates=20", "training.checkpoint_every=10", "training.precision=float32", "model.dim=16",
+         "model.feed_forward=16", "model.heads=2", "optimizer.warmup=5")  # fmt: skip
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "generate_dates", partial(generate_dates, train_size=600, dev_size=20, test_size=80))
+
+
+@pytest.mark.usefixtures("small")
+def test_what_the_demo_leaves_and_that_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "runs #1: [dates]"
+    assert run_demo(output, 3, SMALL) == 0
+    shown = plain(capsys.readouterr().err)
+    assert f"dates in {len(languages())} languages" in shown
+    for part in ("dates never seen", "language and pattern never seen together", "headway predict", "read as"):
+        assert part in shown
+    assert len((output / "data" / "train.tsv").read_text(encoding="utf-8").splitlines()) == 600
+    assert {path.stem for path in (output / "data").glob("*.tsv")} >= {"dev", "test-unseen-dates", "test-unseen-pairs"}
+    assert (output / "alignment.png").read_bytes().startswith(b"\x89PNG")
+    page = (output / "report.html").read_text(encoding="utf-8")
+    for part in ("Exact match", "By language", "Dates never seen in training", "decoder.1.cross"):
+        assert part in page
+    folder = RunFolder(output)
+    assert (folder.read_manifest()["seed"], folder.read_manifest()["updates"]) == (3, 20)
+    weights = folder.weights.read_bytes()
+
+    assert run_demo(output, 3, SMALL) == 0  # nothing is left to train: only scored again
+    assert folder.weights.read_bytes() == weights
+    assert run_demo(output, 3, (*SMALL, "training.updates=30")) == 0
+    lines = [json.loads(line)["update"] for line in folder.metrics.read_text(encoding="utf-8").splitlines()]
+    assert (lines[0], lines[-1]) == (10, 30)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_demo_that_was_stopped_says_so_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(demo, "train", lambda recipe, output, resume: 130)
+        assert run_demo(tmp_path, 1, SMALL) == 130
+        assert not (tmp_path / "report.html").exists()
+    (tmp_path / "checkpoints").mkdir()  # as if killed before there was a recipe
+    assert run_demo(tmp_path, 1, SMALL) == 0
+    assert (tmp_path / "report.html").exists()
+
+
+def test_other_folders_are_left_alone(tmp_path: Path) -> None:
+    notes, file, run = tmp_path / "notes", tmp_path / "file", tmp_path / "run"
+    notes.mkdir()
+    (notes / "thesis.txt").touch()
+    file.touch()
+    run.mkdir()
+    (run / "recipe.yaml").write_text("{data: {train: {tsv: mine.tsv}}, training: {updates: 1}}", encoding="utf-8")
+    for output in (notes, file, run):
+        with pytest.raises(UserError, match=re.escape(f"--output {output}: this folder holds something else")):
+            run_demo(output, 1)
+    assert {path.name for path in tmp_path.rglob("*")} == {"notes", "thesis.txt", "file", "run", "recipe.yaml"}
+
+
+def test_exact_match_in_percent() -> None:
+    dates = [DateExample(text, iso, "en", "d MMM y") for text, iso in (("a", "2024-05-03"), ("b", "2024-05-04"))]
+    said = [Prediction(each.text, [], [Candidate("2024-05-03", 0.0, [], [])]) for each in dates]
+    assert exact_match(dates, said) == 50

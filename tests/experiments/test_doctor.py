@@ -1,0 +1,92 @@
+"""What `headway doctor` finds."""
+
+import subprocess
+import sys
+
+import pytest
+
+from headway.console import console
+from headway.experiments import doctor
+from headway.experiments.doctor import missing_by_extra, run_doctor, self_test
+
+REQUIRES = [
+    "torch>=2.6",
+    "torch>=1.0; extra == 'whole'",
+    "no-such-thing>=1.2; extra == 'lacking'",
+    "torch>=1.0; extra == 'lacking'",
+    "torch>=1000; extra == 'old'",
+    "no-such-thing; extra == 'elsewhere' and python_version < '3'",
+]
+
+
+@pytest.fixture
+def fake_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Metadata:
+        def get_all(self, name: str) -> list[str]:
+            assert name == "Provides-Extra"
+            return ["whole", "lacking", "old", "elsewhere"]
+
+    monkeypatch.setattr(doctor, "metadata", lambda name: Metadata())
+    monkeypatch.setattr(doctor, "requires", lambda name: REQUIRES)
+
+
+@pytest.mark.usefixtures("fake_requirements")
+def test_what_is_missing_is_named_for_each_extra() -> None:
+    assert missing_by_extra() == {"whole": [], "lacking": ["no-such-thing"], "old": ["torch"], "elsewhere": []}
+
+
+def test_the_extras_of_this_package() -> None:
+    extras = {"pretrained", "parse", "japanese", "speech", "serve", "export", "hub", "cluster", "tensorboard"}
+    assert extras <= set(missing_by_extra())
+
+
+@pytest.mark.usefixtures("fake_requirements")
+def test_the_findings_and_the_commands_that_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "self_test", lambda: "all well")
+    assert run_doctor() == 0
+    out = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in out.splitlines()}
+    assert set(lines) == {"headway", "python", "torch", "processor", "memory", "[whole]", "[lacking]", "[old]",
+                          "[elsewhere]", "self-test"}  # fmt: skip
+    assert "lacks no-such-thing: pip install 'headway[lacking]'" in lines["[lacking]"]
+    assert lines["[whole]"].endswith("complete")
+    assert "threads" in lines["torch"]
+    assert "GiB free of" in lines["memory"]
+    assert lines["self-test"].endswith("passed: all well")
+
+
+def test_a_failed_self_test_exits_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> str:
+        raise RuntimeError("3 of 64 words reversed")
+
+    monkeypatch.setattr(doctor, "self_test", fail)
+    assert run_doctor() == 1
+    assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=1) == ["self-test", "FAILED: 3 of 64 words reversed"]
+
+
+def test_the_self_test_trains_and_decodes_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+    message = self_test()
+    assert message.split(" of 64 words reversed after 200 updates, ")[0] in {str(right) for right in range(58, 65)}
+    assert capsys.readouterr() == ("", "")
+    assert not console.quiet
+
+
+def test_the_self_test_fails_where_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "SELF_TEST_UPDATES", 2)
+    with pytest.raises(RuntimeError, match="of 64 words reversed after 2 updates"):
+        self_test()
+
+
+def test_the_machine_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object, **__: object) -> str:
+        raise OSError("no such file")
+
+    monkeypatch.setattr(doctor.Path, "read_text", missing)
+    assert doctor.memory() == "unknown"
+
+
+def test_doctor_is_not_needed_to_import_the_package() -> None:
+    script = "import sys, headway; assert 'headway.experiments' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -1,0 +1,61 @@
+"""Two processes give the weights of one, to rounding, replicated or sharded, and resume."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from headway.recipe import dump_recipe
+from tests.training import toys
+
+ROOT = Path(__file__).parents[2]
+
+
+def torchrun(recipe: Path, output: Path, *more: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "headway"]
+    return subprocess.run(
+        [*command, "train", str(recipe), "--output", str(output), *more],
+        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_equal_one(tmp_path, strategy):
+    # The gradient of a key's bias is zero but for rounding, which Adam would blow up without a larger epsilon.
+    settings = {
+        "updates": 12,
+        "accumulate": 2,
+        "checkpoint_every": 6,
+        "strategy": strategy,
+        "optimizer": {"epsilon": 1e-3},
+    }
+    alone = toys.run(tmp_path, **settings)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(dump_recipe(toys.recipe(tmp_path, **settings)))
+    ended = torchrun(recipe, tmp_path / "two")
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert ended.stderr.count("training is complete") == 1
+    one, two = load_file(alone / "model.safetensors"), load_file(tmp_path / "two/model.safetensors")
+    assert one.keys() == two.keys()
+    for name in one:
+        assert torch.allclose(one[name], two[name], atol=2e-5), name
+    if strategy == "fsdp":
+        longer = torchrun(recipe, tmp_path / "two", "training.updates=14", "--resume")
+        assert longer.returncode == 0, longer.stderr[-3000:]
+        assert "going on after update 12" in longer.stderr
+
+
+def test_a_mistake_ends_all_processes_with_one_message(tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    tree = yaml.safe_load(dump_recipe(toys.recipe(tmp_path)))
+    tree["data"]["train"]["tsv"] = str(tmp_path / "missing.tsv")
+    recipe.write_text(yaml.safe_dump(tree))
+    ended = torchrun(recipe, tmp_path / "run")
+    assert ended.returncode != 0
+    assert ended.stderr.count("error: ") == 1
+    assert "missing.tsv" in ended.stderr
