@@ -140,7 +140,9 @@ class Attention(Mixer):
         projected = few_rows_linear(x, self.in_projection).reshape(1, x.shape[0], 3, self.heads, self.head_dim)
         query, key, value = projected.unbind(2)
         after = AttentionState(torch.cat([state.keys, key]), torch.cat([state.values, value]))
-        values, _ = attend(*(part.permute(1, 2, 0, 3) for part in (query, after.keys, after.values)), None)
+        values, _ = attend(
+            query.permute(1, 2, 0, 3), after.keys.permute(1, 2, 0, 3), after.values.permute(1, 2, 0, 3), None
+        )
         return few_rows_linear(values.reshape(x.shape[0], -1), self.out_projection), after
 
 
