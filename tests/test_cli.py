@@ -186,7 +186,7 @@ def test_score_as_text(run_headway: Command, files: dict[str, Path]) -> None:
 def test_results_are_utf8_whatever_the_locale(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     system = files["good"].rename(files["good"].with_name("système"))
     written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
     with pytest.raises(SystemExit) as ended:
         main(["score", "--hypotheses", str(system), "--references", str(files["reference"])])
     sys.stdout.flush()
