@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,15 @@ def write_text(path: Path, content: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """`write_bytes` for a value that JSON can hold."""
     write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files and folders (`.NAME.tmp`) in `folder` that a killed process left there."""
+    for left in folder.glob(".*.tmp"):
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
 
 
 def sync_folder(folder: Path) -> None:

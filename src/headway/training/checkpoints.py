@@ -4,7 +4,6 @@ checkpoints/update-00001000/  model.safetensors  optimizer.safetensors  state.js
 """
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -69,8 +68,9 @@ def save_checkpoint(
         content = {"state": asdict(state), "sha256": _hashes(temporary)}
         write_text(temporary / "state.json", json.dumps(content | {"own_sha256": _hash_of(content)}, indent=1))
         sync_folder(temporary)
-        shutil.rmtree(final, ignore_errors=True)
-        os.replace(temporary, final)  # noqa: PTH105
+        if final.exists():
+            _remove(final)
+        temporary.rename(final)
         sync_folder(checkpoints)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -118,27 +118,43 @@ def damage(folder: Path) -> str | None:
 
 
 def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that is whole, or None. Damaged ones are named to `warn` and removed."""
-    for folder in reversed(list_checkpoints(checkpoints)):
+    """The newest checkpoint that is whole, or None.
+
+    Damaged ones are named to `warn` and removed, also among the older: the final model may be a mean of those.
+    """
+    whole_ones = []
+    for folder in list_checkpoints(checkpoints):
         problem = damage(folder)
         if problem is None:
-            content = json.loads((folder / "state.json").read_text(encoding="utf-8"))["state"]
-            content["best"] = [tuple(entry) for entry in content["best"]]
-            return Checkpoint(
-                TrainingState(**content),
-                load_file(folder / "model.safetensors"),
-                load_file(folder / "optimizer.safetensors"),
-            )
-        warn(f"checkpoint {folder.name} is damaged ({problem}); going back to the one before it")
-        shutil.rmtree(folder)
-    return None
+            whole_ones.append(folder)
+        else:
+            warn(f"checkpoint {folder.name} is damaged ({problem}) and will not be used")
+            _remove(folder)
+    if not whole_ones:
+        return None
+    newest, updates = whole_ones[-1], {update_of(folder) for folder in whole_ones}
+    content = json.loads((newest / "state.json").read_text(encoding="utf-8"))["state"]
+    content["best"] = [(score, update) for score, update in content["best"] if update in updates]
+    return Checkpoint(
+        TrainingState(**content),
+        load_file(newest / "model.safetensors"),
+        load_file(newest / "optimizer.safetensors"),
+    )
 
 
 def prune(checkpoints: Path, keep: set[int]) -> None:
     """Remove the checkpoints whose update is not in `keep`."""
     for folder in list_checkpoints(checkpoints):
         if update_of(folder) not in keep:
-            shutil.rmtree(folder)
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a checkpoint; one that a kill leaves half removed no longer looks like a checkpoint, or a damaged one."""
+    doomed = folder.with_name(f".{folder.name}.old.tmp")
+    shutil.rmtree(doomed, ignore_errors=True)
+    folder.rename(doomed)
+    shutil.rmtree(doomed)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:

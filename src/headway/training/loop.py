@@ -30,13 +30,19 @@ def train(recipe: Recipe, output: Path, *, resume: bool = False) -> int:
         UserError: a recipe, data or run folder that cannot be used.
         RunError: training diverged, memory or the disk ran out.
     """
-    with open_session(recipe, output, resume) as session, _signals() as received:
-        _loop(session, received)
-        if session.state.stopped:
-            session.finish()
-            return 0
-        say(f"stopped by {signal.Signals(received[0]).name} after update {session.state.update}; go on with --resume")
-        return 128 + received[0]
+    try:
+        with open_session(recipe, output, resume) as session, _signals() as received:
+            _loop(session, received)
+            if session.state.stopped:
+                session.finish()
+                return 0
+            number = received[0] if received else signal.SIGTERM  # it may have reached another process only
+            say(f"stopped by {signal.Signals(number).name} after update {session.state.update}; go on with --resume")
+            return 128 + number
+    except OSError as error:
+        raise RunError(
+            f"{output}: a file could not be written ({error}); --resume goes on from what is there"
+        ) from error
 
 
 def _loop(session: Session, received: list[int]) -> None:
@@ -64,7 +70,7 @@ def _loop(session: Session, received: list[int]) -> None:
             session.optimizer.zero_grad(set_to_none=True)
             state.update, state.epoch = update, epoch + ends_epoch
             state.batch = 0 if ends_epoch else state.batch + len(batches)
-            state.seconds = time.monotonic() - began
+            state.seconds = session.parallel.mean(time.monotonic() - began)
             session.record(gradients, rate)
             line.update(update, session.progress_text(_left(recipe, state)))
             if update % config.checkpoint_every == 0 or gradients.stop:

@@ -63,6 +63,10 @@ class Parallel:
         distributed.all_reduce(tensor)
         return tensor.tolist()
 
+    def mean(self, value: float) -> float:
+        """The mean of a value over all processes, by which they decide alike."""
+        return self.sum([value])[0] / self.world_size
+
     def from_first(self, work: Callable[[], Any]) -> Any:
         """The first process does `work`; all get what it gave, or stop where it failed."""
         if self.world_size == 1:

@@ -127,5 +127,8 @@ def run_folder(path: Path, resume: bool) -> RunFolder:
             where=f"--output {path}",
             allowed="--resume to go on with it, or another folder",
         )
-    folder.checkpoints.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"the run folder cannot be made ({error.strerror})", where=f"--output {path}") from error
     return folder

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 import headway
 from headway.console import console, say, warn
 from headway.errors import UserError
-from headway.files import write_text
+from headway.files import remove_leftovers, write_text
 from headway.models import Seq2Seq
 from headway.objectives import Objective
 from headway.recipe import Recipe, changed_keys
@@ -207,11 +207,11 @@ class Session:
 def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session]:
     """Prepare a run, new or resumed, and end its process group afterwards. Raises as `train` does."""
     keep_freed_memory()
-    check_recipe(recipe)
     parallel = launch(recipe.training)
     console.quiet = console.quiet or not parallel.first
     try:
         folder = RunFolder(output)
+        parallel.from_first(partial(check_recipe, recipe))
         parallel.from_first(partial(_claim, recipe, output, resume))
         prepared = prepare(recipe, folder) if parallel.first else None
         parallel.from_first(lambda: None)
@@ -231,16 +231,14 @@ def _claim(recipe: Recipe, output: Path, resume: bool) -> None:
             raise UserError(f"--resume with a changed recipe ({shown})", where=str(output), allowed=allowed)
         if changes:
             warn(f"the recipe has changed: {shown}")
+    remove_leftovers(folder.path)
+    remove_leftovers(folder.checkpoints)
     folder.write_recipe(recipe)
 
 
 def _session(recipe: Recipe, folder: RunFolder, prepared: Prepared, parallel: Parallel) -> Session:
     hashes = data_hashes(prepared)
-    known = folder.read_manifest().get("data", hashes)
-    if known != hashes:
-        raise UserError(
-            "the data has changed since this run began", where=str(folder.path), received=hashes, allowed=str(known)
-        )
+    parallel.from_first(partial(_same_data, folder, hashes))
     checkpoint: Checkpoint | None = load_latest(folder.checkpoints, warn) if parallel.first else None
     parallel.from_first(lambda: None)
     if not parallel.first:
@@ -270,6 +268,14 @@ def _session(recipe: Recipe, folder: RunFolder, prepared: Prepared, parallel: Pa
     )
 
 
+def _same_data(folder: RunFolder, hashes: dict[str, str]) -> None:
+    known = folder.read_manifest().get("data", hashes)
+    if known != hashes:
+        raise UserError(
+            "the data has changed since this run began", where=str(folder.path), received=hashes, allowed=str(known)
+        )
+
+
 def _start_records(
     folder: RunFolder, recipe: Recipe, model: nn.Module, hashes: dict[str, str], state: TrainingState
 ) -> None:
@@ -286,10 +292,23 @@ def _start_records(
         }
     )
     lines = folder.metrics.read_text(encoding="utf-8").splitlines() if folder.metrics.exists() else []
-    kept = [line for line in lines if line.endswith("}") and json.loads(line)["update"] <= state.update]
+    kept = [line for line in lines if _is_before(line, recipe, state)]
     write_text(folder.metrics, "".join(f"{line}\n" for line in kept))
     begun = f"going on after update {state.update}" if state.update else "starting"
     say(f"{begun}: {parameters:,} parameters, {machine()['threads']} threads, {folder.path}")
+
+
+def _is_before(line: str, recipe: Recipe, state: TrainingState) -> bool:
+    """Whether a line of metrics.jsonl is whole and was written before the checkpoint that `state` was read from."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return False
+    every = recipe.training.evaluate_every or recipe.training.checkpoint_every
+    # The last update's checkpoint is written anew once the end has been evaluated, if that was not due before.
+    evaluated = bool(state.stopped) or state.update % every == 0
+    is_of_the_end = "dev_loss" in entry and not evaluated
+    return bool(entry["update"] < state.update or (entry["update"] == state.update and not is_of_the_end))
 
 
 def _tensorboard(folder: RunFolder, values: dict[str, Any]) -> None:
