@@ -26,7 +26,7 @@ from headway.experiments.bench import (
     check_output,
     compete,
 )
-from headway.mixers import Mixed, Mixer, build_mixer
+from headway.mixers import Mixed, build_mixer
 from headway.mixers.attention import Attention
 from headway.runtime import keep_freed_memory
 
@@ -151,7 +151,7 @@ def setup_steps(position: int, name: str, precision: str, device: str) -> tuple[
     mixer = build_mixer(MIXERS[name], DIM, causal=True).to(device)
     x = torch.randn(ROWS, DIM, device=device)
     with torch.inference_mode(), torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
-        state = _advance(mixer, x, position)
+        _, state = mixer.prefill(x[:, None].expand(-1, position, -1))
 
     @torch.inference_mode()
     def play(number: int) -> int:
@@ -163,13 +163,6 @@ def setup_steps(position: int, name: str, precision: str, device: str) -> tuple[
 
     play(0)
     return play, {"precision": precision, "position": position}
-
-
-def _advance(mixer: Mixer, x: Tensor, position: int) -> Any:
-    state = mixer.initial_state(len(x))
-    for _ in range(position):
-        _, state = mixer.step(x, state)
-    return state
 
 
 def _wait(device: torch.device) -> None:
