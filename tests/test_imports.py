@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "recipe": set(),
     "text": {"recipe"},
     "data": {"recipe", "text"},
-    "scoring": {"data"},
+    "scoring": {"text", "data"},
     "mixers": set(),
     "models": {"recipe", "text", "data", "mixers"},
     "objectives": {"recipe", "data", "mixers", "models"},

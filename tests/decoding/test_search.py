@@ -11,7 +11,8 @@ from torch import Tensor
 from headway.data.batches import collate
 from headway.decoding.ensemble import Ensemble
 from headway.decoding.hypotheses import length_penalty
-from headway.decoding.search import Limits, Sampling, beam_search, sample
+from headway.decoding.limits import Limits
+from headway.decoding.search import Sampling, beam_search, sample
 from headway.mixers import State
 from headway.models import Memory
 from headway.text.vocabulary import BOS, EOS, PAD

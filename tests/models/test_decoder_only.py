@@ -9,7 +9,8 @@ import torch
 
 from headway.data.batches import Batch, collate
 from headway.decoding.hypotheses import length_penalty
-from headway.decoding.search import Limits, Sampling, beam_search, sample
+from headway.decoding.limits import Limits
+from headway.decoding.search import Sampling, beam_search, sample
 from headway.errors import UserError
 from headway.models import build_model
 from headway.models.decoder_only import DecoderOnlyState, packing, take

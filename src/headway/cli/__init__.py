@@ -8,7 +8,7 @@ from headway.cli.commands import app
 from headway.errors import HeadwayError
 
 # Options that take several values after one flag, as in `--references a b`.
-VARIADIC = ("--hypotheses", "--references", "--metric")
+VARIADIC = ("--hypotheses", "--references", "--metric", "--lead")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

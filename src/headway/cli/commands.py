@@ -96,6 +96,14 @@ def predict(
     length_penalty: Annotated[float | None, typer.Option(min=0, help="Exponent of the length penalty.")] = None,
     min_length: Annotated[int | None, typer.Option(min=0, help="Shortest output in pieces.")] = None,
     max_length: Annotated[int | None, typer.Option(min=1, help="Longest output in pieces.")] = None,
+    max_length_ratio: Annotated[
+        float | None,
+        typer.Option(min=0, help="Else so many pieces for each of the source, and ..."),
+    ] = None,
+    max_length_offset: Annotated[int | None, typer.Option(min=0, help="... so many more.")] = None,
+    no_repeat_ngram: Annotated[
+        int | None, typer.Option(min=0, help="No N pieces in a row come twice in an output; 0 allows it.")
+    ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write SCORE TAB TEXT also for one output a line.")] = False,
     sample: Annotated[bool, typer.Option("--sample", help="Draw outputs at random instead of searching.")] = False,
     temperature: Annotated[
@@ -154,7 +162,11 @@ def score(
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME...", help="bleu, chrf, ter, exact_match, aer, precision, recall, f0.5, accuracy."),
+        typer.Option(
+            metavar="NAME...",
+            help="bleu, chrf, ter, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, precision, recall, f0.5, "
+            "accuracy. [default: bleu]",
+        ),
     ] = None,
     hypotheses: Annotated[
         list[Path] | None, typer.Option(metavar="FILE...", help="One file a system; the first is the baseline.")
@@ -168,10 +180,21 @@ def score(
     seed: Annotated[int, typer.Option(min=0, help="The seed of the significance test.")] = 12345,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="bleu, chrf: ignore case.")] = False,
     tokenize: Annotated[
-        str | None, typer.Option(help="bleu: sacrebleu's tokenizer (13a, intl, zh, ja-mecab, char, none).")
+        str | None,
+        typer.Option(
+            help="bleu: sacrebleu's tokenizer (13a, intl, zh, ja-mecab, char, none); rouge: ascii, words, characters."
+        ),
+    ] = None,
+    stem: Annotated[bool, typer.Option("--stem", help="rouge: compare Porter's stems of English words.")] = False,
+    jackknife: Annotated[
+        bool, typer.Option("--jackknife", help="rouge, several references: jackknifing instead of the best.")
+    ] = False,
+    lead: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N[-UNIT]...", help="Score the beginning of --source too: 8, 3-sentences, 20-characters."),
     ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
-    source: Annotated[Path | None, typer.Option(help="With RUN or --by-length: the sources.")] = None,
+    source: Annotated[Path | None, typer.Option(help="With RUN, --lead or --by-length: the sources.")] = None,
     target: Annotated[Path | None, typer.Option(help="With RUN: the targets to score.")] = None,
     by_length: Annotated[
         Path | None, typer.Option(help="Draw the first metric by length of the --source there, a line a system.")
@@ -198,18 +221,25 @@ def score(
         return
     if not hypotheses or not references:
         raise UserError("both --hypotheses and --references are needed", where="headway score")
-    from headway.scoring import build_metric
+    from headway.scoring import build_metrics
     from headway.scoring.report import TESTS, score_files
 
     if significance is not None and significance not in TESTS:
         raise UserError("unknown test", where="--significance", received=significance, allowed=TESTS)
-    options: dict[str, dict[str, Any]] = {"bleu": {}, "chrf": {}}
-    if lowercase:
-        options["bleu"]["lowercase"] = options["chrf"]["lowercase"] = True
-    if tokenize:
-        options["bleu"]["tokenize"] = tokenize
-    metrics = [build_metric(name, **options.get(name, {})) for name in metric or ["bleu"]]
-    report = score_files(metrics, hypotheses, references, significance=significance, samples=samples, seed=seed, by=by)
+    settings = {"lowercase": lowercase, "tokenize": tokenize, "stem": stem, "jackknife": jackknife}
+    metrics = build_metrics(metric or ["bleu"], {name: value for name, value in settings.items() if value})
+    baselines = {}
+    if lead:
+        from headway.data.lead import leads_of_file
+        from headway.recipe import parse_lead
+
+        if source is None:
+            raise UserError("a lead is the beginning of a source", where="--lead", allowed="--source FILE beside it")
+        baselines = leads_of_file(source, [parse_lead(each) for each in lead])
+    report = score_files(
+        metrics, hypotheses, references,
+        significance=significance, samples=samples, seed=seed, by=by, baselines=baselines,
+    )  # fmt: skip
     typer.echo(report.to_json() if json_output else report.text())
     if by_length is not None:
         from headway.analysis.lengths import UNITS, score_files_by_length

@@ -28,10 +28,11 @@ from headway.errors import RunError
 from headway.files import sha256, sync_folder, write_json
 from headway.recipe import CorpusConfig, DataConfig
 from headway.text.side import Side, save_sides
+from headway.text.truncation import Truncation, source_truncation
 
 __all__ = ["Corpus", "CorpusReport", "build_corpus"]
 
-FORMAT = 1
+FORMAT = 2
 
 Progress = Callable[[int], object]
 
@@ -98,7 +99,7 @@ def build_corpus(
         sides: source and target text preparation with vocabularies.
         where: the recipe key of `config`, for messages.
         filter: whether `max_length`, `max_ratio` and `drop_duplicates` apply; pairs with an empty side are always
-            dropped.
+            dropped, and `truncate_source` always applies.
         progress: called with the number of pairs read so far, now and then.
         cache: the cache folder, by default that of `cache_folder`.
         labellers: what labels the pieces.
@@ -109,17 +110,18 @@ def build_corpus(
     """
     source = open_source(config, where)
     filters = data.model_dump(include={"count", "max_length", "max_ratio", "drop_duplicates"}) if filter else {}
+    truncation = source_truncation(data)
     content = source.fingerprint()
     corpora = (cache_folder() if cache is None else cache) / "corpora"
     try:
         with workspace(corpora) as work:
             (work / "sides").mkdir()
             save_sides(sides, work / "sides")
-            folder = corpora / _key(content, work / "sides", filters, labellers)
+            folder = corpora / _key(content, work / "sides", filters, labellers, truncation)
             if (corpus := _open(folder, where)) is not None:
                 return corpus
             (work / "corpus").mkdir()
-            _write(source, sides, filters, work, progress or (lambda done: None), labellers)
+            _write(source, sides, filters, work, progress or (lambda done: None), labellers, truncation)
             _move(work / "corpus", folder)
             return Corpus(folder, where)
     except OSError as error:
@@ -128,11 +130,17 @@ def build_corpus(
         ) from error
 
 
-def _key(content: str, sides: Path, filters: dict[str, Any], labellers: Sequence[Labeller]) -> str:
+def _key(
+    content: str,
+    sides: Path,
+    filters: dict[str, Any],
+    labellers: Sequence[Labeller],
+    truncation: Truncation | None,
+) -> str:
     files = sorted(path for path in sides.rglob("*") if path.is_file())
     hashes = [(str(path.relative_to(sides)), sha256(path)) for path in files]
     labels = {each.name: [type(each).__qualname__, each.fingerprint()] for each in labellers}
-    parts = json.dumps([FORMAT, content, hashes, filters, labels], sort_keys=True)
+    parts = json.dumps([FORMAT, content, hashes, filters, labels, str(truncation)], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
@@ -163,9 +171,10 @@ def _write(
     work: Path,
     progress: Progress,
     labellers: Sequence[Labeller] = (),
+    truncation: Truncation | None = None,
 ) -> None:
     """Write the corpus folder `work`/corpus."""
-    folder, counts = work / "corpus", Counts()
+    folder, counts = work / "corpus", Counts(truncated_to="" if truncation is None else str(truncation))
     (folder / "labels").mkdir()
     with ExitStack() as stack:
         lines = stack.enter_context(GrowingArray(folder / "lines.npy", np.int64))
@@ -176,8 +185,9 @@ def _write(
             for each in labellers
         }
         read = chunks(source, bool(filters.get("drop_duplicates")))
-        for chunk in encode_all(read, sides, work / "sides", labellers):
+        for chunk in encode_all(read, sides, work / "sides", labellers, truncation):
             kept = _keep(chunk, filters, counts)
+            counts.truncated += int((chunk.truncated & kept).sum())
             lines.append(chunk.lines[kept])
             for each in labellers:
                 lengths, labelled = (chunk.source, chunk.target)[each.side].lengths, chunk.labels[each.name]

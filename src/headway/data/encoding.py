@@ -14,6 +14,7 @@ from headway.data.labels import Labeller
 from headway.data.processes import cores, in_processes
 from headway.data.sources import Pair
 from headway.text.side import Side, load_sides
+from headway.text.truncation import Truncation, encode_beginnings
 
 CHUNK = 2000  # pairs: large beside the cost of handing them to a process, small in memory
 PATIENCE = 2.0  # seconds of work in one process before others, which take as long to start, join in
@@ -52,13 +53,17 @@ class EncodedLabels:
 
 @dataclass(frozen=True)
 class EncodedChunk:
-    """A chunk in ids: `lines` (N,), both sides of N pairs, and labels by name. An empty text has no ids."""
+    """A chunk in ids: `lines` (N,), both sides of N pairs, and labels by name. An empty text has no ids.
+
+    `truncated` (N,) is True where the source is longer than what was read of it.
+    """
 
     lines: NDArray[np.int64]
     source: EncodedSide
     target: EncodedSide
     duplicates: list[int]
     labels: Mapping[str, EncodedLabels]
+    truncated: NDArray[np.bool_]
 
 
 def chunks(pairs: Iterable[Pair], drop_duplicates: bool) -> Iterator[Chunk]:
@@ -71,7 +76,7 @@ def chunks(pairs: Iterable[Pair], drop_duplicates: bool) -> Iterator[Chunk]:
     stream = iter(pairs)
     while some := list(islice(stream, CHUNK)):
         chunk = Chunk([], [], [], [])
-        for line, source, target in some:
+        for line, source, target, _ in some:
             blank = not source.strip() or not target.strip()
             if drop_duplicates and not blank:
                 before = len(seen)
@@ -90,15 +95,20 @@ def _hash(source: str, target: str) -> bytes:
     return hashlib.blake2b(f"{len(source)}:{source}{target}".encode(), digest_size=16).digest()
 
 
-def encode(chunk: Chunk, sides: tuple[Side, Side], labellers: Sequence[Labeller] = ()) -> EncodedChunk:
-    """Encode one chunk, and label its pieces."""
+def encode(
+    chunk: Chunk, sides: tuple[Side, Side], labellers: Sequence[Labeller] = (), truncation: Truncation | None = None
+) -> EncodedChunk:
+    """Encode one chunk, and label its pieces. Labels are those of whole lines, so that nothing may be left out then."""
+    assert truncation is None or not labellers
     texts = chunk.sources, chunk.targets
-    source, target = (_encode_side(side, lines) for side, lines in zip(sides, texts, strict=True))
+    source, truncated = _encode_side(sides[0], chunk.sources, truncation)
+    target, _ = _encode_side(sides[1], chunk.targets, None)
     labels = {}
     for each in labellers:
         encoded = (source, target)[each.side]
         labels[each.name] = _labels(each, sides[each.side], texts[each.side], encoded.lengths)
-    return EncodedChunk(np.array(chunk.lines, dtype=np.int64), source, target, chunk.duplicates, labels)
+    lines = np.array(chunk.lines, dtype=np.int64)
+    return EncodedChunk(lines, source, target, chunk.duplicates, labels, truncated)
 
 
 def _labels(labeller: Labeller, side: Side, texts: Sequence[str], lengths: NDArray[np.int64]) -> EncodedLabels:
@@ -109,17 +119,25 @@ def _labels(labeller: Labeller, side: Side, texts: Sequence[str], lengths: NDArr
     return EncodedLabels(values.astype(np.int32), counts.reshape(len(texts), len(labeller.counted)))
 
 
-def _encode_side(side: Side, texts: Sequence[str]) -> EncodedSide:
+def _encode_side(
+    side: Side, texts: Sequence[str], truncation: Truncation | None
+) -> tuple[EncodedSide, NDArray[np.bool_]]:
     prepared = [side.prepare(text) for text in texts]
-    lines = side.vocabulary.encode_lines(prepared)
+    lines, truncated = encode_beginnings(side, prepared, truncation)
     lengths = np.array([len(line) for line in lines], dtype=np.int64)
     words = np.array([len(line.split()) for line in prepared], dtype=np.int64)
+    if truncation is not None and truncation.unit == "words":
+        words = np.minimum(words, truncation.length)
     ids = np.fromiter(chain.from_iterable(lines), dtype=np.int32, count=int(lengths.sum()))
-    return EncodedSide(ids, lengths, words)
+    return EncodedSide(ids, lengths, words), np.array(truncated, dtype=np.bool_)
 
 
 def encode_all(
-    stream: Iterator[Chunk], sides: tuple[Side, Side], sides_folder: Path, labellers: Sequence[Labeller] = ()
+    stream: Iterator[Chunk],
+    sides: tuple[Side, Side],
+    sides_folder: Path,
+    labellers: Sequence[Labeller] = (),
+    truncation: Truncation | None = None,
 ) -> Iterator[EncodedChunk]:
     """Encode chunks in order, with all cores once there is enough work for it to pay to start processes.
 
@@ -130,6 +148,7 @@ def encode_all(
         sides: source and target side.
         sides_folder: where the same sides are stored, for the processes to load.
         labellers: what labels the pieces.
+        truncation: how much of the sources is read.
 
     Raises:
         RunError: a process died.
@@ -137,18 +156,19 @@ def encode_all(
     processes = cores()
     began = time.monotonic()
     for chunk in stream:
-        yield encode(chunk, sides, labellers)
+        yield encode(chunk, sides, labellers, truncation)
         if processes > 1 and time.monotonic() - began > PATIENCE:
-            arguments = sides_folder, labellers
+            arguments = sides_folder, labellers, truncation
             yield from in_processes(stream, _encode_here, processes, _start, arguments, "encodes the corpus")
 
 
-_loaded: tuple[tuple[Side, Side], Sequence[Labeller]]  # of this process, where it is one of the pool's
+# Of this process, where it is one of the pool's.
+_loaded: tuple[tuple[Side, Side], Sequence[Labeller], Truncation | None]
 
 
-def _start(sides_folder: Path, labellers: Sequence[Labeller]) -> None:
+def _start(sides_folder: Path, labellers: Sequence[Labeller], truncation: Truncation | None) -> None:
     global _loaded
-    _loaded = load_sides(sides_folder), labellers
+    _loaded = load_sides(sides_folder), labellers, truncation
 
 
 def _encode_here(chunk: Chunk) -> EncodedChunk:

@@ -52,6 +52,8 @@ def open_labelled(
         check_file(path, f"{where}.references")
     if config.tsv is not None:
         columns = cast(tuple[int, int], config.columns or (1, 2))
+        if len(columns) != 2:
+            raise UserError("a word has one label", where=f"{where}.columns", received=columns, allowed="two columns")
         return list(read_columns(config.tsv, columns, labels))
     if config.conllu is not None:
         return list(read_conllu(config.conllu, config.label, labels))

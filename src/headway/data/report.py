@@ -44,6 +44,8 @@ class CorpusReport:
         dropped: how many pairs were dropped, by reason; a pair counts under the first of `REASONS` that applies.
         first_dropped: the line numbers of the first few of them.
         labels: what was counted while the pieces of what is left were labelled, by the labels' name.
+        truncated: how many of the sources that are left are longer than what is read of them.
+        truncated_to: what that is, such as `100 pieces`; empty where all of every source is read.
     """
 
     name: str
@@ -54,6 +56,8 @@ class CorpusReport:
     dropped: Mapping[str, int]
     first_dropped: Mapping[str, list[int]]
     labels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    truncated: int = 0
+    truncated_to: str = ""
 
     @property
     def source_tokens(self) -> int:
@@ -82,6 +86,9 @@ class CorpusReport:
             shown = self.first_dropped[reason]
             more = ", ..." if count > len(shown) else ""
             lines.append(f"  dropped {count:,}: {reason} (line {', '.join(map(str, shown))}{more})")
+        if self.truncated_to:
+            share = f"{self.truncated:,} ({self.truncated / max(1, self.pairs_kept):.1%})"
+            lines.append(f"  truncated {share}: of each source the first {self.truncated_to} are read")
         if self.pairs_kept:
             names = "".join(f"{name:>6}" for name in QUANTILES)
             lines.append(f"  {'':8}{'tokens':>15}{'unknown':>12}   length:{names}")
@@ -126,6 +133,8 @@ class Counts:
     dropped: Counter[str] = field(default_factory=Counter)
     first_dropped: dict[str, list[int]] = field(default_factory=dict)
     labels: dict[str, dict[str, int]] = field(default_factory=dict)
+    truncated: int = 0
+    truncated_to: str = ""
 
     def label(self, name: str, counted: Sequence[str], counts: NDArray[np.int64]) -> None:
         """Add what was counted (N, C) of the lines that are kept."""
@@ -144,4 +153,7 @@ class Counts:
         dropped = {reason: self.dropped[reason] for reason in REASONS if self.dropped[reason]}
         first_dropped = {reason: self.first_dropped[reason] for reason in dropped}
         sides = self.source.report(), self.target.report()
-        return CorpusReport(name, self.pairs_read, self.pairs_kept, *sides, dropped, first_dropped, self.labels)
+        return CorpusReport(
+            name, self.pairs_read, self.pairs_kept, *sides, dropped, first_dropped, self.labels, self.truncated,
+            self.truncated_to,
+        )  # fmt: skip

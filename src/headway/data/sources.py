@@ -19,16 +19,26 @@ from headway.errors import UserError
 from headway.files import sha256
 from headway.recipe import CorpusConfig
 
-PAIR_ORIGINS = ("target", "tsv", "jsonl", "hub")
+PAIR_ORIGINS = ("target", "references", "tsv", "jsonl", "hub")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Pair(NamedTuple):
-    """A source and its target, as raw text, with the number of their line or row, counted from 1."""
+    """A source and its target, as raw text, with the number of their line or row, counted from 1.
+
+    `more` are further references, equally many in every pair of a corpus.
+    """
 
     line: int
     source: str
     target: str
+    more: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, line: int, texts: Sequence[str]) -> "Pair":
+        """The pair of a source and its references."""
+        source, target, *more = texts
+        return cls(line, source, target, tuple(more))
 
 
 class PairSource(ABC):
@@ -52,23 +62,25 @@ class PairSource(ABC):
 
 
 class ParallelFiles(PairSource):
-    """Two files; line n of the one belongs to line n of the other."""
+    """A file of sources and one or more of references; line n of the one belongs to line n of the others."""
 
-    def __init__(self, source: Path, target: Path) -> None:
-        super().__init__(f"{source} and {target}", (source, target))
+    def __init__(self, source: Path, *references: Path) -> None:
+        super().__init__(" and ".join(map(str, (source, *references))), (source, *references))
 
     def __iter__(self) -> Iterator[Pair]:
-        source, target = (read_lines(path) for path in self.files)
-        for line, (left, right) in enumerate(zip_longest(source, target), start=1):
-            if left is None or right is None:
-                rest = sum(1 for _ in (target if left is None else source))
-                raise self._uneven(line, rest, shorter=0 if left is None else 1)
-            yield Pair(line, left, right)
+        streams = [read_lines(path) for path in self.files]
+        for line, texts in enumerate(zip_longest(*streams), start=1):
+            if None in texts:
+                raise self._uneven(line, texts, streams)
+            yield Pair.of(line, cast(tuple[str, ...], texts))
 
-    def _uneven(self, line: int, rest: int, shorter: int) -> UserError:
-        counts = {self.files[shorter]: line - 1, self.files[1 - shorter]: line + rest}
-        received = ", ".join(f"{path} has {counts[path]} lines" for path in self.files)
-        return UserError(f"this line has no partner: {received}", where=f"{self.files[1 - shorter]}:{line}")
+    def _uneven(self, line: int, texts: Sequence[str | None], streams: Sequence[Iterator[str]]) -> UserError:
+        counts = [
+            line - 1 if text is None else line + sum(1 for _ in rest) for text, rest in zip(texts, streams, strict=True)
+        ]
+        received = ", ".join(f"{path} has {count} lines" for path, count in zip(self.files, counts, strict=True))
+        longer = self.files[counts.index(max(counts))]
+        return UserError(f"this line has no partner: {received}", where=f"{longer}:{line}")
 
 
 class TabSeparated(PairSource):
@@ -78,44 +90,44 @@ class TabSeparated(PairSource):
     silently shift the text into another column.
     """
 
-    def __init__(self, path: Path, columns: tuple[int, int] | None) -> None:
+    def __init__(self, path: Path, columns: tuple[int, ...] | None) -> None:
         super().__init__(str(path), (path,), columns or ())
-        self.source_column, self.target_column = columns or (1, 2)
+        self.chosen = columns or (1, 2)
 
     def __iter__(self) -> Iterator[Pair]:
-        expected = None if self.columns else 2
+        expected, least = None if self.columns else 2, max(self.chosen)
         for line, row in enumerate(read_lines(self.files[0]), start=1):
             if not row.strip():
-                yield Pair(line, "", "")
+                yield Pair.of(line, [""] * len(self.chosen))
                 continue
             cells = row.split("\t")
-            if expected is None and len(cells) >= max(self.source_column, self.target_column):
+            if expected is None and len(cells) >= least:
                 expected = len(cells)
             if len(cells) != expected:
-                needed = f"{expected}" if expected else f"at least {max(self.source_column, self.target_column)}"
+                needed = f"{expected}" if expected else f"at least {least}"
                 where = f"{self.files[0]}:{line}"
                 raise UserError("wrong number of columns", where=where, received=len(cells), allowed=needed)
-            yield Pair(line, cells[self.source_column - 1], cells[self.target_column - 1])
+            yield Pair.of(line, [cells[column - 1] for column in self.chosen])
 
 
 class JsonLines(PairSource):
     """A file with a JSON object a line; `columns` are the fields of source and target, dots reach into nested ones."""
 
-    def __init__(self, path: Path, columns: tuple[str, str]) -> None:
+    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
         super().__init__(str(path), (path,), columns)
-        self.source_field, self.target_field = columns
+        self.fields = columns
 
     def __iter__(self) -> Iterator[Pair]:
         for line, text in enumerate(read_lines(self.files[0]), start=1):
             if not text.strip():
-                yield Pair(line, "", "")
+                yield Pair.of(line, [""] * len(self.fields))
                 continue
             where = f"{self.files[0]}:{line}"
             try:
                 record = json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise UserError(f"this line is not JSON ({error})", where=where) from error
-            yield Pair(line, _field(record, self.source_field, where), _field(record, self.target_field, where))
+            yield Pair.of(line, [_field(record, name, where) for name in self.fields])
 
 
 class HubDataSet(PairSource):
@@ -123,17 +135,17 @@ class HubDataSet(PairSource):
 
     def __init__(self, config: CorpusConfig, where: str) -> None:
         assert config.hub is not None
-        columns = cast(tuple[str, str], config.columns)
+        columns = cast(tuple[str, ...], config.columns)
         self.rows = _load_data_set(config.hub, config.hub_config, config.split, where)
         # Arrow files hold the content; a data set in memory has none.
         files = [Path(each["filename"]) for each in self.rows.cache_files]
         super().__init__(f"{config.hub} {config.split}", files, columns)
-        self.split, (self.source_field, self.target_field) = config.split, columns
+        self.split, self.fields = config.split, columns
 
     def __iter__(self) -> Iterator[Pair]:
         for line, record in enumerate(self.rows, start=1):
             where = f"{self.name}:{line}"
-            yield Pair(line, _field(record, self.source_field, where), _field(record, self.target_field, where))
+            yield Pair.of(line, [_field(record, name, where) for name in self.fields])
 
     def fingerprint(self) -> str:
         content = [] if self.files else [json.dumps(pair) for pair in self]
@@ -187,12 +199,14 @@ def open_source(config: CorpusConfig, where: str) -> PairSource:
     for key in ("source", "target", "tsv", "jsonl"):
         if (path := getattr(config, key)) is not None:
             check_file(path, f"{where}.{key}")
-    if config.source is not None and config.target is not None:
-        return ParallelFiles(config.source, config.target)
+    for path in config.references:
+        check_file(path, f"{where}.references")
+    if config.source is not None:
+        return ParallelFiles(config.source, *([config.target] if config.target else config.references))
     if config.tsv is not None:
-        return TabSeparated(config.tsv, cast(tuple[int, int] | None, config.columns))
+        return TabSeparated(config.tsv, cast(tuple[int, ...] | None, config.columns))
     if config.jsonl is not None:
-        return JsonLines(config.jsonl, cast(tuple[str, str], config.columns))
+        return JsonLines(config.jsonl, cast(tuple[str, ...], config.columns))
     return HubDataSet(config, where)
 
 
@@ -274,15 +288,15 @@ class Overlap:
 
 def overlap(train: PairSource, dev: PairSource) -> Overlap:
     """Count what dev shares with train. Only dev is held in memory, train streams."""
-    pairs = [(source, target) for _, source, target in dev if source.strip() and target.strip()]
+    pairs = [(pair.source, pair.target) for pair in dev if pair.source.strip() and pair.target.strip()]
     sources = {source for source, _ in pairs}
     wanted = set(pairs)
     seen_sources, seen_pairs = set(), set()
-    for _, source, target in train:
-        if source in sources:
-            seen_sources.add(source)
-            if (source, target) in wanted:
-                seen_pairs.add((source, target))
+    for pair in train:
+        if pair.source in sources:
+            seen_sources.add(pair.source)
+            if (pair.source, pair.target) in wanted:
+                seen_pairs.add((pair.source, pair.target))
     return Overlap(
         len(pairs), sum(pair in seen_pairs for pair in pairs), sum(source in seen_sources for source, _ in pairs)
     )

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from headway.console import progress
+from headway.console import progress, say
 from headway.data.sources import BYTE_ORDER_MARK, read_lines
 from headway.decoding.alignment import Aligner, WordAlignment
 from headway.decoding.predictor import END, Candidate, Options, Prediction, Predictor
@@ -102,17 +102,20 @@ def predict_stream(predictor: Predictor, options: Options, outlet: Outlet, prefi
         UserError: a line that is too long or not UTF-8, or a prefix file of another length.
     """
     prefixes = read_lines(prefix) if prefix else None
-    done = 0
+    done = truncated = 0
     with outlet.files() as write, progress("decoding", unit="lines") as line:
         for window in _windows(read_standard_input()):
             if prefixes is not None:
                 options = replace(options, prefixes=list(islice(prefixes, len(window))))
             for prediction in predictor.predict(window, options, first_line=done + 1):
                 done += 1
+                truncated += prediction.truncated
                 outlet.write(prediction)
                 write(prediction, done)
             sys.stdout.flush()
             line.update(done)
+    if truncated:
+        say(f"of {truncated:,} of {done:,} lines only the beginning was read: they are longer than the limit")
     if prefixes is not None and next(prefixes, None) is not None:
         raise UserError("there are more prefixes than lines", where=f"--prefix {prefix}", allowed=f"{done}")
 

@@ -16,12 +16,14 @@ from pydantic import ValidationError
 from headway.data.batches import collate
 from headway.decoding.ensemble import Ensemble
 from headway.decoding.hypotheses import Hypothesis, length_penalty
-from headway.decoding.search import Limits, Sampling, beam_search, sample
+from headway.decoding.limits import Limits
+from headway.decoding.search import Sampling, beam_search, sample
 from headway.errors import UserError
 from headway.models import Seq2Seq
 from headway.recipe import DecodingConfig, ModelConfig, explain
 from headway.run import LoadedRun, load_run
 from headway.text.side import Side, Words
+from headway.text.truncation import encode_beginnings, source_truncation
 from headway.text.vocabulary import UNKNOWN
 
 END = "</s>"  # how the end mark is written among tokens
@@ -47,7 +49,7 @@ class Prediction:
 
     `attention`, where it was asked for, maps names to weights: `decoder.0.cross` (K, T, S) over `tokens` and
     `source_tokens`, each followed by the end mark; the axes of others are what `Seq2Seq.attention_axes` says. With it
-    come the words that either's tokens are parts of.
+    come the words that either's tokens are parts of. `truncated`: only the beginning of the line was read.
     """
 
     source: str
@@ -56,6 +58,7 @@ class Prediction:
     attention: dict[str, NDArray[np.float32]] = field(default_factory=dict)
     source_words: Words = NO_WORDS
     words: Words = NO_WORDS
+    truncated: bool = False
 
     @property
     def text(self) -> str:
@@ -77,8 +80,9 @@ class Prediction:
 class Options:
     """How to decode; what is None comes from the recipe's `decoding` section.
 
-    `prefixes` gives each line's output its beginning, as text. `truncate` cuts a line that has more pieces than
-    `max_source_length` instead of refusing it. `attention` holds patterns of names, such as `decoder.*.cross`.
+    `prefixes` gives each line's output its beginning, as text. `max_source_length` stands for the recipe's
+    `data.truncate_source`. `truncate` cuts a line that has more pieces than `max_source_length`, or than the model can
+    read, instead of refusing it. `attention` holds patterns of names, such as `decoder.*.cross`.
     """
 
     beam: int | None = None
@@ -86,6 +90,9 @@ class Options:
     length_penalty: float | None = None
     min_length: int | None = None
     max_length: int | None = None
+    max_length_ratio: float | None = None
+    max_length_offset: int | None = None
+    no_repeat_ngram: int | None = None
     batch_tokens: int | None = None
     sampling: Sampling | None = None
     prefixes: Sequence[str] | None = None
@@ -95,8 +102,8 @@ class Options:
 
     def resolved(self, config: DecodingConfig) -> DecodingConfig:
         """The recipe's decoding section with these options in it. Raises UserError for values that are not allowed."""
-        names = ("beam", "length_penalty", "min_length", "max_length", "batch_tokens")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        names = [name for name in DecodingConfig.model_fields if getattr(self, name) is not None]
+        given = {name: getattr(self, name) for name in names}
         try:
             merged = DecodingConfig.model_validate(config.model_dump() | given)
         except ValidationError as error:
@@ -159,7 +166,7 @@ class Predictor:
             raise UserError(
                 "attention is one model's: give one run", where="--attention", received=f"{len(self.models)} runs"
             )
-        sources = [self._source_ids(line, options, first_line + number) for number, line in enumerate(lines)]
+        sources, truncated = self._encode(lines, options, first_line)
         prefixes = self._prefixes(options, len(lines))
         results: list[Prediction | None] = [None] * len(lines)
         for rows in _batches([len(ids) for ids in sources], config.batch_tokens):
@@ -169,23 +176,28 @@ class Predictor:
                 [sources[row] for row in rows], [each[0] for each in hypotheses], options.attention
             )
             for row, candidates, attention in zip(rows, hypotheses, captured, strict=True):
-                results[row] = self._prediction(lines[row], sources[row], candidates[: options.nbest], attention)
+                results[row] = self._prediction(
+                    lines[row], sources[row], candidates[: options.nbest], attention, truncated[row]
+                )
         empty = Candidate("", 0.0, [], [])
         return [result or Prediction(lines[row], [], [empty] * options.nbest) for row, result in enumerate(results)]
 
-    def _source_ids(self, line: str, options: Options, number: int) -> list[int]:
-        ids = self.source.encode(line)
+    def _encode(self, lines: Sequence[str], options: Options, first_line: int) -> tuple[list[list[int]], list[bool]]:
+        """The ids of what is read of each line, and whether that is not all of it."""
+        truncation = None if options.max_source_length else source_truncation(self.recipe.data)
+        encoded, truncated = encode_beginnings(self.source, [self.source.prepare(line) for line in lines], truncation)
         limit = options.max_source_length or self._config.longest_source()
-        if len(ids) > limit:
-            if not options.truncate:
-                raise UserError(
-                    "this line is too long",
-                    where=f"line {number}",
-                    received=f"{len(ids)} pieces",
-                    allowed=f"up to {limit}; --truncate cuts longer lines, --max-source-length moves the limit",
-                )
-            return ids[:limit]
-        return ids
+        for row, ids in enumerate(encoded):
+            if len(ids) > limit:
+                if not options.truncate:
+                    raise UserError(
+                        "this line is too long",
+                        where=f"line {first_line + row}",
+                        received=f"{len(ids)} pieces",
+                        allowed=f"up to {limit}; --truncate cuts longer lines, --max-source-length moves the limit",
+                    )
+                encoded[row], truncated[row] = ids[:limit], True
+        return encoded, truncated
 
     def _prefixes(self, options: Options, count: int) -> list[list[int]]:
         if options.prefixes is None:
@@ -258,11 +270,16 @@ class Predictor:
         return list(self.models[0](batch, capture=("*",)).attention)
 
     def _prediction(
-        self, line: str, source: list[int], hypotheses: list[Hypothesis], attention: dict[str, NDArray[np.float32]]
+        self,
+        line: str,
+        source: list[int],
+        hypotheses: list[Hypothesis],
+        attention: dict[str, NDArray[np.float32]],
+        truncated: bool,
     ) -> Prediction:
         words = (self.source.words(source), self.target.words(hypotheses[0].ids)) if attention else (NO_WORDS, NO_WORDS)
         candidates = [self._candidate(each) for each in hypotheses]
-        return Prediction(line, self.source.tokens(source), candidates, attention, *words)
+        return Prediction(line, self.source.tokens(source), candidates, attention, *words, truncated)
 
     def _candidate(self, hypothesis: Hypothesis) -> Candidate:
         ids = hypothesis.ids
@@ -293,10 +310,9 @@ class Predictor:
             )
         if len(self.models) > 1:
             raise UserError("targets are scored with one model", received=f"{len(self.models)} runs")
-        source_ids, target_ids = (
-            [self.source.encode(line) for line in sources],
-            [self.target.encode(line) for line in targets],
-        )
+        prepared = [self.source.prepare(line) for line in sources]
+        source_ids, truncated = encode_beginnings(self.source, prepared, source_truncation(self.recipe.data))
+        target_ids = self.target.encode_lines(targets)
         lengths = [max(len(source), len(target)) for source, target in zip(source_ids, target_ids, strict=True)]
         results: list[Prediction | None] = [None] * len(sources)
         for rows in _batches([length + 1 for length in lengths], self.recipe.decoding.batch_tokens):
@@ -314,7 +330,7 @@ class Predictor:
                 forced.append(Hypothesis(ids, log_probabilities, sum(log_probabilities) / penalty))
             captured = self._capture([source_ids[row] for row in rows], forced, attention)
             for row, hypothesis, weights in zip(rows, forced, captured, strict=True):
-                results[row] = self._prediction(sources[row], source_ids[row], [hypothesis], weights)
+                results[row] = self._prediction(sources[row], source_ids[row], [hypothesis], weights, truncated[row])
         return [result for result in results if result is not None]
 
 
@@ -342,7 +358,7 @@ def _limits(
                 allowed=f"up to {length}",
             )
         longest.append(length)
-    return Limits(config.min_length, longest, prefixes if any(prefixes) else ())
+    return Limits(config.min_length, longest, prefixes if any(prefixes) else (), config.no_repeat_ngram)
 
 
 def _same_pieces(one: Side, other: Side) -> bool:

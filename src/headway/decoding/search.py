@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from headway.decoding.hypotheses import Hypothesis, length_penalty
+from headway.decoding.limits import Limits
 from headway.models.contract import Memory, State
-from headway.text.vocabulary import BOS, EOS, PAD
+from headway.text.vocabulary import BOS, EOS
 
 
 class Searchable(Protocol):
@@ -26,39 +27,6 @@ class Searchable(Protocol):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Log probabilities (B, V) of the next token after `tokens` (B,), and the new state."""
         ...
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the output of each of N sentences must keep to; lengths count tokens without the end mark.
-
-    `prefix` holds, for each sentence, the ids that its output starts with.
-    """
-
-    shortest: int
-    longest: Sequence[int]
-    prefix: Sequence[Sequence[int]] = ()
-
-    def apply(self, log_probabilities: Tensor, sentences: Tensor, time: int) -> Tensor:
-        """(rows, V), minus infinity for what may not come as token number `time` (from 0) of `sentences` (rows,)."""
-        scores = log_probabilities
-        scores[:, [PAD, BOS]] = -torch.inf
-        if time < self.shortest:
-            scores[:, EOS] = -torch.inf
-        if not self.prefix and time < min(self.longest):
-            return scores
-        for row, sentence in enumerate(sentences.tolist()):
-            forced = self._forced(sentence, time)
-            if forced is not None:
-                kept = log_probabilities[row, forced].clone()
-                scores[row] = -torch.inf
-                scores[row, forced] = kept
-        return scores
-
-    def _forced(self, sentence: int, time: int) -> int | None:
-        if self.prefix and time < len(self.prefix[sentence]):
-            return self.prefix[sentence][time]
-        return EOS if time >= self.longest[sentence] else None
 
 
 @dataclass
@@ -97,7 +65,7 @@ def beam_search(
     Args:
         model: anything with start and step.
         memory: the encoded sources, N rows.
-        limits: shortest and longest output, forced prefixes.
+        limits: shortest and longest output, forced prefixes, repetitions.
         beam: W.
         alpha: the exponent of the length penalty.
     """
@@ -113,7 +81,8 @@ def beam_search(
     while True:
         rows, width = len(beams.sentences), beams.scores.shape[1]
         raw, state = model.step(last, state)
-        allowed = limits.apply(raw, beams.sentences.repeat_interleave(width), time).view(rows, width, -1)
+        sentences = beams.sentences.repeat_interleave(width)
+        allowed = limits.apply(raw, sentences, beams.tokens.flatten(0, 1)).view(rows, width, -1)
         scores, parents, tokens, each = _rank(allowed, beams.scores, 2 * beam)
         _finish(finished, beams, scores, parents, tokens, each, beam, alpha)
         keep = torch.tensor(
@@ -220,7 +189,7 @@ def sample(
     Args:
         model: anything with start and step.
         memory: the encoded sources, N rows.
-        limits: shortest and longest output, forced prefixes.
+        limits: shortest and longest output, forced prefixes, repetitions.
         sampling: how tokens are drawn.
         lines: (N,) the line numbers that the random streams hang on.
         count: outputs a sentence.
@@ -231,23 +200,19 @@ def sample(
     state = model.start(memory).select(owner.view(sentences, count))
     streams = sampling.streams(lines)
     last = torch.full((sentences * count,), BOS, device=device)
-    ids: list[list[int]] = [[] for _ in last]
-    log_probabilities: list[list[float]] = [[] for _ in last]
+    tokens, scores = last[:, None][:, :0], memory.values.new_zeros(len(last), 0)
     done = torch.zeros_like(last, dtype=torch.bool)
-    time = 0
     while not bool(done.all()):
         raw, state = model.step(last, state)
         uniform = torch.from_numpy(np.concatenate([stream.random(count) for stream in streams])).to(device)
-        last = sampling.draw(limits.apply(raw.clone(), owner, time), uniform)
-        each = raw.gather(1, last[:, None]).squeeze(1)
-        for row in (~done).nonzero().squeeze(1).tolist():
-            ids[row].append(int(last[row]))
-            log_probabilities[row].append(float(each[row]))
+        last = sampling.draw(limits.apply(raw.clone(), owner, tokens), uniform)
+        tokens = torch.cat([tokens, last[:, None]], 1)
+        scores = torch.cat([scores, raw.gather(1, last[:, None])], 1)
         done = done | (last == EOS)
-        time += 1
+    ends = (tokens == EOS).int().argmax(1).tolist()
     outputs = [
-        Hypothesis(tuple(tokens[:-1]), tuple(scores), sum(scores) / length_penalty(len(scores), alpha))
-        for tokens, scores in zip(ids, log_probabilities, strict=True)
+        Hypothesis(tuple(ids[:end]), tuple(each[: end + 1]), sum(each[: end + 1]) / length_penalty(end + 1, alpha))
+        for ids, each, end in zip(tokens.tolist(), scores.tolist(), ends, strict=True)
     ]
     grouped = [outputs[start : start + count] for start in range(0, len(outputs), count)]
     return [sorted(group, key=lambda hypothesis: -hypothesis.score) for group in grouped]

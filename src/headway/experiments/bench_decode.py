@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from headway.data.batches import Batch, collate
-from headway.decoding.search import Limits, beam_search
+from headway.decoding.limits import Limits
+from headway.decoding.search import beam_search
 from headway.errors import UserError
 from headway.experiments.bench import (
     SIZES,

@@ -13,7 +13,7 @@ from headway.errors import UserError, nearest
 from headway.recipe.base import merge
 from headway.recipe.models import MODELS, AnyModel, ModelSection, TaggerConfig
 from headway.recipe.parses import AnyParser, ParserConfig
-from headway.recipe.sections import CorpusConfig, Recipe
+from headway.recipe.sections import CorpusConfig, LeadConfig, Recipe
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -216,6 +216,15 @@ def parse_corpus(value: dict[str, Any], where: str) -> CorpusConfig:
         return CorpusConfig.model_validate(value)
     except ValidationError as error:
         raise UserError(explain(error), where=where) from error
+
+
+def parse_lead(value: str) -> LeadConfig:
+    """A lead given on the command line, such as `8` or `3-sentences`. Raises UserError."""
+    try:
+        return LeadConfig.model_validate(value)
+    except ValidationError as error:
+        allowed = "a number of words, or with a unit: 8-words, 3-sentences, 20-characters"
+        raise UserError("this is no beginning of a source", where="--lead", received=value, allowed=allowed) from error
 
 
 def parse_parser(value: str, whitespace: str) -> ParserConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -18,7 +18,9 @@ class CorpusConfig(Section):
     """Where examples come from. Pairs: two line-aligned files, one TSV, one JSONL file or a data set of the hub.
 
     Plain files may be compressed (.gz, .xz). `columns` names the source and target column of a TSV (numbers from 1), or
-    the two fields of a JSONL file or hub data set (dots reach into nested fields: `translation.de`).
+    the two fields of a JSONL file or hub data set (dots reach into nested fields: `translation.de`). Further columns,
+    or `references` in the place of `target`, are further references: metrics compare with all of them, training learns
+    the first.
 
     Labelled words: a `tsv` with a word a row and a blank line between sentences (`columns`: those of word and label), a
     `conllu` file (`label`: its column), an `m2` file (`annotator`: one by number, or all) or a `source` with corrected
@@ -37,7 +39,7 @@ class CorpusConfig(Section):
     conllu: Path | None = None
     label: Literal["upos", "xpos", "lemma", "deprel"] = "upos"
     references: tuple[Path, ...] = ()
-    columns: tuple[str, str] | tuple[int, int] | None = None
+    columns: tuple[str, ...] | tuple[int, ...] | None = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> CorpusConfig:
@@ -49,10 +51,12 @@ class CorpusConfig(Section):
             )
         if files and (self.source is None or (self.target is None) != bool(self.references)):
             raise ValueError("a corpus of several files needs a source, and a target or references")
+        if self.columns is not None and len(self.columns) < 2:
+            raise ValueError("columns are those of the source and of one or more targets")
         if self.annotator is not None and not self.m2:
             raise ValueError("annotator belongs to m2")
         if self.tsv and self.columns and not all(isinstance(column, int) and column > 0 for column in self.columns):
-            raise ValueError("columns of a TSV are two numbers, counted from 1")
+            raise ValueError("columns of a TSV are numbers, counted from 1")
         if (self.jsonl or self.hub) and not (self.columns and all(isinstance(name, str) for name in self.columns)):
             raise ValueError("a jsonl or hub corpus needs columns: [source field, target field]")
         return self
@@ -63,11 +67,36 @@ class CorpusConfig(Section):
         return next(key for key in keys if getattr(self, key))
 
 
+class LeadConfig(Section):
+    """The first so many words (as white space separates them), sentences or characters of a source.
+
+    Short: a number of words, or a number and a unit, as in `3-sentences`.
+    """
+
+    count: PositiveInt
+    unit: Literal["words", "sentences", "characters"] = "words"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        if isinstance(value, int | str):
+            count, _, unit = str(value).partition("-")
+            return {"count": count} | ({"unit": unit} if unit else {})
+        return value
+
+    @property
+    def name(self) -> str:
+        """As scores are listed: `lead-8-words`."""
+        return f"lead-{self.count}-{self.unit}"
+
+
 class DataConfig(Section):
     """The corpora and which of their pairs are kept.
 
-    `count`: whether `max_length` and `max_ratio` are about vocabulary `pieces`, without the end mark, or about the
-    `words` of the segmented text, before the vocabulary cuts them.
+    `count`: whether `max_length`, `max_ratio` and `truncate_source` are about vocabulary `pieces`, without the end
+    mark, or about the `words` of the segmented text, before the vocabulary cuts them. `truncate_source`: of a longer
+    source the first so many are read, in training, dev and prediction alike. `lead`: beginnings of the dev sources that
+    are scored as if they were outputs, beside the model's.
     """
 
     train: CorpusConfig
@@ -76,8 +105,19 @@ class DataConfig(Section):
     count: Literal["pieces", "words"] = "pieces"
     max_length: PositiveInt = 100
     max_ratio: Annotated[float, Field(gt=1)] | None = None
+    truncate_source: PositiveInt | None = None
     drop_duplicates: bool = False
+    lead: tuple[LeadConfig, ...] = ()
     parses: ParsesConfig = ParsesConfig()
+
+    @model_validator(mode="after")
+    def _room_for_what_is_cut(self) -> DataConfig:
+        if self.truncate_source is not None and self.truncate_source > self.max_length:
+            raise ValueError(
+                f"max_length ({self.max_length}) is below truncate_source ({self.truncate_source}): all sources that"
+                " are cut would be dropped"
+            )
+        return self
 
 
 class SideConfig(Section):
@@ -176,7 +216,8 @@ class TrainingConfig(Section):
 class DecodingConfig(Section):
     """Search. Scores are log probabilities over ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14).
 
-    The longest output is `max_length` pieces where given, else `max_length_ratio` * source + `max_length_offset`.
+    The longest output is `max_length` pieces where given, else `max_length_ratio` * source + `max_length_offset`. No
+    sequence of `no_repeat_ngram` pieces comes twice in an output; 0 allows all.
     """
 
     beam: PositiveInt = 4
@@ -185,6 +226,7 @@ class DecodingConfig(Section):
     max_length: PositiveInt | None = None
     max_length_ratio: Annotated[float, Field(ge=0)] = 1.0
     max_length_offset: Annotated[int, Field(ge=0)] = 50
+    no_repeat_ngram: Annotated[int, Field(ge=0)] = 0
     batch_tokens: PositiveInt = 4096
 
 

@@ -1,7 +1,7 @@
 """Scoring: metrics over per-segment statistics, significance, and reports on files."""
 
 from headway.scoring.groups import GroupScore, scores_by_group
-from headway.scoring.metric import METRICS, Metric, Score, build_metric
+from headway.scoring.metric import METRICS, Metric, Score, build_metric, build_metrics
 from headway.scoring.significance import (
     Comparison,
     Interval,
@@ -20,6 +20,7 @@ __all__ = [
     "approximate_randomisation",
     "bootstrap_interval",
     "build_metric",
+    "build_metrics",
     "paired_bootstrap",
     "scores_by_group",
 ]

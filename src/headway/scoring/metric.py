@@ -9,7 +9,7 @@ Shapes: N segments, k statistics of one segment.
 import importlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -29,6 +29,10 @@ METRICS = {
     "chrf": "headway.scoring.translation:Chrf",
     "ter": "headway.scoring.translation:Ter",
     "aer": "headway.scoring.alignment_error:AlignmentErrorRate",
+    "rouge-1": "headway.scoring.rouge:Rouge1",
+    "rouge-2": "headway.scoring.rouge:Rouge2",
+    "rouge-l": "headway.scoring.rouge:RougeL",
+    "rouge-lsum": "headway.scoring.rouge:RougeLsum",
     "exact_match": "headway.scoring.exact_match:ExactMatch",
     "precision": "headway.scoring.labels:Precision",
     "recall": "headway.scoring.labels:Recall",
@@ -117,16 +121,36 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
             raise UserError(what, where=f"references, set {number}")
 
 
+def _metric_class(name: str) -> type[Metric]:
+    if name not in METRICS:
+        raise UserError(f"unknown metric{nearest(name, METRICS)}", where="metric", received=name, allowed=METRICS)
+    module, _, class_name = METRICS[name].partition(":")
+    metric: type[Metric] = getattr(importlib.import_module(module), class_name)
+    return metric
+
+
+def build_metrics(names: Sequence[str], options: Mapping[str, object]) -> list[Metric]:
+    """Metrics by name, each with those of the options that it has.
+
+    Raises:
+        UserError: as `build_metric`; an option that none of the metrics has.
+    """
+    known = {name: inspect.signature(_metric_class(name)).parameters for name in names}
+    for option in options:
+        if not any(option in parameters for parameters in known.values()):
+            where = f"--{option}"
+            raise UserError("none of these metrics has such an option", where=where, received=", ".join(names))
+    own = ({option: value for option, value in options.items() if option in known[name]} for name in names)
+    return [build_metric(name, **each) for name, each in zip(names, own, strict=True)]
+
+
 def build_metric(name: str, **options: object) -> Metric:
     """Build a metric by name, with its own options: `build_metric("chrf", word_order=2)` is chrF++.
 
     Raises:
         UserError: an unknown metric or option (both name the nearest), or a value that is not allowed.
     """
-    if name not in METRICS:
-        raise UserError(f"unknown metric{nearest(name, METRICS)}", where="metric", received=name, allowed=METRICS)
-    module, _, class_name = METRICS[name].partition(":")
-    metric: type[Metric] = getattr(importlib.import_module(module), class_name)
+    metric = _metric_class(name)
     parameters = inspect.signature(metric).parameters
     for option in options:
         if option not in parameters:

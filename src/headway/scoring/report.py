@@ -1,9 +1,10 @@
 """Scores of one or more systems' output files, with their intervals and whether they differ."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from headway.data.sources import read_lines
@@ -110,6 +111,7 @@ def score_files(
     samples: int | None = None,
     seed: int = 12345,
     by: Path | None = None,
+    baselines: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> ScoreReport:
     """Score files of hypotheses against one or more reference files, one segment a line unless a metric says otherwise.
 
@@ -125,6 +127,8 @@ def score_files(
         seed: of all resampling.
         by: a file with a name a line, of the group (such as a length) that the segment belongs to: each group is scored
             by itself, too.
+        baselines: by name, outputs that are no file, such as the beginnings of the sources; they come after the
+            hypotheses.
 
     Raises:
         UserError: no metrics, hypotheses or references; a file that is missing, empty or no UTF-8; files with different
@@ -133,17 +137,18 @@ def score_files(
     for given, where in ((metrics, "metrics"), (hypotheses, "hypotheses"), (references, "references")):
         if not given:
             raise UserError("scoring needs at least one", where=where)
-    if significance and len(hypotheses) < 2:
-        raise UserError("a test compares two or more systems", where="hypotheses", received=len(hypotheses))
+    systems = len(hypotheses) + len(baselines)
+    if significance and systems < 2:
+        raise UserError("a test compares two or more systems", where="hypotheses", received=systems)
     if samples is None:
         samples = DEFAULT_SAMPLES[significance] if significance else INTERVAL_SAMPLES
     groups = [list(read_lines(by))] if by else []
     scores = []
     for metric in metrics:
         targets = [_read(metric, path) for path in references]
-        outputs = [_read(metric, path) for path in hypotheses]
-        _check_counts([*references, *hypotheses, *([by] if by else [])], [*targets, *outputs, *groups])
-        names = list(map(str, hypotheses))
+        outputs = [*(_read(metric, path) for path in hypotheses), *map(list, baselines.values())]
+        names = [*map(str, hypotheses), *baselines]
+        _check_counts([*map(str, references), *names, *([str(by)] if by else [])], [*targets, *outputs, *groups])
         scores.append(_score_systems(metric, names, outputs, targets, significance, samples, seed, groups))
     return ScoreReport(tuple(scores), scores[0][0].score.segments, tuple(map(str, references)), INTERVAL_SAMPLES, seed)
 
@@ -181,13 +186,13 @@ def _read(metric: Metric, path: Path) -> list[str]:
     return lines
 
 
-def _check_counts(paths: Sequence[Path], files: Sequence[Sequence[str]]) -> None:
-    for path, lines in zip(paths, files, strict=True):
+def _check_counts(names: Sequence[str], files: Sequence[Sequence[str]]) -> None:
+    for name, lines in zip(names, files, strict=True):
         if len(lines) != len(files[0]):
             what = (
-                f"{len(lines)} segments, but {paths[0]} has {len(files[0])}; segment i of each file is the same segment"
+                f"{len(lines)} segments, but {names[0]} has {len(files[0])}; segment i of each file is the same segment"
             )
-            raise UserError(what, where=str(path))
+            raise UserError(what, where=name)
 
 
 def _aligned(table: list[list[str]]) -> list[str]:

@@ -69,6 +69,10 @@ class Prepared(ABC):
     def dev_outputs(self, model: Model[Any], device: torch.device) -> DevOutputs:
         """What the model, in evaluation mode on `device`, makes of dev, beside what it should; draws no randomness."""
 
+    def dev_baselines(self) -> Mapping[str, DevOutputs]:
+        """Outputs for dev that need no model, by name, to be scored beside it; by default none."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Example:

@@ -16,6 +16,7 @@ from headway.data.batches import collate
 from headway.data.checks import DataCheck, check
 from headway.data.corpus import Corpus, CorpusReport, build_corpus
 from headway.data.labels import Labeller
+from headway.data.lead import lead
 from headway.data.sources import Pair, open_source, overlap
 from headway.decoding.alignment import Aligner, WordAlignment
 from headway.decoding.command import Outlet, force_score, predict_stream
@@ -24,7 +25,7 @@ from headway.decoding.search import Sampling
 from headway.errors import UserError
 from headway.models import Model, Seq2Seq, build_model
 from headway.objectives import Objective
-from headway.recipe import CorpusConfig, ModelConfig, Recipe
+from headway.recipe import CorpusConfig, LeadConfig, ModelConfig, Recipe
 from headway.run import LoadedRun, RunFolder
 from headway.tasks.alignments import choose_aligner
 from headway.tasks.contract import DevOutputs, Example, Prepared, Task, check_options, numbers
@@ -36,6 +37,9 @@ SEARCH = (
     "length_penalty",
     "min_length",
     "max_length",
+    "max_length_ratio",
+    "max_length_offset",
+    "no_repeat_ngram",
     "batch_tokens",
     "max_source_length",
     "truncate",
@@ -47,7 +51,7 @@ OUTPUT = ("scores", "prefix", "attention", "layers", "sample")
 
 @dataclass(frozen=True)
 class PreparedPairs(Prepared):
-    """Both sides' text preparation, the encoded corpora, and the raw dev pairs."""
+    """Both sides' text preparation, the encoded corpora, the raw dev pairs, and the leads to score beside the model."""
 
     recipe: Recipe
     source: Side
@@ -55,6 +59,7 @@ class PreparedPairs(Prepared):
     train: Corpus
     dev: Corpus | None
     dev_pairs: list[Pair]
+    lead: tuple[LeadConfig, ...]
 
     def new_model(self, *, initial: bool) -> Seq2Seq:
         shared = self.source.vocabulary is self.target.vocabulary
@@ -65,14 +70,23 @@ class PreparedPairs(Prepared):
         assert isinstance(model, Seq2Seq)
         predictor = Predictor([LoadedRun(self.recipe, self.source, self.target, model)], device)
         predictions = predictor.predict([pair.source for pair in self.dev_pairs], Options(truncate=True))
-        return DevOutputs([prediction.text for prediction in predictions], [[pair.target for pair in self.dev_pairs]])
+        return DevOutputs([prediction.text for prediction in predictions], self._references())
+
+    def dev_baselines(self) -> dict[str, DevOutputs]:
+        return {
+            each.name: DevOutputs([lead(pair.source, each) for pair in self.dev_pairs], self._references())
+            for each in self.lead
+        }
+
+    def _references(self) -> list[list[str]]:
+        return [list(texts) for texts in zip(*((pair.target, *pair.more) for pair in self.dev_pairs), strict=True)]
 
 
 class Translation(Task):
     """Pairs of lines, an encoder-decoder, and search."""
 
     name = "translation"
-    metrics = ({"name": "bleu"}, {"name": "chrf"})
+    metrics: tuple[dict[str, Any], ...] = ({"name": "bleu"}, {"name": "chrf"})
 
     def check(self, recipe: Recipe) -> None:
         config = recipe.model_as(ModelConfig)
@@ -80,6 +94,9 @@ class Translation(Task):
             model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, recipe.vocabulary.shared)
         check_objective(recipe, model)
         _check_positions(recipe)
+        if recipe.data.truncate_source is not None and (labels := Objective(recipe.objective).labels):
+            what = f"the objective learns {', '.join(labels)}, which are those of whole sentences"
+            raise UserError(what, where="data.truncate_source", received=recipe.data.truncate_source)
 
     def check_data(self, recipe: Recipe) -> DataCheck:
         return check(recipe.data, new_sides(recipe))
@@ -234,7 +251,8 @@ def prepare_pairs(recipe: Recipe, folder: RunFolder) -> "PreparedPairs":
     dev = _encode(recipe.data.dev, recipe, sides, "data.dev", keep_all=True) if recipe.data.dev else None
     if dev_source is not None:
         say(str(overlap(open_source(recipe.data.train, "data.train"), dev_source)))
-    return PreparedPairs(recipe, source, target, train, dev, list(dev_source) if dev_source is not None else [])
+    dev_pairs = list(dev_source) if dev_source is not None else []
+    return PreparedPairs(recipe, source, target, train, dev, dev_pairs, recipe.data.lead)
 
 
 def _check_heads(labeller: HeadLabeller, report: CorpusReport) -> None:

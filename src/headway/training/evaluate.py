@@ -10,7 +10,7 @@ from headway.models import Model
 from headway.objectives.cross_entropy import smoothed_cross_entropy
 from headway.recipe import Recipe, TrainingConfig
 from headway.scoring import Metric
-from headway.tasks.contract import Prepared, TrainingCorpus
+from headway.tasks.contract import DevOutputs, Prepared, TrainingCorpus
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,18 @@ class Evaluation:
 
     loss: float
     scores: dict[str, float]
+
+
+Scores = dict[str, float]
+
+
+def baseline_scores(prepared: Prepared, metrics: Sequence[Metric]) -> dict[str, Scores]:
+    """What needs no model, by its name, scored by every metric."""
+    return {name: _scores(metrics, outputs) for name, outputs in prepared.dev_baselines().items() if metrics}
+
+
+def _scores(metrics: Sequence[Metric], outputs: DevOutputs) -> Scores:
+    return {metric.name: metric.score(*outputs).value for metric in metrics}
 
 
 @torch.inference_mode()
@@ -43,7 +55,6 @@ def evaluate(
         loss = dev_loss(model, prepared.dev, recipe.training, device)
         if not metrics:
             return Evaluation(loss, {})
-        outputs = prepared.dev_outputs(model, device)
-        return Evaluation(loss, {metric.name: metric.score(*outputs).value for metric in metrics})
+        return Evaluation(loss, _scores(metrics, prepared.dev_outputs(model, device)))
     finally:
         model.train()

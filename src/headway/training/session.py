@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,7 +36,7 @@ from headway.training.checkpoints import (
     save_checkpoint,
     update_of,
 )
-from headway.training.evaluate import Evaluation, evaluate
+from headway.training.evaluate import Evaluation, baseline_scores, evaluate
 from headway.training.parallel import Parallel, launch, shut_down, whole_tensors
 from headway.training.prepare import check_recipe, data_hashes, new_model, prepare, run_folder
 from headway.training.updates import Gradients, TrainingStep, build_optimizer
@@ -61,6 +61,7 @@ class Session:
     state: TrainingState
     parallel: Parallel
     metrics: Sequence[Metric]
+    baselines: Mapping[str, Mapping[str, float]]
     window: list[Gradients] = field(default_factory=list)
     window_began: float = 0.0
     shown: str = ""
@@ -184,13 +185,15 @@ class Session:
                 "epoch": self.state.epoch,
                 "dev_loss": result.loss,
                 "dev": result.scores,
+                **({"baselines": self.baselines} if self.baselines else {}),
                 "seconds": self.state.seconds,
                 "evaluation_seconds": time.monotonic() - began,
             }
         )
-        scores = "".join(f" · {name} {value:.2f}" for name, value in result.scores.items())
         place = f"update {self.state.update} · epoch {self.state.epoch + 1}"
-        say(f"{place} · {self.shown} · dev loss {result.loss:.3f}{scores}")
+        say(f"{place} · {self.shown} · dev loss {result.loss:.3f}{_shown(result.scores)}")
+        for name, scores in self.baselines.items():
+            say(f"  beside it, on dev, {name}{_shown(scores)}")
         return result
 
     def finish(self) -> None:
@@ -204,6 +207,10 @@ class Session:
         if self.parallel.first:
             self.folder.write_manifest({"updates": self.state.update, "seconds": self.state.seconds})
             say(f"training is complete ({self.state.stopped}): {self.folder.weights}")
+
+
+def _shown(scores: Mapping[str, float]) -> str:
+    return "".join(f" · {name} {value:.2f}" for name, value in scores.items())
 
 
 @contextmanager
@@ -255,6 +262,8 @@ def _session(recipe: Recipe, folder: RunFolder, prepared: Prepared, parallel: Pa
     optimizer = build_optimizer(recipe.optimizer, step)
     if checkpoint:
         restore_optimizer(step, optimizer, checkpoint.optimizer)
+    metrics = dev_metrics(recipe)
+    baselines = baseline_scores(prepared, metrics) if parallel.first else {}
     if parallel.first:
         _start_records(folder, recipe, model, hashes, state)
     return Session(
@@ -266,7 +275,8 @@ def _session(recipe: Recipe, folder: RunFolder, prepared: Prepared, parallel: Pa
         optimizer,
         state,
         parallel,
-        dev_metrics(recipe),
+        metrics,
+        baselines,
         complete=bool(state.stopped),
     )
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from headway.data.batches import collate
-from headway.decoding.search import Limits, beam_search
+from headway.decoding.limits import Limits
+from headway.decoding.search import beam_search
 from headway.errors import UserError
 from headway.models import build_model
 from headway.recipe import parse_model
