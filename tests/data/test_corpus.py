@@ -92,6 +92,36 @@ def test_lengths_can_be_counted_in_words(parallel: Write, tmp_path: Path) -> Non
     assert kept(max_ratio=2, count="words") == [2]
 
 
+def test_long_sources_are_cut_before_the_filters_and_counted(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+    whole = build(ten, max_length=5)
+    for filter in (True, False):
+        corpus = build(ten, filter, max_length=5, truncate_source=2)
+        assert corpus.lines.tolist() == whole.lines.tolist() == [1, 3, 4, 5, 7, 8, 10]
+        assert [corpus.source(i).tolist() for i in range(7)] == [whole.source(i)[:2].tolist() for i in range(7)]
+        assert [corpus.target(i).tolist() for i in range(7)] == [whole.target(i).tolist() for i in range(7)]
+        assert (corpus.report.truncated, whole.report.truncated) == (2, 0)
+        said = "truncated 2 (28.6%): of each source the first 2 pieces are read"
+        assert said in corpus.report.text()
+    assert build(ten, max_length=3, truncate_source=3).report.truncated == 1  # line 5 is dropped for its target
+    assert "truncated" not in whole.report.text()
+    assert corpus.fingerprint != whole.fingerprint
+
+
+def test_sources_can_be_cut_by_words(parallel: Write, tmp_path: Path) -> None:
+    characters = train_sides(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([("ab cd ef", "AB")]))
+    config = parallel(["ab cd ef", "ab cd", "ab"], ["AB", "AB", "AB AB"])
+    data = DataConfig(train=config, count="words", truncate_source=1, max_length=1)
+    corpus = build_corpus(config, data, characters, where="data.train", filter=True, cache=tmp_path / "cache")
+    assert corpus.lines.tolist() == [1, 2]
+    assert corpus.report.truncated == 2
+    assert [corpus.source(i).tolist() for i in range(2)] == [characters[0].encode("ab")] * 2
+
+
+def test_what_is_cut_must_fit() -> None:
+    with pytest.raises(ValueError, match=r"max_length \(100\) is below truncate_source \(101\)"):
+        DataConfig.model_validate({"train": {"tsv": "x"}, "truncate_source": 101})
+
+
 def test_dev_keeps_all_with_text(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
     corpus = build(ten, filter=False, max_length=4, max_ratio=2, drop_duplicates=True)
     assert corpus.lines.tolist() == [1, 3, 4, 5, 7, 8, 10]

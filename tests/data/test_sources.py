@@ -99,7 +99,7 @@ def test_unreadable_file(parallel: Callable[..., CorpusConfig]) -> None:
     assert (error.where, error.what) == (str(config.source), "cannot read this file (Permission denied)")
 
 
-def tsv(tmp_path: Path, text: str, columns: tuple[int, int] | None = None) -> PairSource:
+def tsv(tmp_path: Path, text: str, columns: tuple[int, ...] | None = None) -> PairSource:
     path = tmp_path / "pairs.tsv"
     path.write_text(text, encoding="utf-8", newline="")
     return open_source(CorpusConfig(tsv=path, columns=columns), "data.train")
@@ -127,6 +127,40 @@ def test_tsv_columns(
 ) -> None:
     error = fault(lambda: list(tsv(tmp_path, text, columns)))
     assert (error.where, error.received, error.allowed) == (f"{tmp_path}/pairs.tsv:{line}", received, allowed)
+
+
+def test_several_references(tmp_path: Path) -> None:
+    for name, lines in {"source": "a\n\n", "ref0": "A\nB\n", "ref1": "x\n\n", "ref2": "y\nz\n"}.items():
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+    references = [str(tmp_path / f"ref{number}") for number in range(3)]
+    files = CorpusConfig.model_validate({"source": tmp_path / "source", "references": references})
+    assert list(open_source(files, "data.dev")) == [Pair(1, "a", "A", ("x", "y")), Pair(2, "", "B", ("", "z"))]
+    (tmp_path / "ref1").write_text("x\n", encoding="utf-8")
+    error = fault(lambda: list(open_source(files, "data.dev")))
+    assert error.where == f"{tmp_path}/source:2"
+    assert error.what.count(" has 2 lines") == 3
+    assert f"{tmp_path}/ref1 has 1 lines" in error.what
+    missing = files.model_copy(update={"references": (tmp_path / "ref9",)})
+    assert fault(lambda: open_source(missing, "data.dev")).where == "data.dev.references"
+
+
+def test_columns_of_several_references(tmp_path: Path) -> None:
+    text = "1\ta\tA\tx\n\n2\tb\tB\t\n"
+    pairs = [Pair(1, "a", "A", ("x",)), Pair(2, "", "", ("",)), Pair(3, "b", "B", ("",))]
+    assert list(tsv(tmp_path, text, (2, 3, 4))) == pairs
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"s": "a", "r": {"0": "A", "1": "x"}}\n\n{"s": "b", "r": {"0": "B", "1": ""}}\n', encoding="utf-8")
+    fields = CorpusConfig(jsonl=path, columns=("s", "r.0", "r.1"))
+    assert list(open_source(fields, "data.train")) == pairs
+    assert (
+        len({open_source(each, "x").fingerprint() for each in (fields, CorpusConfig(jsonl=path, columns=("s", "r.0")))})
+        == 2
+    )
+
+
+def test_one_column_is_no_pair() -> None:
+    with pytest.raises(ValueError, match="columns are those of the source and of one or more targets"):
+        CorpusConfig(tsv=Path("x"), columns=(1,))
 
 
 def jsonl(tmp_path: Path, *lines: str) -> PairSource:

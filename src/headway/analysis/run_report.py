@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.analysis.report import Table, write_report
+from headway.analysis.report import Table, read_metrics, write_report
 from headway.run import RunFolder
 from headway.tasks import build_task
 from headway.tasks.contract import Example
@@ -26,6 +26,17 @@ def summary_of(folder: RunFolder) -> dict[str, str]:
     }
 
 
+def baseline_tables(folder: RunFolder) -> list[Table]:
+    """The model's last scores on dev beside those of what needs no model; no table where there is no such."""
+    evaluated = [line for line in read_metrics(folder.metrics) if line.get("baselines")]
+    if not evaluated:
+        return []
+    last = evaluated[-1]
+    systems = {f"the model after {last['update']:,} updates": last["dev"], **last["baselines"]}
+    rows = [[name, *(f"{scores[metric]:.2f}" for metric in last["dev"])] for name, scores in systems.items()]
+    return [Table("Scores on dev", ["", *last["dev"]], rows, "What needs no model stands below it.")]
+
+
 def write_run_report(run: Path, tables: Sequence[Table] = (), examples: Sequence[Example] | None = None) -> Path:
     """Write `report.html` into a finished run's folder, with these examples or, by default, the first of dev."""
     folder = RunFolder(run)
@@ -36,6 +47,6 @@ def write_run_report(run: Path, tables: Sequence[Table] = (), examples: Sequence
         summary=summary_of(folder),
         metrics=folder.metrics,
         examples=build_task(recipe.task).examples(run, recipe, SENTENCES) if examples is None else examples,
-        tables=tables,
+        tables=[*tables, *baseline_tables(folder)],
     )
     return folder.report

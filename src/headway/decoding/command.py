@@ -115,7 +115,7 @@ def predict_stream(predictor: Predictor, options: Options, outlet: Outlet, prefi
             sys.stdout.flush()
             line.update(done)
     if truncated:
-        say(f"of {truncated:,} of {done:,} lines only the beginning was read: they are longer than the limit")
+        say(f"{truncated:,} of {done:,} lines are longer than the limit: only their beginning was read")
     if prefixes is not None and next(prefixes, None) is not None:
         raise UserError("there are more prefixes than lines", where=f"--prefix {prefix}", allowed=f"{done}")
 

@@ -102,13 +102,11 @@ class Rouge(Metric):
 
     def _check_script(self, references: Sequence[Sequence[str]]) -> None:
         """Warn of references that have letters but, to this tokenizer, no tokens: whatever the output, they score 0."""
-        texts = [text for lines in references for text in lines if not text.isascii()]
-        lost = sum(not self._tokenizer.tokenize(text) for text in texts if any(_kind(each) == "L" for each in text))
-        if lost:
-            warn(
-                f"{self.label}: {lost:,} references have none of the letters a to z and count as empty; tokenize by"
-                " words or characters"
-            )
+        texts = [text for lines in references for text in lines]
+        written = (text for text in texts if not text.isascii() and any(_kind(each) == "L" for each in text))
+        if lost := sum(not self._tokenizer.tokenize(text) for text in written):
+            share = f"{lost:,} of {len(texts):,} references"
+            warn(f"{self.label}: {share} have no letter from a to z and count as empty; tokenize words or characters")
 
     def aggregate(self, totals: Statistics) -> float:
         return float(100 * totals[0] / totals[1])
