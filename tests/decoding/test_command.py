@@ -219,7 +219,8 @@ def test_a_line_that_is_too_long_is_refused_or_cut(run_headway: Command, reversa
     code, out, err = run_headway(*predict, stdin=given)
     assert (code, out) == (2, "")
     assert err.startswith("error: line 2: this line is too long; received '9 pieces'; allowed: up to 4; --truncate")
-    assert run_headway(*predict, "--truncate", stdin=given) == (0, "ba\ncba\nab\n", "")
+    said = "1 of 3 lines are longer than the limit: only their beginning was read\n"
+    assert run_headway(*predict, "--truncate", stdin=given) == (0, "ba\ncba\nab\n", said)
 
 
 def test_an_ensemble_with_itself_says_the_same(run_headway: Command, reversal: Reversal) -> None:
