@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,63 @@ def test_help_lists_every_option(run_headway: Command, command: str, words: list
         assert "Usage: headway" in out
         assert [word for word in words if word not in out] == []
         assert max(map(len, out.splitlines())) <= 100
+
+
+def test_help_says_what_stands_for_an_option_that_is_not_given(run_headway: Command) -> None:
+    predict, score = (run_headway(command, "--help").out for command in ("predict", "score"))
+    assert predict.count("[default: (the recipe's)]") == 7
+    assert "[default: (the last but one, or the only one)]" in " ".join(predict.replace("│", " ").split())
+    assert "[default: (bleu)]" in score
+    assert "[default: (six of equal size)]" in score
+
+
+def test_no_text_of_help_is_taken_for_markup() -> None:
+    """Square brackets are styles to what prints the help, and would be left out."""
+    found = [
+        path for path in Path(headway.cli.__file__).parent.glob("*.py") if re.search(r'help="[^"]*\[', path.read_text())
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--temperature", "0.5"], "--temperature: alone, this option does nothing; allowed: beside --sample"),
+        (["--seed", "2"], "--seed: alone, this option does nothing; allowed: beside --sample"),
+        (["--layers", "*"], "--layers: alone, this option does nothing; allowed: beside --attention"),
+        (["--alignment-heads", "0"], "allowed: beside --alignments or --alignment-figure"),
+        (["--sample", "--beam", "3"], "--beam: outputs are drawn or searched for, not both; allowed: without --sample"),
+        (
+            ["{recipe}"],
+            "RUN: this is a file, not a run folder: lines are read from standard input; received '{recipe}'",
+        ),
+    ],
+)
+def test_options_of_predict_that_would_do_nothing(
+    run_headway: Command, reversal: Reversal, options: list[str], message: str
+) -> None:
+    filled = [each.replace("{recipe}", str(reversal.recipe)) for each in options]
+    code, out, err = run_headway("predict", reversal.run, *filled, stdin="ab\n")
+    assert (code, out) == (2, "")
+    assert message.replace("{recipe}", str(reversal.recipe)) in err
+
+
+@pytest.mark.parametrize(
+    ("options", "beside"),
+    [
+        (["--samples", "50"], "--significance"),
+        (["--target", "x"], "RUN"),
+        (["--device", "cpu"], "RUN"),
+        (["--source", "x"], "--lead or --by-length"),
+        (["--length-unit", "words"], "--by-length"),
+    ],
+)
+def test_options_of_score_that_would_do_nothing(
+    run_headway: Command, files: dict[str, Path], options: list[str], beside: str
+) -> None:
+    code, out, err = run_headway("score", "--hypotheses", files["good"], "--references", files["reference"], *options)
+    assert (code, out) == (2, "")
+    assert err == f"error: {options[0]}: alone, this option does nothing; allowed: beside {beside}\n"
 
 
 def test_help_does_not_wait_for_torch() -> None:

@@ -5,7 +5,7 @@ Every mistake a user can make raises a `UserError`; the command line prints it w
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 
 class HeadwayError(Exception):
@@ -46,6 +46,21 @@ class UserError(HeadwayError):
         if self.allowed is not None:
             message += f"; allowed: {self.allowed}"
         super().__init__(message)
+
+
+def flag(name: str) -> str:
+    """An option, or an argument in capitals, as it is written on the command line."""
+    return name if name.isupper() else "--" + name.removesuffix("_output").replace("_", "-")
+
+
+def check_companions(given: Iterable[str], needs: Mapping[str, Sequence[str]]) -> None:
+    """Raise UserError where an option would do nothing, for want of any of those that it `needs` beside it."""
+    options = list(given)
+    for option in options:
+        wanted = needs.get(option, ())
+        if wanted and not any(each in options for each in wanted):
+            allowed = "beside " + " or ".join(map(flag, wanted))
+            raise UserError("alone, this option does nothing", where=flag(option), allowed=allowed)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

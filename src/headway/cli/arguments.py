@@ -10,9 +10,10 @@ Alignments = Annotated[
     typer.Option(help="Write word alignments there: Pharaoh i-j links, or weights if the name ends in .jsonl."),
 ]
 AlignmentLayer = Annotated[
-    int | None, typer.Option(min=0, help="The decoder layer to align by. [default: the last but one, or the only one]")
+    int | None,
+    typer.Option(min=0, help="The decoder layer to align by.", show_default="the last but one, or the only one"),
 ]
-AlignmentHeads = Annotated[str | None, typer.Option(help="The heads to align by, as in 0,3. [default: all]")]
+AlignmentHeads = Annotated[str | None, typer.Option(help="The heads to align by, as in 0,3.", show_default="all")]
 AlignmentGold = Annotated[
     Path | None, typer.Option(help="Gold alignments of the run's dev set: align by the layer with the least AER there.")
 ]

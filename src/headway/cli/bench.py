@@ -55,7 +55,7 @@ def bench_decode(
 
 @bench_app.command("mixers")
 def bench_mixers(
-    length: Annotated[list[int] | None, typer.Option(min=2, help="Lengths. [default: 32, 64, ... 8192]")] = None,
+    length: Annotated[list[int] | None, typer.Option(min=2, help="Lengths.", show_default="32, 64, ... 8192")] = None,
     precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "float32",
     rounds: Rounds = 5,
     output: JsonFile = None,

@@ -20,6 +20,8 @@ from headway.cli.data import data_app
 if TYPE_CHECKING:
     from headway.decoding.alignment import WordAlignment
 
+OF_RECIPE = "the recipe's"
+
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -88,21 +90,30 @@ def predict(
     context: typer.Context,
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One run, or several to decode as an ensemble.")],
     beam: Annotated[
-        int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [default: the recipe's]")
+        int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.", show_default=OF_RECIPE)
     ] = None,
     nbest: Annotated[
         int, typer.Option(min=1, help="Outputs a line: SCORE TAB TEXT lines, N for each line, if above 1.")
     ] = 1,
-    length_penalty: Annotated[float | None, typer.Option(min=0, help="Exponent of the length penalty.")] = None,
-    min_length: Annotated[int | None, typer.Option(min=0, help="Shortest output in pieces.")] = None,
-    max_length: Annotated[int | None, typer.Option(min=1, help="Longest output in pieces.")] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(min=0, help="Exponent of the length penalty.", show_default=OF_RECIPE)
+    ] = None,
+    min_length: Annotated[
+        int | None, typer.Option(min=0, help="Shortest output in pieces.", show_default=OF_RECIPE)
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Longest output in pieces.", show_default=OF_RECIPE)
+    ] = None,
     max_length_ratio: Annotated[
         float | None,
-        typer.Option(min=0, help="Else so many pieces for each of the source, and ..."),
+        typer.Option(min=0, help="Else so many pieces for each of the source, and ...", show_default=OF_RECIPE),
     ] = None,
-    max_length_offset: Annotated[int | None, typer.Option(min=0, help="... so many more.")] = None,
+    max_length_offset: Annotated[
+        int | None, typer.Option(min=0, help="... so many more.", show_default=OF_RECIPE)
+    ] = None,
     no_repeat_ngram: Annotated[
-        int | None, typer.Option(min=0, help="No N pieces in a row come twice in an output; 0 allows it.")
+        int | None,
+        typer.Option(min=0, help="No N pieces in a row come twice in an output; 0 allows it.", show_default=OF_RECIPE),
     ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write SCORE TAB TEXT also for one output a line.")] = False,
     sample: Annotated[bool, typer.Option("--sample", help="Draw outputs at random instead of searching.")] = False,
@@ -123,13 +134,16 @@ def predict(
     alignment_gold: AlignmentGold = None,
     alignment_figure: AlignmentFigure = None,
     average: Annotated[int | None, typer.Option(min=1, help="Use the mean of the run's last N checkpoints.")] = None,
-    max_source_length: Annotated[int | None, typer.Option(min=1, help="Longest source in pieces.")] = None,
+    max_source_length: Annotated[
+        int | None,
+        typer.Option(min=1, help="Longest source in pieces.", show_default="the recipe's, or what the model can read"),
+    ] = None,
     truncate: Annotated[
         bool, typer.Option("--truncate", help="Cut sources that are too long instead of stopping.")
     ] = False,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source pieces decoded at once.")] = None,
     format: Annotated[
-        str | None, typer.Option(help="Taggers: tsv, json or marked. [default: marked in a terminal, else tsv]")
+        str | None, typer.Option(help="Taggers: tsv, json or marked.", show_default="marked in a terminal, else tsv")
     ] = None,
     threshold: Annotated[
         str | None,
@@ -141,8 +155,13 @@ def predict(
     device: Device = "auto",
 ) -> None:
     """Read lines from standard input, write one output a line, in the same order."""
+    from headway.errors import UserError
     from headway.tasks import task_of
 
+    for path in runs:
+        if path.is_file():
+            what = "this is a file, not a run folder: lines are read from standard input"
+            raise UserError(what, where="RUN", received=str(path), allowed="headway predict RUN < FILE")
     options = _given(context, "runs", "average", "device")
     _draw_alignments(task_of(runs).predict(runs, device, average, options), alignment_figure)
 
@@ -152,6 +171,16 @@ def _draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> Non
         from headway.analysis.figures import alignment_page
 
         alignment_page(shown, path)
+
+
+# Options of `score` that do nothing without others; those of RUN are its task's to check.
+SCORE_NEEDS = {
+    **dict.fromkeys(("target", "alignments", "alignment_figure", "device"), ("RUN",)),
+    **dict.fromkeys(("alignment_layer", "alignment_heads", "alignment_gold"), ("RUN",)),
+    **dict.fromkeys(("length_bins", "length_unit"), ("by_length",)),
+    "samples": ("significance",),
+    "source": ("lead", "by_length"),
+}
 
 
 @app.command()
@@ -165,7 +194,8 @@ def score(
         typer.Option(
             metavar="NAME...",
             help="bleu, chrf, ter, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, precision, recall, f0.5, "
-            "accuracy. [default: bleu]",
+            "accuracy.",
+            show_default="bleu",
         ),
     ] = None,
     hypotheses: Annotated[
@@ -200,7 +230,7 @@ def score(
         Path | None, typer.Option(help="Draw the first metric by length of the --source there, a line a system.")
     ] = None,
     length_bins: Annotated[
-        str | None, typer.Option(help="Where bins of lengths end, as in 10,20,30. [default: six of equal size]")
+        str | None, typer.Option(help="Where bins of lengths end, as in 10,20,30.", show_default="six of equal size")
     ] = None,
     length_unit: Annotated[str, typer.Option(help="words or characters.")] = "words",
     alignments: Alignments = None,
@@ -211,7 +241,7 @@ def score(
     device: Device = "auto",
 ) -> None:
     """Score hypotheses against references, or given targets with a model."""
-    from headway.errors import UserError
+    from headway.errors import UserError, check_companions
 
     if run is not None:
         from headway.tasks import task_of
@@ -221,6 +251,7 @@ def score(
         return
     if not hypotheses or not references:
         raise UserError("both --hypotheses and --references are needed", where="headway score")
+    check_companions(_given(context), SCORE_NEEDS)
     from headway.scoring import build_metrics
     from headway.scoring.report import TESTS, score_files
 
@@ -266,7 +297,7 @@ def inspect(
         bool, typer.Option("--parameters", help="Parameters and FLOPs a token of every part of the model.")
     ] = False,
     vocabulary: Annotated[
-        int | None, typer.Option(min=5, help="Size of the vocabularies. [default: the run's or recipe's]")
+        int | None, typer.Option(min=5, help="Size of the vocabularies.", show_default="the run's or recipe's")
     ] = None,
     length: Annotated[int, typer.Option(min=2, help="Tokens of a source and of a target, for the FLOPs.")] = 32,
     layers: Annotated[

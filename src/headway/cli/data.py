@@ -45,7 +45,7 @@ def data_split(
 @data_app.command("labels")
 def data_labels(
     m2: Annotated[Path | None, typer.Option(help="An M2 file.")] = None,
-    annotator: Annotated[int | None, typer.Option(min=0, help="Of the M2 file. [default: all]")] = None,
+    annotator: Annotated[int | None, typer.Option(min=0, help="Of the M2 file.", show_default="all")] = None,
     source: Annotated[Path | None, typer.Option(help="Sentences, their words separated by spaces.")] = None,
     references: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="Their corrections.")] = None,
 ) -> None:
@@ -75,7 +75,7 @@ def data_annotate(
         str, typer.Option(help="For a text file: what white space is there: text, tokens or none.")
     ] = "text",
     folder: Annotated[Path | None, typer.Option(help="For a text file: keep parses there, not beside it.")] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="How many parse. [default: one a core]")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="How many parse.", show_default="one a core")] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="Only parse and draw so many sentences a side.")] = None,
 ) -> None:
     """Parse a corpus, both sides; killed at any moment, it goes on where it was when started again."""
@@ -121,8 +121,12 @@ def data_lengths(
     train_size: Annotated[int, typer.Option(min=1, help="Training examples.")] = 20_000,
     dev_size: Annotated[int, typer.Option(min=1, help="Dev examples.")] = 500,
     test_size: Annotated[int, typer.Option(min=1, help="Test examples of each length, where there are as many.")] = 100,
-    train_length: Annotated[int | None, typer.Option(min=1, help="Longest in training. [default: the task's]")] = None,
-    test_length: Annotated[int | None, typer.Option(min=1, help="Longest in the test. [default: the task's]")] = None,
+    train_length: Annotated[
+        int | None, typer.Option(min=1, help="Longest in training.", show_default="the task's")
+    ] = None,
+    test_length: Annotated[
+        int | None, typer.Option(min=1, help="Longest in the test.", show_default="the task's")
+    ] = None,
     scan: Annotated[Path | None, typer.Option(help="With scan: the folder of its length split.")] = None,
 ) -> None:
     """Write a task whose test is longer than its training: train, dev and test as TSV, and the test's lengths."""

@@ -86,6 +86,8 @@ def attention_record(prediction: Prediction, line: int, layers: tuple[str, ...])
 
 def read_standard_input() -> Iterator[str]:
     """The lines of standard input. Raises UserError, with the line, where it is not UTF-8."""
+    if sys.stdin.isatty():
+        say("reading lines as they are typed; Ctrl-D ends")
     for number, raw in enumerate(sys.stdin.buffer, start=1):
         try:
             yield raw.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").decode().rstrip("\r\n")

@@ -16,7 +16,7 @@ import torch
 
 from headway.data.batches import Indices, TargetBatch
 from headway.decoding.alignment import WordAlignment
-from headway.errors import UserError, nearest
+from headway.errors import UserError, flag, nearest
 from headway.models import Model
 from headway.recipe import Recipe, TrainingConfig
 from headway.run import RunFolder
@@ -167,15 +167,11 @@ class Task(ABC):
 
 def check_options(options: Iterable[str], allowed: Iterable[str], task: str) -> None:
     """Raise UserError unless all `options` of a command are among those that the task has."""
-    names = [_flag(name) for name in allowed]
+    names = [flag(name) for name in allowed]
     for option in options:
-        if _flag(option) not in names:
-            hint = nearest(_flag(option), names)
-            raise UserError(f"{task} has no such option{hint}", where=_flag(option), allowed=names)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.removesuffix("_output").replace("_", "-")
+        if flag(option) not in names:
+            hint = nearest(flag(option), names)
+            raise UserError(f"{task} has no such option{hint}", where=flag(option), allowed=names)
 
 
 def numbers(text: str | None, option: str) -> list[int] | None:

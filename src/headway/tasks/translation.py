@@ -22,7 +22,7 @@ from headway.decoding.alignment import Aligner, WordAlignment
 from headway.decoding.command import Outlet, force_score, predict_stream
 from headway.decoding.predictor import END, Options, Prediction, Predictor, load
 from headway.decoding.search import Sampling
-from headway.errors import UserError
+from headway.errors import UserError, check_companions
 from headway.models import Model, Seq2Seq, build_model
 from headway.objectives import Objective
 from headway.recipe import CorpusConfig, LeadConfig, ModelConfig, Recipe
@@ -47,6 +47,11 @@ SEARCH = (
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 ALIGNMENT = ("alignments", "alignment_layer", "alignment_heads", "alignment_gold", "alignment_figure")
 OUTPUT = ("scores", "prefix", "attention", "layers", "sample")
+NEEDS = {
+    **dict.fromkeys(SAMPLING, ("sample",)),
+    **dict.fromkeys(("alignment_layer", "alignment_heads", "alignment_gold"), ("alignments", "alignment_figure")),
+    "layers": ("attention",),
+}
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,9 @@ class Translation(Task):
         self, runs: Sequence[Path], device: str, average: int | None, options: Mapping[str, Any]
     ) -> list[WordAlignment]:
         check_options(options, (*SEARCH, *SAMPLING, *OUTPUT, *ALIGNMENT), self.name)
+        check_companions(options, NEEDS)
+        if options.get("sample") and "beam" in options:
+            raise UserError("outputs are drawn or searched for, not both", where="--beam", allowed="without --sample")
         search = {name: options[name] for name in SEARCH if name in options}
         sampling = {name: options[name] for name in SAMPLING if name in options}
         predictor = self.load(runs, device, average)
@@ -128,6 +136,7 @@ class Translation(Task):
 
     def score(self, run: Path, device: str, options: Mapping[str, Any]) -> list[WordAlignment]:
         check_options(options, ("source", "target", "json_output", *ALIGNMENT), self.name)
+        check_companions(options, NEEDS)
         if "source" not in options or "target" not in options:
             raise UserError(
                 "a run scores targets, given their sources",
