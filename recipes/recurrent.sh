@@ -14,6 +14,8 @@ for name in no-attention bahdanau luong-dot luong-general luong-concat luong-loc
     headway predict "$output/$name" < "$source" > "$output/$name.txt"
     outputs="$outputs $output/$name.txt"
 done
+set --
+[ "$metric" != bleu ] || set -- --tokenize none
 # shellcheck disable=SC2086  (the names are ours and have no spaces)
-headway score --metric "$metric" --hypotheses $outputs --references "$target" --tokenize none \
+headway score --metric "$metric" --hypotheses $outputs --references "$target" "$@" \
     --source "$source" --by-length "$output/$metric-by-length.png" --length-unit "$unit"
