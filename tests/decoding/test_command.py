@@ -1,6 +1,8 @@
 """`headway predict` and `headway score RUN` over streams of lines."""
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,17 @@ def test_most_words_are_learned(run_headway: Command, reversal: Reversal) -> Non
     assert len(said) == len(reversal.words)
     right = sum(text == word[::-1] for word, text in zip(reversal.words, said, strict=True))
     assert right > 0.9 * len(reversal.words)
+
+
+def test_who_types_is_told_that_lines_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for typed, said in ((True, "reading lines as they are typed; Ctrl-D ends\n"), (False, "")):
+        stdin = io.TextIOWrapper(io.BytesIO(b"ab\ncd"))
+        monkeypatch.setattr(stdin, "isatty", lambda typed=typed: typed, raising=False)
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert list(command.read_standard_input()) == ["ab", "cd"]
+        assert capsys.readouterr() == ("", said)
 
 
 def test_bytes_that_are_not_utf8_are_named_by_line(run_headway: Command, reversal: Reversal) -> None:

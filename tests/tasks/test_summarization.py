@@ -107,6 +107,8 @@ def test_prediction_reads_as_much_as_training(trained: Trained, run_headway: Com
     assert (whole.text, whole.source_tokens, whole.source) == (exact.text, exact.source_tokens, given[0])
     assert predictor.score([given[0]], ["a b"])[0] == predictor.score([given[2]], ["a b"])[0]
     assert len(predictor.predict(given, max_source_length=8)[0].source_tokens) == 8
+    shorter = predictor.predict(given, max_source_length=2)
+    assert [(len(each.source_tokens), each.truncated) for each in shorter] == [(2, True)] * 3
     code, out, err = run_headway("predict", trained.run, stdin="".join(f"{line}\n" for line in given))
     assert (code, out.splitlines()) == (0, [whole.text, short.text, exact.text])
     assert err == "1 of 3 lines are longer than the limit: only their beginning was read\n"

@@ -82,7 +82,8 @@ class Options:
 
     `prefixes` gives each line's output its beginning, as text. `max_source_length` stands for the recipe's
     `data.truncate_source`. `truncate` cuts a line that has more pieces than `max_source_length`, or than the model can
-    read, instead of refusing it. `attention` holds patterns of names, such as `decoder.*.cross`.
+    read, instead of refusing it; so does a recipe that truncates sources. `attention` holds patterns of names, such as
+    `decoder.*.cross`.
     """
 
     beam: int | None = None
@@ -184,12 +185,13 @@ class Predictor:
 
     def _encode(self, lines: Sequence[str], options: Options, first_line: int) -> tuple[list[list[int]], list[bool]]:
         """The ids of what is read of each line, and whether that is not all of it."""
-        truncation = None if options.max_source_length else source_truncation(self.recipe.data)
+        of_recipe = source_truncation(self.recipe.data)
+        truncation = None if options.max_source_length else of_recipe
         encoded, truncated = encode_beginnings(self.source, [self.source.prepare(line) for line in lines], truncation)
         limit = options.max_source_length or self._config.longest_source()
         for row, ids in enumerate(encoded):
             if len(ids) > limit:
-                if not options.truncate:
+                if not options.truncate and of_recipe is None:
                     raise UserError(
                         "this line is too long",
                         where=f"line {first_line + row}",
