@@ -160,6 +160,13 @@ class Task(ABC):
     def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
         """The first `count` dev examples with what the run's model makes of them; none without dev."""
 
+    def dev_pairs(self, recipe: Recipe, count: int) -> list[tuple[str, str]]:
+        """The first `count` lines of dev as the model is given them, each with what it should say; none without dev.
+
+        A task whose examples are no lines has none either.
+        """
+        return []
+
 
 def check_options(options: Iterable[str], allowed: Iterable[str], task: str) -> None:
     """Raise UserError unless all `options` of a command are among those that the task has."""

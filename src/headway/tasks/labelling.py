@@ -235,6 +235,12 @@ class TokenTask(Task):
             self._example(predictor, sentence, labels.labels) for sentence, labels in zip(sentences, said, strict=True)
         ]
 
+    def dev_pairs(self, recipe: Recipe, count: int) -> list[tuple[str, str]]:
+        if recipe.data.dev is None:
+            return []
+        sentences = self._open(recipe.data.dev, "data.dev")[:count]
+        return [(" ".join(each.words), " ".join(self.learned(each))) for each in sentences]
+
     def _example(self, predictor: TokenPredictor, sentence: Labelled, labels: tuple[str, ...]) -> Example:
         """A sentence with the last layer's self-attention in its first window."""
         look = predictor.look(sentence.words)[0]

@@ -131,6 +131,11 @@ class Translation(Task):
         pairs = list(islice(open_source(recipe.data.dev, "data.dev"), count))
         return examples_of(load(run), pairs)
 
+    def dev_pairs(self, recipe: Recipe, count: int) -> list[tuple[str, str]]:
+        if recipe.data.dev is None:
+            return []
+        return [(pair.source, pair.target) for pair in islice(open_source(recipe.data.dev, "data.dev"), count)]
+
 
 def _aligner(predictor: Predictor, options: Mapping[str, Any]) -> Aligner | None:
     """What makes alignments, if any file of them is asked for. Raises UserError."""
