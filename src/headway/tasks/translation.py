@@ -18,6 +18,7 @@ from headway.data.corpus import Corpus, CorpusReport, build_corpus
 from headway.data.labels import Labeller
 from headway.data.sources import Pair, open_source, overlap
 from headway.decoding.alignment import Aligner, WordAlignment
+from headway.decoding.attention import patterns_of
 from headway.decoding.command import Outlet, force_score, predict_stream
 from headway.decoding.predictor import END, Options, Prediction, Predictor, load
 from headway.decoding.search import Sampling
@@ -98,11 +99,11 @@ class Translation(Task):
         sampling = {name: options[name] for name in SAMPLING if name in options}
         predictor = self.load(runs, device, average)
         aligner = _aligner(predictor, options)
-        patterns = tuple(options.get("layers", "*.cross").split(",")) if options.get("attention") else ()
+        patterns = patterns_of(options.get("layers", "*.cross")) if options.get("attention") else ()
         chosen = Options(
             **search,
             sampling=Sampling(**sampling) if options.get("sample") else None,
-            attention=patterns + ((aligner.layer,) if aligner else ()),
+            capture=patterns + ((aligner.layer,) if aligner else ()),
         )
         with_scores = options.get("scores", False) or chosen.nbest > 1
         outlet = Outlet(with_scores, options.get("attention"), patterns, options.get("alignments"), aligner)
@@ -156,7 +157,7 @@ def examples_of(predictor: Predictor, pairs: Sequence[Pair]) -> list[Example]:
     """Decode `pairs` with their cross-attention, where the model has it; pairs without a source are left out."""
     shown = [pair for pair in pairs if pair.source.strip()]
     attention = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
-    options = Options(attention=attention, truncate=True)
+    options = Options(capture=attention, truncate=True)
     predictions = predictor.predict([pair.source for pair in shown], options)
     return [example_of(each, pair.target) for each, pair in zip(predictions, shown, strict=True)]
 
