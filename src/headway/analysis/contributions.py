@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.data.batches import Batch, collate
+from headway.decoding.attention import column_tokens
 from headway.decoding.predictor import Predictor
 from headway.errors import UserError
 from headway.mixers import Mixed, Mixer, Part
 from headway.models import Seq2Seq
-from headway.text.vocabulary import BOS, EOS
 
 BATCH = 16  # pairs at once: shares are as large as all windows, one beside the other
 Floats = NDArray[np.floating[Any]]
@@ -176,14 +176,10 @@ def _of_batch(
               for name, each in found.items()}  # fmt: skip
     rows = []
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        tokens = {
-            "source": predictor.source.tokens([*source, EOS]),
-            "target": predictor.target.tokens([BOS, *target]),
-        }
-        tokens["both"] = tokens["source"] + tokens["target"]
+        tokens = predictor.source.tokens(source), predictor.target.tokens(target)
         own = {}
         for name, (norm, gradient_input) in arrays.items():
-            read = tokens[model.attention_axes(name).queries]
+            read = column_tokens(model.attention_axes(name), *tokens)
             real = row, slice(None), slice(len(read))
             own[name] = Contributions(read, found[name].parts, norm[real], gradient_input[real])
         rows.append(own)
