@@ -25,6 +25,7 @@ from headway.scoring import build_metric
 from headway.tasks import build_task
 from headway.training.loop import train
 from headway.training.prepare import check_recipe
+from tests.analysis.test_inspection import read_values, sentences_of
 from tests.conftest import Command
 from tests.models.encoders import LAYERS, write_encoder
 
@@ -385,3 +386,34 @@ def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path:
     assert (weights, evenness.mixed) == (None, None)
     with pytest.raises(UserError, match="does not attend to layers"):
         self_attention_figure(loaded, ["he"], None, tmp_path / "a.png")
+
+
+def test_a_page_shows_labels_layers_and_self_attention(
+    learned: Learned, predictor: TokenPredictor, run_headway: Command, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    assert run_headway("inspect", learned.run, "--sentences", "4", "--output", page, "--device", "cpu").code == 0
+    dev = list(read_columns(learned.dev))[:4]
+    for sentence, shown in zip(dev, sentences_of(page), strict=True):
+        (said,), (look,) = predictor.predict([sentence.words]), predictor.look(sentence.words)
+        assert [each["word"] for each in shown["words"]] == list(sentence.words)
+        assert [each["label"] for each in shown["words"]] == list(said.labels)
+        assert [each["gold"] for each in shown["words"]] == list(sentence.labels[0])
+        best = [said.probabilities[n, predictor.labels.index(label)] for n, label in enumerate(said.labels)]
+        np.testing.assert_allclose([each["probability"] for each in shown["words"]], best, rtol=1e-5)
+        layers, own = shown["maps"]
+        assert (layers["title"], own["title"]) == ("Layers", "Encoder")
+        assert look.layer_weights is not None
+        weights = read_values(layers["layers"][0], 16, False, look.layer_weights.shape[2])
+        np.testing.assert_allclose(weights, look.layer_weights.transpose(1, 0, 2), atol=1e-4)
+        last = read_values(own["layers"][-1], 16, False, len(look.tokens))
+        np.testing.assert_allclose(last, look.self_attention[-1], atol=1e-4)
+
+
+def test_what_a_page_of_labels_refuses(learned: Learned, run_headway: Command, tmp_path: Path) -> None:
+    (tmp_path / "labels").write_text("c i c\n")
+    given = ("inspect", learned.run, "--text", "a b", "--reference", tmp_path / "labels", "--output", tmp_path / "p")
+    code, _, err = run_headway(*given)
+    assert (code, "line 1: a tagger's reference has a label for each word" in err) == (2, True)
+    (tmp_path / "gold").write_text("0-0\n")
+    assert "--gold: a tagger aligns nothing" in run_headway(*given, "--gold", tmp_path / "gold").err

@@ -3,7 +3,7 @@
 Shapes: K heads, T rows (what attends), S columns (what is attended to), M source words, N target words, L layers.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headway.analysis.contributions import Contributions, contributions
 from headway.decoding.alignment import Aligner, build_aligner
 from headway.decoding.attention import ALL, END, by_kind
 from headway.decoding.labelling import Look, TokenPredictor
@@ -22,6 +23,7 @@ from headway.scoring.alignments import Links, parse_pharaoh
 
 CHUNK = 16  # sentences at once: few enough for progress to be seen, many enough to be decoded together
 TITLES = {"encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross", "layers": "Layers"}
+KINDS = list(TITLES)
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -154,10 +156,10 @@ def _inspect_pairs(predictor: Predictor, request: Request) -> Iterator[Inspected
         references: Sequence[str | None] = request.references[chunk] or [None] * len(lines)
         predictions = predictor.predict(lines, options, first_line=start + 1)
         alignments = _alignments(predictor, aligner, predictions, request, chunk)
-        yield from (
-            _of_pair(predictor, prediction, reference, alignment)
-            for prediction, reference, alignment in zip(predictions, references, alignments, strict=True)
-        )
+        parts = _contributions(predictor, predictions)
+        for prediction, reference, alignment, own in zip(predictions, references, alignments, parts, strict=True):
+            maps = [*_attention_maps(prediction), *_contribution_maps(own)]
+            yield _of_pair(predictor, prediction, reference, maps, alignment)
 
 
 def _aligner(predictor: Predictor, request: Request) -> Aligner | None:
@@ -167,26 +169,51 @@ def _aligner(predictor: Predictor, request: Request) -> Aligner | None:
 
 
 def _of_pair(
-    predictor: Predictor, prediction: Prediction, reference: str | None, alignment: Alignment | None
+    predictor: Predictor,
+    prediction: Prediction,
+    reference: str | None,
+    maps: list[Map],
+    alignment: Alignment | None,
 ) -> Inspected:
     if not prediction.source_tokens:
         return Inspected(prediction.source, reference)
-    maps = [
-        Map(
-            TITLES[kind],
-            [
-                Layer(name, prediction.attention[name], prediction.rows(name), prediction.columns(name))
-                for name in names.values()
-            ],
-        )
-        for kind, names in by_kind(list(prediction.attention)).items()
-    ]
     said = [
         Said(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
         for each in prediction.candidates
     ]
-    arcs = list(_arcs(predictor, prediction))
-    return Inspected(prediction.source, reference, [*prediction.source_tokens, END], said, [], maps, alignment, arcs)
+    tokens, arcs = [*prediction.source_tokens, END], list(_arcs(predictor, prediction))
+    return Inspected(prediction.source, reference, tokens, said, [], maps, alignment, arcs)
+
+
+def _attention_maps(prediction: Prediction) -> Iterator[Map]:
+    for kind, names in sorted(by_kind(list(prediction.attention)).items(), key=lambda each: KINDS.index(each[0])):
+        layers = [
+            Layer(name, prediction.attention[name], prediction.rows(name), prediction.columns(name))
+            for name in names.values()
+        ]
+        yield Map(TITLES[kind], layers)
+
+
+def _contributions(predictor: Predictor, predictions: Sequence[Prediction]) -> Iterator[dict[str, Contributions]]:
+    """What each offset of layers without weights adds, a line; nothing for lines that were cut or are empty."""
+    whole = [each for each in predictions if each.source_tokens and _is_whole(predictor, each)]
+    found = contributions(predictor, [each.source for each in whole], [each.text for each in whole])
+    by_line = {id(each): own for each, own in zip(whole, found, strict=True)}
+    return (by_line.get(id(each), {}) for each in predictions)
+
+
+def _is_whole(predictor: Predictor, prediction: Prediction) -> bool:
+    return len(predictor.source.encode(prediction.source)) == len(prediction.source_tokens)
+
+
+def _contribution_maps(found: Mapping[str, Contributions]) -> Iterator[Map]:
+    """A map of each measure and stack, a row a token and a column an offset or context."""
+    for kind, names in by_kind(list(found)).items():
+        layers = [(name, found[name], [part.name for part in found[name].parts]) for name in names.values()]
+        norms = [Layer(name, own.norm, own.tokens, parts) for name, own, parts in layers]
+        yield Map(f"{TITLES[kind]}: shares", norms, measure="norm of the share before the ReLU")
+        gradients = [Layer(name, own.gradient_input, own.tokens, parts) for name, own, parts in layers]
+        yield Map(f"{TITLES[kind]}: gradient × input", gradients, measure="nats", signed=True)
 
 
 def _arcs(predictor: Predictor, prediction: Prediction) -> Iterator[Arcs]:

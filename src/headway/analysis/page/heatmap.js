@@ -2,9 +2,8 @@
 const heatmap = (() => {
   const MOST_PIXELS = 16e6; // phones refuse larger canvases
   const FONT = '"Noto Sans", "Noto Sans CJK JP", system-ui, sans-serif';
-  const BARS = 30;
   const shown = { values: null, rows: [], columns: [], order: [], most: 1, row: -1, column: -1, kept: -1, marks: null };
-  const layout = { width: 20, height: 20, left: 0, top: 0, font: 12 };
+  const layout = { width: 20, height: 20, left: 0, top: 0, bars: 30, font: 12 };
   const listeners = [];
 
   /** A context whose unit is a CSS pixel, sharp on dense screens. */
@@ -39,21 +38,22 @@ const heatmap = (() => {
     context.font = `${layout.font}px ${FONT}`;
     layout.upright = columns.map((token) => context.measureText(visible(token)).width <= layout.width - 1);
     const leaning = columns.filter((_, column) => !layout.upright[column]);
-    layout.top = BARS + Math.max(20, leaning.length ? Math.ceil(room(context, leaning, 110)) + 10 : 0);
+    layout.bars = columns.length <= 16 ? 60 : 30;
+    layout.top = layout.bars + Math.max(20, leaning.length ? Math.ceil(room(context, leaning, 110)) + 10 : 0);
     find("corner").style.width = `${layout.left}px`;
   }
 
   function drawColumnLabels() {
-    const { width, top } = layout;
+    const { width, top, bars: room } = layout;
     const context = prepare(find("column-labels"), shown.order.length * width, top);
     const means = columnMeans(shown.values, shown.rows.length, shown.columns.length);
     const bars = shown.row >= 0 ? rowOf(shown.row) : means;
     const most = largest(bars) || 1;
     shown.order.forEach((column, place) => {
-      const height = Math.abs(bars[column]) / most * (BARS - 8);
+      const height = Math.abs(bars[column]) / most * (room - 8);
       context.fillStyle = colour(bars[column] < 0 ? "dev" : "accent");
       context.globalAlpha = shown.row >= 0 ? 0.95 : 0.55;
-      context.fillRect(place * width + 1, BARS - 4 - height, width - 2, height);
+      context.fillRect(place * width + 1, room - 4 - height, width - 2, height);
       context.globalAlpha = 1;
       const upright = layout.upright[column];
       context.fillStyle = colour(column === shown.column ? "accent" : "ink");
@@ -61,11 +61,11 @@ const heatmap = (() => {
       context.translate((place + 0.5) * width, upright ? top - 10 : top - 5);
       if (!upright) context.rotate(-Math.PI / 2);
       context.textAlign = upright ? "center" : "left";
-      context.fillText(visible(shown.columns[column]), 0, 0, upright ? width : top - BARS - 8);
+      context.fillText(visible(shown.columns[column]), 0, 0, upright ? width : top - room - 8);
       context.restore();
     });
     context.fillStyle = colour("line");
-    context.fillRect(0, BARS - 4, shown.order.length * width, 1);
+    context.fillRect(0, room - 4, shown.order.length * width, 1);
   }
 
   const rowOf = (row) => shown.values.subarray(row * shown.columns.length, (row + 1) * shown.columns.length);
@@ -159,7 +159,7 @@ const heatmap = (() => {
     tip.hidden = !inside;
     if (!inside) return find("readout").replaceChildren();
     const value = rowOf(shown.row)[shown.column];
-    const parts = () => [text(visible(shown.rows[shown.row])), " ← ", text(visible(shown.columns[shown.column])), element("b", {}, format(value))];
+    const parts = () => [text(visible(shown.rows[shown.row])), " ← ", text(visible(shown.columns[shown.column])), " ", element("b", {}, format(value))];
     find("readout").replaceChildren(...parts());
     tip.replaceChildren(...parts());
     const { x, y } = boxOf(shown.row, shown.column);

@@ -4,7 +4,9 @@ const sentenceView = (() => {
 
   /** A token with a bar as long as its probability. */
   function chip(token, probability, label) {
-    const shown = element("span", { class: "chip" }, text(visible(token)));
+    const begins = token.length > 1 && token.startsWith("▁"); // SentencePiece's mark of a new word
+    const shown = element("span", { class: "chip" }, text(visible(begins ? token.slice(1) : token)));
+    if (begins) shown.prepend(element("span", { class: "mark" }, "▁"));
     if (label !== undefined) shown.append(element("small", {}, label));
     if (probability !== undefined) {
       shown.style.setProperty("--probability", String(probability));
