@@ -260,8 +260,22 @@ def inspect(
         Path | None, typer.Option(help="--dependencies: their targets; the encoder alone without.")
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="--dependencies: draw the first sentences, in this folder.")
+        Path | None,
+        typer.Option(
+            help="What a run attends to over a corpus, as figures and numbers in this folder; with --dependencies: the"
+            " first sentences."
+        ),
     ] = None,
+    input: Annotated[
+        Path | None, typer.Option(help="--figures: the corpus, as text, for taggers as TSV of words. [default: dev]")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="--figures: what the model is given as outputs. [default: its own outputs]")
+    ] = None,
+    within: Annotated[int, typer.Option(min=1, help="--figures: n of the window whose share is shown.")] = 5,
+    quality: Annotated[
+        bool, typer.Option(help="--figures: decode and score by length where there are references.")
+    ] = True,
     sentences: Annotated[int, typer.Option(min=1, help="--dependencies: how many are drawn.")] = 3,
     json_output: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     device: Device = "auto",
@@ -269,10 +283,19 @@ def inspect(
     """Look inside a model."""
     from headway.errors import UserError
 
-    chosen = [parameters, dependencies, layers is not None]
+    corpus = figures is not None and not dependencies
+    chosen = [parameters, dependencies, layers is not None, corpus]
     if sum(chosen) != 1:
-        allowed = "--parameters, --dependencies or --layers FILE"
+        allowed = "--parameters, --dependencies, --layers FILE or --figures DIR"
         raise UserError("say what to look at", where="headway inspect", allowed=allowed)
+    if figures is not None and corpus:
+        from headway.analysis import corpus as over_corpus
+
+        if overrides:
+            raise UserError("a run folder's model cannot be changed", where=str(path), received=overrides)
+        request = over_corpus.Request(input, reference, within, quality)
+        typer.echo(over_corpus.inspect_corpus(path, figures, request, device=device, as_json=json_output))
+        return
     if layers is not None:
         from headway.analysis.layers import inspect_layers
 
@@ -282,8 +305,8 @@ def inspect(
     if dependencies:
         from headway.analysis.dependency_report import Request, inspect_dependencies
 
-        request = Request(overrides or (), source, target, figures, sentences)
-        typer.echo(inspect_dependencies(path, request, device=device, as_json=json_output))
+        asked = Request(overrides or (), source, target, figures, sentences)
+        typer.echo(inspect_dependencies(path, asked, device=device, as_json=json_output))
         return
     from headway.analysis.parameters import parameters_of
 
