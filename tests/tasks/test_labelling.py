@@ -1,5 +1,6 @@
 """Tagging tasks from a recipe to predictions: training, resumption, the run folder, every word a label."""
 
+import csv
 import json
 import random
 import shutil
@@ -373,6 +374,29 @@ def test_inspect_prints_and_draws(learned: Learned, run_headway: Command, tmp_pa
     assert len(content["layer_weights"]["mean"]) == LAYERS
     with pytest.raises(UserError, match="--sentence: there are fewer sentences; received 99"):
         inspect_layers(learned.run, learned.dev, beside=None, figure=tmp_path / "b.png", sentence=99)
+
+
+def test_figures_of_a_corpus_of_words(
+    learned: Learned, predictor: TokenPredictor, run_headway: Command, tmp_path: Path
+) -> None:
+    ended = run_headway("inspect", learned.run, "--figures", tmp_path / "own")
+    assert ended.code == 0, ended.err
+    names = {"entropy", "layer-weights", "quality-by-length", "relative-position-encoder", "self-attention-deviation"}
+    assert {path.stem for path in (tmp_path / "own").iterdir()} == names | {"within-encoder"}
+    weights, evenness = measure(predictor, [each.words for each in read_columns(learned.dev)])
+    with (tmp_path / "own" / "layer-weights.csv").open(newline="") as file:
+        found = [float(row["mean"]) for row in csv.DictReader(file)]
+    assert found == pytest.approx(weights.mean.ravel(), abs=1e-5)
+    with (tmp_path / "own" / "self-attention-deviation.csv").open(newline="") as file:
+        found = {row["layer"]: float(row["deviation"]) for row in csv.DictReader(file)}
+    assert found["as weighted"] == pytest.approx(evenness.mixed, abs=1e-5)
+    assert found[str(LAYERS)] == pytest.approx(evenness.last, abs=1e-5)
+    with (tmp_path / "own" / "quality-by-length.csv").open(newline="") as file:
+        assert sum(int(row["segments"]) for row in csv.DictReader(file)) == 60
+    given = run_headway("inspect", learned.run, "--figures", tmp_path / "given", "--input", learned.dev, "--json")
+    assert json.loads(given.out)["read"] == 60
+    ended = run_headway("inspect", learned.run, "--figures", tmp_path / "b", "--input", "x", "--reference", "y")
+    assert "--reference: the labels stand beside the words" in ended.err
 
 
 def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path: Path) -> None:

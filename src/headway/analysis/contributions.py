@@ -82,6 +82,12 @@ def measure(model: nn.Module, score: Callable[[], Tensor]) -> dict[str, Measured
     return {name: each for name, each in found.items() if each is not None}
 
 
+def mixers_of(model: nn.Module) -> dict[str, Mixer]:
+    """All mixers of a model, by the name that their attention has or would have (`encoder.0.self`)."""
+    mixers = {name: module for name, module in model.named_modules() if isinstance(module, Mixer)}
+    return {name.removesuffix("mixer") + "self": mixer for name, mixer in mixers.items()}  # a layer calls it mixer
+
+
 @contextmanager
 def _listening(model: nn.Module) -> Iterator[Mapping[str, _Call]]:
     """Notes what goes into each mixer and out of it while the model runs."""
@@ -95,11 +101,7 @@ def _listening(model: nn.Module) -> Iterator[Mapping[str, _Call]]:
 
         return hook
 
-    hooks = []
-    for name, module in model.named_modules():
-        if isinstance(module, Mixer):
-            attention = name.removesuffix("mixer") + "self"  # a layer calls its mixer so
-            hooks.append(module.register_forward_hook(listen(attention, module)))
+    hooks = [mixer.register_forward_hook(listen(name, mixer)) for name, mixer in mixers_of(model).items()]
     try:
         yield calls
     finally:

@@ -34,13 +34,13 @@ class Request:
 
     Attributes:
         lines: sentences as the task's predictor reads them.
-        references: what they should become; none, or one a line.
+        references: what each should become, None where that is not known.
         gold: alignments of lines and references as Pharaoh links; none, or one a line.
         nbest: how many outputs are shown.
     """
 
     lines: Sequence[str]
-    references: Sequence[str] = ()
+    references: Sequence[str | None] = ()
     gold: Sequence[str] = ()
     nbest: int = 1
 
@@ -153,7 +153,7 @@ def _inspect_pairs(predictor: Predictor, request: Request) -> Iterator[Inspected
     for start in range(0, len(request.lines), CHUNK):
         chunk = slice(start, start + CHUNK)
         lines = request.lines[chunk]
-        references: Sequence[str | None] = request.references[chunk] or [None] * len(lines)
+        references = request.references[chunk] or [None] * len(lines)
         predictions = predictor.predict(lines, options, first_line=start + 1)
         alignments = _alignments(predictor, aligner, predictions, request, chunk)
         parts = _contributions(predictor, predictions)
@@ -242,7 +242,8 @@ def _alignments(
         return [None] * len(predictions)
     if not request.gold:
         return [_alignment(aligner, each, "output", None) for each in predictions]
-    forced = predictor.force(request.lines[chunk], request.references[chunk], capture=aligner.layer)
+    references = [reference or "" for reference in request.references[chunk]]
+    forced = predictor.force(request.lines[chunk], references, capture=aligner.layer)
     return [
         _alignment(aligner, each, "reference", gold) for each, gold in zip(forced, request.gold[chunk], strict=True)
     ]

@@ -6,7 +6,6 @@ roots, which is finest where weights are small: 16 bits each while there are few
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +47,8 @@ def inspect_to_page(
     Args:
         run: the run folder.
         output: the page.
-        inputs: files with a sentence a line.
-        texts: sentences; without any, and without inputs, the first ones of dev are taken, with their references.
+        inputs: files of sentences, as the task has them.
+        texts: sentences, shown before those of files; without either the first of dev are shown, with their references.
         reference: a file with what they should become, a line each.
         gold: alignments of sentences and references, in any format that AER reads.
         sentences: how many are shown at most, by default `SENTENCES`.
@@ -64,16 +63,11 @@ def inspect_to_page(
     task = build_task(recipe.task)
     if not output.parent.is_dir():
         raise UserError("there is no such folder", where="--output", received=str(output.parent))
-    pairs = [] if inputs or texts else task.dev_pairs(recipe, sentences or SENTENCES)
-    lines = [*texts, *chain.from_iterable(read_lines(path) for path in inputs)] or [source for source, _ in pairs]
-    references = [target for _, target in pairs] if reference is None else list(read_lines(reference))
-    if not lines:
+    pairs = [(text, None) for text in texts] + (task.pairs(recipe, inputs) if inputs or not texts else [])
+    if not pairs:
         allowed = "--input FILE or --text TEXT"
         raise UserError("there are no sentences to look at, and the run has no dev", where=str(run), allowed=allowed)
-    if gold is not None and not references:
-        raise UserError("gold alignments are of references, which are not given", where="--gold", allowed="--reference")
-    links = [] if gold is None else read_alignments(gold)
-    request = _cut(Request(lines, references, links, nbest), sentences or SENTENCES, from_dev=bool(pairs))
+    request = _request(pairs, reference, gold, nbest, sentences or SENTENCES)
     predictor = task.load([run], device, None)
     shown = []
     with progress("looking inside", total=len(request.lines), unit="sentences") as bar:
@@ -87,16 +81,21 @@ def inspect_to_page(
     return f"{output}: {len(shown)} sentences, {size:.1f} MB" + ("" if rate is None else f", AER {rate:.1f}")
 
 
-def _cut(request: Request, most: int, *, from_dev: bool) -> Request:
-    """The first sentences. Raises UserError where there is not a reference, or a gold alignment, for each line."""
-    counts = {"--reference": len(request.references), "--gold": len(request.gold)}
-    for option, count in counts.items():
-        if count and count != len(request.lines) and not (from_dev and count > len(request.lines)):
-            received = f"{count} lines for {len(request.lines)} sentences"
+def _request(
+    pairs: Sequence[tuple[str, str | None]], reference: Path | None, gold: Path | None, nbest: int, most: int
+) -> Request:
+    """The first `most` sentences. Raises UserError where there is not a reference, or a gold alignment, for each."""
+    references = [target for _, target in pairs] if reference is None else list(read_lines(reference))
+    links = [] if gold is None else read_alignments(gold)
+    if links and None in references:
+        raise UserError("gold alignments are of references, which are not given", where="--gold", allowed="--reference")
+    for option, given in (("--reference", references), ("--gold", links)):
+        if given and len(given) != len(pairs):
+            received = f"{len(given)} lines for {len(pairs)} sentences"
             raise UserError("there must be a line for each sentence", where=option, received=received)
-    if len(request.lines) > most:
-        say(f"showing the first {most} of {len(request.lines):,} sentences; --sentences shows more")
-    return Request(request.lines[:most], request.references[:most], request.gold[:most], request.nbest)
+    if len(pairs) > most:
+        say(f"showing the first {most} of {len(pairs):,} sentences; --sentences shows more")
+    return Request([source for source, _ in pairs[:most]], references[:most], links[:most], nbest)
 
 
 def _error_rate(sentences: Sequence[Inspected]) -> float | None:

@@ -12,6 +12,7 @@ from headway.cli.arguments import Device, given_options
 ASPECTS = {
     "output": ("input", "text", "reference", "gold", "sentences", "nbest", "device"),
     "parameters": ("overrides", "vocabulary", "length", "json_output"),
+    "figures": ("input", "reference", "within", "quality", "json_output", "device"),
     "layers": ("beside", "figure", "sentence", "json_output"),
     "dependencies": ("overrides", "source", "target", "figures", "sentences", "json_output", "device"),
 }
@@ -27,13 +28,15 @@ def inspect(
         Path | None, typer.Option(help="Write a page there: attention, alignments, outputs of sentences.")
     ] = None,
     input: Annotated[
-        list[Path] | None, typer.Option(help="--output: a file with a sentence a line; can be given several times.")
+        list[Path] | None,
+        typer.Option(help="--output, --figures: lines, for taggers a TSV of words. [default: dev]"),
     ] = None,
     text: Annotated[
-        list[str] | None, typer.Option(help="--output: a sentence; can be given several times. [default: from dev]")
+        list[str] | None, typer.Option(help="--output: a sentence; can be given several times, as --input can.")
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(help="--output: what the sentences should become, a line each.")
+        Path | None,
+        typer.Option(help="--output: what the sentences should become. --figures: what the model is given as outputs."),
     ] = None,
     gold: Annotated[
         Path | None, typer.Option(help="--output: alignments of the sentences and their references, for AER.")
@@ -67,8 +70,16 @@ def inspect(
         Path | None, typer.Option(help="--dependencies: their targets; the encoder alone without.")
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="--dependencies: draw the first sentences, in this folder.")
+        Path | None,
+        typer.Option(
+            help="What a run attends to over a corpus, as figures and numbers in this folder; with --dependencies: the"
+            " first sentences."
+        ),
     ] = None,
+    within: Annotated[int, typer.Option(min=1, help="--figures: n of the window whose share is shown.")] = 5,
+    quality: Annotated[
+        bool, typer.Option(help="--figures: decode and score by length where there are references.")
+    ] = True,
     sentences: Annotated[
         int | None, typer.Option(min=1, help="How many are shown. [default: --output 100, --dependencies 3]")
     ] = None,
@@ -85,6 +96,11 @@ def inspect(
             sentences=sentences, nbest=nbest, device=device,
         )  # fmt: skip
         typer.echo(said)
+    elif aspect == "figures" and figures is not None:
+        from headway.analysis import corpus
+
+        asked = corpus.Request(_one(input), reference, within, quality)
+        typer.echo(corpus.inspect_corpus(path, figures, asked, device=device, as_json=json_output))
     elif aspect == "layers" and layers is not None:
         from headway.analysis.layers import inspect_layers
 
@@ -107,10 +123,11 @@ def _aspect(given: Iterable[str]) -> str:
     from headway.errors import UserError
 
     options = list(given)
-    chosen = [name for name in ASPECTS if name in options]
+    named = [name for name in ASPECTS if name in options]
+    chosen = [name for name in named if not any(name in ASPECTS[other] for other in named)]
     if len(chosen) != 1:
         received = " ".join(map(_flag, chosen)) or None
-        allowed = "one of --output PAGE.html, --parameters, --layers FILE, --dependencies"
+        allowed = "one of --output PAGE.html, --figures DIR, --parameters, --layers FILE, --dependencies"
         raise UserError("say what to look at", where="headway inspect", received=received, allowed=allowed)
     (aspect,) = chosen
     for option in options:
@@ -119,6 +136,15 @@ def _aspect(given: Iterable[str]) -> str:
             what = f"this does not go with {_flag(aspect)}"
             raise UserError(what, where=_flag(option), allowed=f"with {', '.join(with_others)}")
     return aspect
+
+
+def _one(files: list[Path] | None) -> Path | None:
+    """The file where there is one. Raises UserError for several."""
+    if files is not None and len(files) > 1:
+        from headway.errors import UserError
+
+        raise UserError("--figures reads one file", where="--input", received=f"{len(files)} files")
+    return files[0] if files else None
 
 
 def _flag(name: str) -> str:

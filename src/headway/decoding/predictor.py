@@ -205,6 +205,12 @@ class Predictor:
             for row, size in enumerate(sizes)
         ]
 
+    def can_read(self, source: str, target: str) -> bool:
+        """Whether the model has positions for this source and this target."""
+        length, given = len(self.source.encode(source)), len(self.target.encode(target))
+        room = self._config.longest_target(length)
+        return length <= self._config.longest_source() and (room is None or given <= room)
+
     @torch.inference_mode()
     def attention_names(self) -> list[str]:
         """The names of all the attention that the model has, such as `decoder.0.cross`; none where it has no such."""

@@ -2,8 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from headway.decoding.labelling_command import mark, predict_labels
 from headway.errors import UserError
 from headway.files import sha256, write_json
 from headway.models import Model
-from headway.models.tagger import Tagger, build_tagger, check_heads, encoder_config
+from headway.models.tagger import LAYERS, Tagger, build_tagger, check_heads, encoder_config
 from headway.objectives import Objective
 from headway.recipe import CorpusConfig, Recipe, TaggerConfig
 from headway.run import RunFolder
 from headway.scoring.labels import best_threshold
-from headway.tasks.contract import DevOutputs, Example, Prepared, Task, check_options
+from headway.tasks.contract import Chunk, DevOutputs, Example, Prepared, Reading, Readings, Task, check_options
 from headway.text.pretrained import WordPieces, encoder_place
 
 THRESHOLD = "threshold.json"
@@ -235,10 +235,12 @@ class TokenTask(Task):
             self._example(predictor, sentence, labels.labels) for sentence, labels in zip(sentences, said, strict=True)
         ]
 
-    def dev_pairs(self, recipe: Recipe, count: int) -> list[tuple[str, str]]:
-        if recipe.data.dev is None:
-            return []
-        sentences = self._open(recipe.data.dev, "data.dev")[:count]
+    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
+        for file in files:
+            check_file(file, "--input")
+        sentences = [sentence for file in files for sentence in read_columns(file)]
+        if not files and recipe.data.dev is not None:
+            sentences = self._open(recipe.data.dev, "data.dev")
         return [(" ".join(each.words), " ".join(self.learned(each))) for each in sentences]
 
     def _example(self, predictor: TokenPredictor, sentence: Labelled, labels: tuple[str, ...]) -> Example:
@@ -253,6 +255,35 @@ class TokenTask(Task):
             target_tokens=look.tokens,
             attention={f"encoder.{len(look.self_attention) - 1}.self": look.self_attention[-1]},
         )
+
+    def readings(
+        self, predictor: TokenPredictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
+    ) -> Readings:
+        if reference is not None:
+            raise UserError("the labels stand beside the words", where="--reference", allowed="--input FILE.tsv alone")
+        if source is not None:
+            check_file(source, "--input")
+            count = sum(1 for _ in read_columns(source))
+            return Readings(count, self._read(predictor, read_columns(source), hypotheses))
+        if predictor.recipe.data.dev is None:
+            raise UserError("the recipe has no dev to read", where="data.dev", allowed="--input FILE.tsv")
+        sentences = self._open(predictor.recipe.data.dev, "data.dev")
+        return Readings(len(sentences), self._read(predictor, iter(sentences), hypotheses))
+
+    def _read(self, predictor: TokenPredictor, sentences: Iterator[Labelled], hypotheses: bool) -> Iterator[Chunk]:
+        """Sentences one by one; what stands in several windows of the encoder is several readings, the first with all
+        that is said of the sentence."""
+        for sentence in sentences:
+            looks, readings = predictor.look(sentence.words), []
+            said = " ".join(predictor.predict([sentence.words])[0].labels) if hypotheses else None
+            for look in looks:
+                attention = {f"encoder.{layer}.self": each for layer, each in enumerate(look.self_attention)}
+                if look.layer_weights is not None:
+                    attention[LAYERS] = look.layer_weights.transpose(1, 0, 2)
+                readings.append(Reading(" ".join(sentence.words), attention, words=tuple(look.window.first)))
+            references = tuple(" ".join(labels) for labels in sentence.labels)
+            readings[:1] = [replace(each, hypothesis=said, references=references) for each in readings[:1]]
+            yield Chunk(1, readings)
 
 
 class ErrorDetection(TokenTask):
