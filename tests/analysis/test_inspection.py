@@ -222,7 +222,10 @@ def test_without_sentences_the_first_of_dev_are_shown(
             "--gold: gold alignments are of references",
         ),
         (["--input", "{none}", "--text", "a", "--parameters"], "--input: this does not go with --parameters; allowed:"),
-        (["--text", "a"], "headway inspect: say what to look at; allowed: one of --output PAGE.html, --parameters"),
+        (
+            ["--text", "a"],
+            "headway inspect: say what to look at; allowed: one of --output PAGE.html, --figures DIR, --param",
+        ),
         (["--output", "{tmp}/p", "--dependencies"], "say what to look at; received '--output --dependencies'"),
         (["model.dim=3", "--output", "{tmp}/p"], "KEY.PATH=VALUE: this does not go with --output"),
         (

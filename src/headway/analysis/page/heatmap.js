@@ -30,7 +30,9 @@ const heatmap = (() => {
     layout.font = 12;
     const context = prepare(find("cells"), 1, 1);
     layout.left = Math.ceil(room(context, rows, 110)) + 14;
-    const available = find("map").parentElement.clientWidth - layout.left - 20;
+    const figure = find("map").parentElement; // it goes below the overview where it would be too narrow beside it
+    figure.style.flexBasis = `${layout.left + Math.min(columns.length, 40) * 15 + 24}px`;
+    const available = figure.clientWidth - layout.left - 20;
     const widest = columns.length <= 12 ? 44 : 26;
     layout.width = Math.max(12, Math.min(widest, Math.floor(available / columns.length)));
     layout.height = Math.max(14, Math.min(24, layout.width));

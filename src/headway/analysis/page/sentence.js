@@ -39,6 +39,7 @@ const sentenceView = (() => {
   /** Fills the texts' part of the page with a sentence. */
   function show(sentence) {
     find("source").replaceChildren(text(sentence.source.trim() || "(an empty line)"));
+    find("source").classList.toggle("long", sentence.source.length > 120);
     const { outputs, words, tokens, reference } = sentence;
     const lines = [];
     if (words.length) lines.push(term("labels", labelled(words)));
