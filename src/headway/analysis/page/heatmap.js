@@ -106,21 +106,25 @@ const heatmap = (() => {
   function drawMarks(context) {
     const { width, height } = layout;
     const place = ([column, row]) => [shown.order.indexOf(column) * width, row * height];
+    const mark = colour("dev"), halo = colour("surface"); // a light edge, so that marks are seen on any cell
     const frame = (dashes) => (link) => {
       const [x, y] = place(link);
-      context.setLineDash(dashes);
-      context.strokeRect(x + 2, y + 2, width - 5, height - 5);
+      for (const [style, line, thickness] of [[halo, [], 3.6], [mark, dashes, 1.8]]) {
+        Object.assign(context, { strokeStyle: style, lineWidth: thickness });
+        context.setLineDash(line);
+        context.strokeRect(x + 2.5, y + 2.5, width - 6, height - 6);
+      }
     };
-    context.strokeStyle = context.fillStyle = colour("dev");
-    context.lineWidth = 1.6;
     shown.marks.sure?.forEach(frame([]));
     shown.marks.possible?.forEach(frame([3, 2.5]));
     context.setLineDash([]);
+    Object.assign(context, { strokeStyle: halo, fillStyle: mark, lineWidth: 1.5 });
     for (const link of shown.marks.found) {
       const [x, y] = place(link);
       context.beginPath();
-      context.arc(x + width / 2 - 0.5, y + height / 2 - 0.5, 3, 0, 2 * Math.PI);
+      context.arc(x + width / 2 - 0.5, y + height / 2 - 0.5, 3.5, 0, 2 * Math.PI);
       context.fill();
+      context.stroke();
     }
   }
 

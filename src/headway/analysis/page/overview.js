@@ -25,6 +25,7 @@ const overview = (() => {
     });
     const names = heads > 1 ? ["", "mean", ...inOrder(heads)] : ["", ""];
     box.style.setProperty("--heads", String(names.length - 1));
+    box.style.setProperty("--side", names.length > 8 || grid.length > 4 ? "34px" : "46px");
     box.replaceChildren(
       ...names.map((name) => element("span", { class: "head-name", "aria-hidden": "true" }, String(name))),
       ...grid.flatMap((row, number) => [
