@@ -121,13 +121,18 @@ def test_files_are_read_with_references_and_without(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--figures", "out", "--parameters"), "say what to look at; allowed: --parameters, .* or --figures DIR"),
+        (
+            ("--figures", "out", "--parameters"),
+            "say what to look at; received '--parameters --figures'",
+        ),
         (("--figures", "out", "--within", "22"), "--within: no such window; received 22; allowed: 1 to 21"),
         (("--figures", "out", "--reference", "x"), "--reference: references need their sources"),
         (("--figures", "out", "--input", "x"), "--input: there is no such file; received 'x'"),
         (("--figures", "out", "--input", "empty"), "--input: there is nothing to read: every line is empty or too lo"),
         (("--figures", "out", "--input", "empty", "--reference", "three"), "this line has no partner"),
-        (("model.dim=8", "--figures", "out"), "a run folder's model cannot be changed"),
+        (("model.dim=8", "--figures", "out"), "KEY.PATH=VALUE: this does not go with --figures"),
+        (("--figures", "out", "--input", "three", "--input", "three"), "--input: figures are of one corpus"),
+        (("--parameters", "--no-quality"), "--quality: this does not go with --parameters; allowed: with --figures"),
     ],
 )
 def test_users_mistakes(
