@@ -134,7 +134,8 @@ def test_files_are_read_with_references_and_without(
             ("model.dim=8", "--figures", "out"),
             "KEY.PATH=VALUE: this does not go with --figures; allowed: with --parameters",
         ),
-        (("--figures", "out", "--input", "empty", "--input", "three"), "--input: --figures reads one file; received"),
+        (("--figures", "out", "--input", "three", "--input", "three"), "--input: --figures reads one file"),
+        (("--parameters", "--no-quality"), "--quality: this does not go with --parameters; allowed: with --figures"),
     ],
 )
 def test_users_mistakes(

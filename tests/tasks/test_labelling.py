@@ -393,10 +393,16 @@ def test_figures_of_a_corpus_of_words(
     assert found[str(LAYERS)] == pytest.approx(evenness.last, abs=1e-5)
     with (tmp_path / "own" / "quality-by-length.csv").open(newline="") as file:
         assert sum(int(row["segments"]) for row in csv.DictReader(file)) == 60
-    given = run_headway("inspect", learned.run, "--figures", tmp_path / "given", "--input", learned.dev, "--json")
-    assert json.loads(given.out)["read"] == 60
-    ended = run_headway("inspect", learned.run, "--figures", tmp_path / "b", "--input", "x", "--reference", "y")
-    assert "--reference: the labels stand beside the words" in ended.err
+    (tmp_path / "words").write_text("he goes home\n\nnot bad\n")
+    (tmp_path / "labels").write_text("c c c\n\nc i\n")
+    given = ("--figures", tmp_path / "given", "--input", tmp_path / "words", "--json")
+    assert json.loads(run_headway("inspect", learned.run, *given).out)["read"] == 2
+    assert not (tmp_path / "given" / "quality-by-length.csv").exists()
+    assert run_headway("inspect", learned.run, *given, "--reference", tmp_path / "labels").code == 0
+    assert (tmp_path / "given" / "quality-by-length.csv").exists()
+    (tmp_path / "labels").write_text("c c c\n\nc\n")
+    ended = run_headway("inspect", learned.run, *given, "--reference", tmp_path / "labels")
+    assert "labels:3: each word needs one label; received '1 labels for 2 words'" in ended.err
 
 
 def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ import numpy.typing as npt
 import torch
 
 from headway.data.batches import Indices, TargetBatch
+from headway.data.sources import PairSource, open_source
 from headway.decoding.alignment import WordAlignment
 from headway.errors import UserError, nearest
 from headway.models import Model
-from headway.recipe import Recipe, TrainingConfig
+from headway.recipe import Recipe, TrainingConfig, parse_corpus
 from headway.run import RunFolder
 
 
@@ -223,6 +224,19 @@ class Task(ABC):
         Raises:
             UserError: files that are missing or at fault, or no dev.
         """
+
+
+def check_readings(recipe: Recipe, source: Path | None, reference: Path | None) -> None:
+    """Raise UserError unless there is a corpus to read: files, or the recipe's dev."""
+    if reference is not None and source is None:
+        raise UserError("references need their sources", where="--reference", allowed="--input FILE beside it")
+    if source is None and recipe.data.dev is None:
+        raise UserError("the recipe has no dev to read", where="data.dev", allowed="--input FILE --reference FILE")
+
+
+def given_pairs(source: Path, reference: Path) -> PairSource:
+    """The lines of two files. Raises UserError where one is missing or empty."""
+    return open_source(parse_corpus({"source": str(source), "target": str(reference)}, "headway inspect"), "--input")
 
 
 def check_options(options: Iterable[str], allowed: Iterable[str], task: str) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 from headway.console import say
 from headway.data.edits import CORRECT, INCORRECT, union
 from headway.data.labelled import ERROR_ORIGINS, TAG_ORIGINS, Labelled, open_labelled, read_columns
-from headway.data.sources import check_file
+from headway.data.sources import check_file, read_lines
 from headway.data.tokens import TokenCorpus, TokenReport
 from headway.decoding.alignment import WordAlignment
 from headway.decoding.labelling import Labelling, LoadedTagger, TokenPredictor, load_token_predictor
@@ -26,7 +26,18 @@ from headway.objectives import Objective
 from headway.recipe import CorpusConfig, Recipe, TaggerConfig
 from headway.run import RunFolder
 from headway.scoring.labels import best_threshold
-from headway.tasks.contract import Chunk, DevOutputs, Example, Prepared, Reading, Readings, Task, check_options
+from headway.tasks.contract import (
+    Chunk,
+    DevOutputs,
+    Example,
+    Prepared,
+    Reading,
+    Readings,
+    Task,
+    check_options,
+    check_readings,
+    given_pairs,
+)
 from headway.text.pretrained import WordPieces, encoder_place
 
 THRESHOLD = "threshold.json"
@@ -259,31 +270,46 @@ class TokenTask(Task):
     def readings(
         self, predictor: TokenPredictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
     ) -> Readings:
-        if reference is not None:
-            raise UserError("the labels stand beside the words", where="--reference", allowed="--input FILE.tsv alone")
+        dev = predictor.recipe.data.dev
+        check_readings(predictor.recipe, source, reference)
         if source is not None:
             check_file(source, "--input")
-            count = sum(1 for _ in read_columns(source))
-            return Readings(count, self._read(predictor, read_columns(source), hypotheses))
-        if predictor.recipe.data.dev is None:
-            raise UserError("the recipe has no dev to read", where="data.dev", allowed="--input FILE.tsv")
-        sentences = self._open(predictor.recipe.data.dev, "data.dev")
-        return Readings(len(sentences), self._read(predictor, iter(sentences), hypotheses))
+            sentences = _given(source, reference)
+            return Readings(sum(1 for _ in read_lines(source)), self._read(predictor, sentences, hypotheses))
+        assert dev is not None
+        labelled = self._open(dev, "data.dev")
+        known = ((each.words, tuple(" ".join(labels) for labels in each.labels)) for each in labelled)
+        return Readings(len(labelled), self._read(predictor, known, hypotheses))
 
-    def _read(self, predictor: TokenPredictor, sentences: Iterator[Labelled], hypotheses: bool) -> Iterator[Chunk]:
-        """Sentences one by one; what stands in several windows of the encoder is several readings, the first with all
-        that is said of the sentence."""
-        for sentence in sentences:
-            looks, readings = predictor.look(sentence.words), []
-            said = " ".join(predictor.predict([sentence.words])[0].labels) if hypotheses else None
-            for look in looks:
+    def _read(
+        self, predictor: TokenPredictor, sentences: Iterable[tuple[Sequence[str], tuple[str, ...]]], hypotheses: bool
+    ) -> Iterator[Chunk]:
+        """Words and their labels, sentence by sentence, of which the encoder may need several windows: the first
+        reading has what is said of the whole."""
+        for words, references in sentences:
+            readings = []
+            for look in predictor.look(words):
                 attention = {f"encoder.{layer}.self": each for layer, each in enumerate(look.self_attention)}
                 if look.layer_weights is not None:
                     attention[LAYERS] = look.layer_weights.transpose(1, 0, 2)
-                readings.append(Reading(" ".join(sentence.words), attention, words=tuple(look.window.first)))
-            references = tuple(" ".join(labels) for labels in sentence.labels)
-            readings[:1] = [replace(each, hypothesis=said, references=references) for each in readings[:1]]
+                readings.append(Reading(" ".join(words), attention, words=tuple(look.window.first)))
+            if readings and hypotheses:
+                said = " ".join(predictor.predict([words])[0].labels)
+                readings[0] = replace(readings[0], hypothesis=said, references=references)
             yield Chunk(1, readings)
+
+
+def _given(source: Path, reference: Path | None) -> Iterator[tuple[Sequence[str], tuple[str, ...]]]:
+    """Lines of words with those of their labels, where there are any. Raises UserError where these do not match."""
+    if reference is None:
+        yield from ((line.split(), ()) for line in read_lines(source))
+        return
+    for pair in given_pairs(source, reference):
+        words, labels = pair.source.split(), pair.target.split()
+        if len(words) != len(labels):
+            where, received = f"{reference}:{pair.line}", f"{len(labels)} labels for {len(words)} words"
+            raise UserError("each word needs one label", where=where, received=received)
+        yield words, (" ".join(labels),)
 
 
 class ErrorDetection(TokenTask):

@@ -25,7 +25,7 @@ from headway.decoding.search import Sampling
 from headway.errors import UserError
 from headway.models import Model, Seq2Seq, build_model
 from headway.objectives import Objective
-from headway.recipe import CorpusConfig, ModelConfig, Recipe, parse_corpus
+from headway.recipe import CorpusConfig, ModelConfig, Recipe
 from headway.run import LoadedRun, RunFolder
 from headway.tasks.alignments import choose_aligner
 from headway.tasks.contract import (
@@ -37,6 +37,8 @@ from headway.tasks.contract import (
     Readings,
     Task,
     check_options,
+    check_readings,
+    given_pairs,
     numbers,
 )
 from headway.text.side import Side, load_sides, save_sides, train_sides
@@ -163,13 +165,10 @@ class Translation(Task):
 
 def _pairs_of(recipe: Recipe, source: Path | None, reference: Path | None) -> PairSource:
     """The pairs of two files, or of the recipe's dev. Raises UserError."""
-    if source is not None:
-        given = {"source": str(source), "target": str(reference)}
-        return open_source(parse_corpus(given, "headway inspect"), "--input, --reference")
-    if reference is not None:
-        raise UserError("references need their sources", where="--reference", allowed="--input FILE beside it")
-    if recipe.data.dev is None:
-        raise UserError("the recipe has no dev to read", where="data.dev", allowed="--input FILE --reference FILE")
+    check_readings(recipe, source, reference)
+    if source is not None and reference is not None:
+        return given_pairs(source, reference)
+    assert recipe.data.dev is not None
     return open_source(recipe.data.dev, "data.dev")
 
 
