@@ -154,7 +154,7 @@ def contributions(
         raise UserError("each source needs one target", received=f"{len(sources)} sources and {len(targets)} targets")
     if len(predictor.models) > 1:
         raise UserError("contributions are one model's", received=f"{len(predictor.models)} runs")
-    source_ids = [predictor.source.encode(line) for line in sources]
+    source_ids, _ = predictor.read(sources)
     target_ids = [predictor.target.encode(line) for line in targets]
     longest = max(map(len, target_ids), default=0)
     if places is not None and not all(0 <= place <= longest for place in places):

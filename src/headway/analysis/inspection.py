@@ -203,7 +203,8 @@ def _contributions(predictor: Predictor, predictions: Sequence[Prediction]) -> I
 
 
 def _is_whole(predictor: Predictor, prediction: Prediction) -> bool:
-    return len(predictor.source.encode(prediction.source)) == len(prediction.source_tokens)
+    ((ids,), _) = predictor.read([prediction.source])
+    return len(ids) == len(prediction.source_tokens)
 
 
 def _contribution_maps(found: Mapping[str, Contributions]) -> Iterator[Map]:

@@ -140,7 +140,7 @@ class Predictor:
 
     def _encode(self, lines: Sequence[str], options: Options, first_line: int) -> tuple[list[list[int]], list[bool]]:
         """The ids of what is read of each line, and whether that is not all of it."""
-        encoded, truncated = self._read(lines, all=options.max_source_length is not None)
+        encoded, truncated = self.read(lines, whole=options.max_source_length is not None)
         limit = options.max_source_length or self._config.longest_source()
         for row, ids in enumerate(encoded):
             if len(ids) > limit:
@@ -154,9 +154,9 @@ class Predictor:
                 encoded[row], truncated[row] = ids[:limit], True
         return encoded, truncated
 
-    def _read(self, lines: Sequence[str], *, all: bool = False) -> tuple[list[list[int]], list[bool]]:
+    def read(self, lines: Sequence[str], *, whole: bool = False) -> tuple[list[list[int]], list[bool]]:
         """The ids of as much of each line as the recipe reads, or of all of it, and of which something is left out."""
-        truncation = None if all else source_truncation(self.recipe.data)
+        truncation = None if whole else source_truncation(self.recipe.data)
         return encode_beginnings(self.source, [self.source.prepare(line) for line in lines], truncation)
 
     def _prefixes(self, options: Options, count: int) -> list[list[int]]:
@@ -222,7 +222,7 @@ class Predictor:
 
     def can_read(self, source: str, target: str) -> bool:
         """Whether the model has positions for this source and this target."""
-        ((ids,), _), given = self._read([source]), len(self.target.encode(target))
+        ((ids,), _), given = self.read([source]), len(self.target.encode(target))
         length = len(ids)
         room = self._config.longest_target(length)
         return length <= self._config.longest_source() and (room is None or given <= room)
@@ -273,7 +273,7 @@ class Predictor:
             )
         if len(self.models) > 1:
             raise UserError("targets are scored with one model", received=f"{len(self.models)} runs")
-        source_ids, truncated = self._read(sources)
+        source_ids, truncated = self.read(sources)
         target_ids = self.target.encode_lines(targets)
         lengths = [max(len(source), len(target)) for source, target in zip(source_ids, target_ids, strict=True)]
         results: list[Prediction | None] = [None] * len(sources)
