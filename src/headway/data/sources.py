@@ -19,7 +19,7 @@ from headway.errors import UserError
 from headway.files import sha256
 from headway.recipe import CorpusConfig
 
-PAIR_ORIGINS = ("target", "tsv", "jsonl", "hub")
+PAIR_ORIGINS = ("target", "tsv", "jsonl", "hub", "trees")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -45,6 +45,10 @@ class PairSource(ABC):
     @abstractmethod
     def __iter__(self) -> Iterator[Pair]:
         """All pairs, in their order. Raises UserError, with file and line, where the origin is at fault."""
+
+    def references(self) -> list[list[str]]:
+        """Sets of one reference a pair, as metrics compare them: by default, one set, of the targets."""
+        return [[pair.target for pair in self]]
 
     def fingerprint(self) -> str:
         """A hash of the content (not of names and dates) and of how it is read."""
@@ -184,7 +188,7 @@ def open_source(config: CorpusConfig, where: str) -> PairSource:
         UserError: a file that is missing, unreadable or empty; a data set that cannot be loaded.
     """
     check_origin(config, where, PAIR_ORIGINS)
-    for key in ("source", "target", "tsv", "jsonl"):
+    for key in ("source", "target", "tsv", "jsonl", "trees"):
         if (path := getattr(config, key)) is not None:
             check_file(path, f"{where}.{key}")
     if config.source is not None and config.target is not None:
@@ -193,6 +197,10 @@ def open_source(config: CorpusConfig, where: str) -> PairSource:
         return TabSeparated(config.tsv, cast(tuple[int, int] | None, config.columns))
     if config.jsonl is not None:
         return JsonLines(config.jsonl, cast(tuple[str, str], config.columns))
+    if config.trees is not None:
+        from headway.data.trees.pairs import TreePairs  # which reads files as all sources here do
+
+        return TreePairs(config.trees, config.leaves, config.functions)
     return HubDataSet(config, where)
 
 
@@ -223,7 +231,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     number = 0
     try:
-        with _open_bytes(path) as file:
+        with open_bytes(path) as file:
             for number, raw in enumerate(file, start=1):
                 line = raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
                 if line.endswith(b"\n"):
@@ -244,7 +252,8 @@ def read_lines(path: Path) -> Iterator[str]:
         raise UserError(f"cannot read this file ({error.strerror or error})", where=str(path)) from error
 
 
-def _open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file's content, decompressed where its name ends in .gz or .xz. Raises OSError."""
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
     return lzma.open(path) if path.suffix == ".xz" else path.open("rb")

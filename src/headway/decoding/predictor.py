@@ -73,6 +73,22 @@ class Prediction:
         return self.candidates[0].tokens
 
 
+class Form:
+    """How a task's lines stand to the text of its model; by default they are that text."""
+
+    def source(self, line: str) -> str:
+        """What the model reads of a line. Raises UserError for a line that is none of the task's."""
+        return line
+
+    def output(self, line: str, text: str) -> str:
+        """What is made, for a line, of the text that the model writes."""
+        return text
+
+    def notes(self) -> list[str]:
+        """What is to be said of the lines so far."""
+        return []
+
+
 @dataclass(frozen=True)
 class Options:
     """How to decode; what is None comes from the recipe's `decoding` section.
@@ -123,13 +139,14 @@ class Predictor:
     Args:
         runs: the loaded runs; more than one decode together.
         device: where the models are.
+        form: how lines stand to the text of the models.
 
     Raises:
         UserError: runs with different vocabularies.
     """
 
-    def __init__(self, runs: Sequence[LoadedRun], device: torch.device) -> None:
-        first = runs[0]
+    def __init__(self, runs: Sequence[LoadedRun], device: torch.device, form: Form | None = None) -> None:
+        first, self.form = runs[0], form or Form()
         self.recipe, self.source, self.target = first.recipe, first.source, first.target
         self._config = first.recipe.model_as(ModelConfig)
         self.models, self.device = [run.model for run in runs], device
@@ -174,7 +191,7 @@ class Predictor:
         return [result or Prediction(lines[row], [], [empty] * options.nbest) for row, result in enumerate(results)]
 
     def _source_ids(self, line: str, options: Options, number: int) -> list[int]:
-        ids = self.source.encode(line)
+        ids = self.source.encode(self.form.source(line))
         limit = options.max_source_length or self._config.longest_source()
         if len(ids) > limit:
             if not options.truncate:
@@ -261,14 +278,13 @@ class Predictor:
         self, line: str, source: list[int], hypotheses: list[Hypothesis], attention: dict[str, NDArray[np.float32]]
     ) -> Prediction:
         words = (self.source.words(source), self.target.words(hypotheses[0].ids)) if attention else (NO_WORDS, NO_WORDS)
-        candidates = [self._candidate(each) for each in hypotheses]
+        candidates = [self._candidate(line, each) for each in hypotheses]
         return Prediction(line, self.source.tokens(source), candidates, attention, *words)
 
-    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
+    def _candidate(self, line: str, hypothesis: Hypothesis) -> Candidate:
         ids = hypothesis.ids
-        return Candidate(
-            self.target.decode(ids), hypothesis.score, self.target.tokens(ids), list(hypothesis.log_probabilities)
-        )
+        text = self.form.output(line, self.target.decode(ids))
+        return Candidate(text, hypothesis.score, self.target.tokens(ids), list(hypothesis.log_probabilities))
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Candidate]:
         """Force-score given targets: the log probability of each token and of the end mark, and the score of the whole.
@@ -294,7 +310,7 @@ class Predictor:
         if len(self.models) > 1:
             raise UserError("targets are scored with one model", received=f"{len(self.models)} runs")
         source_ids, target_ids = (
-            [self.source.encode(line) for line in sources],
+            [self.source.encode(self.form.source(line)) for line in sources],
             [self.target.encode(line) for line in targets],
         )
         lengths = [max(len(source), len(target)) for source, target in zip(source_ids, target_ids, strict=True)]
@@ -387,7 +403,13 @@ def pick_device(name: str = "auto") -> torch.device:
     return device
 
 
-def load(run: str | Path, *more_runs: str | Path, device: str = "auto", average: int | None = None) -> Predictor:
+def load(
+    run: str | Path,
+    *more_runs: str | Path,
+    device: str = "auto",
+    average: int | None = None,
+    form: Form | None = None,
+) -> Predictor:
     """Load a run, or several as an ensemble, for prediction.
 
     Args:
@@ -395,9 +417,10 @@ def load(run: str | Path, *more_runs: str | Path, device: str = "auto", average:
         more_runs: further runs with the same vocabularies; the mean of all probabilities is decoded.
         device: `auto`, `cpu`, `cuda`, ...
         average: use the mean of each run's last so many checkpoints.
+        form: how lines stand to the text of the models.
 
     Raises:
         UserError: a folder that holds no finished model.
     """
     where = pick_device(device)
-    return Predictor([load_run(Path(path), where, average) for path in (run, *more_runs)], where)
+    return Predictor([load_run(Path(path), where, average) for path in (run, *more_runs)], where, form)

@@ -16,10 +16,10 @@ from headway.data.batches import collate
 from headway.data.checks import DataCheck, check
 from headway.data.corpus import Corpus, CorpusReport, build_corpus
 from headway.data.labels import Labeller
-from headway.data.sources import Pair, open_source, overlap
+from headway.data.sources import PAIR_ORIGINS, Pair, check_origin, open_source, overlap
 from headway.decoding.alignment import Aligner, WordAlignment
 from headway.decoding.command import Outlet, force_score, predict_stream
-from headway.decoding.predictor import END, Options, Prediction, Predictor, load
+from headway.decoding.predictor import END, Form, Options, Prediction, Predictor, load
 from headway.decoding.search import Sampling
 from headway.errors import UserError
 from headway.models import Model, Seq2Seq, build_model
@@ -47,7 +47,7 @@ OUTPUT = ("scores", "prefix", "attention", "layers", "sample")
 
 @dataclass(frozen=True)
 class PreparedPairs(Prepared):
-    """Both sides' text preparation, the encoded corpora, and the raw dev pairs."""
+    """Both sides' text preparation, the encoded corpora, and the raw dev pairs with sets of references."""
 
     recipe: Recipe
     source: Side
@@ -55,6 +55,7 @@ class PreparedPairs(Prepared):
     train: Corpus
     dev: Corpus | None
     dev_pairs: list[Pair]
+    dev_references: list[list[str]]
 
     def new_model(self, *, initial: bool) -> Seq2Seq:
         shared = self.source.vocabulary is self.target.vocabulary
@@ -65,16 +66,30 @@ class PreparedPairs(Prepared):
         assert isinstance(model, Seq2Seq)
         predictor = Predictor([LoadedRun(self.recipe, self.source, self.target, model)], device)
         predictions = predictor.predict([pair.source for pair in self.dev_pairs], Options(truncate=True))
-        return DevOutputs([prediction.text for prediction in predictions], [[pair.target for pair in self.dev_pairs]])
+        return DevOutputs([prediction.text for prediction in predictions], self.dev_references)
 
 
 class Translation(Task):
-    """Pairs of lines, an encoder-decoder, and search."""
+    """Pairs of lines, an encoder-decoder, and search.
+
+    Attributes:
+        origins: the kinds of corpus that can be read.
+        forms: the options of `predict` that decide the form of lines.
+    """
 
     name = "translation"
-    metrics = ({"name": "bleu"}, {"name": "chrf"})
+    metrics: tuple[dict[str, Any], ...] = ({"name": "bleu"}, {"name": "chrf"})
+    origins = PAIR_ORIGINS
+    forms: tuple[str, ...] = ()
+
+    def form(self, options: Mapping[str, Any]) -> Form:
+        """How lines stand to the text of the model. Raises UserError for options that are not allowed."""
+        return Form()
 
     def check(self, recipe: Recipe) -> None:
+        for name, corpus in (("train", recipe.data.train), ("dev", recipe.data.dev)):
+            if corpus is not None:
+                check_origin(corpus, f"data.{name}", self.origins)
         config = recipe.model_as(ModelConfig)
         with torch.device("meta"):  # the vocabularies are not known yet, so that nothing can be matched
             model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, recipe.vocabulary.shared)
@@ -88,15 +103,15 @@ class Translation(Task):
         return prepare_pairs(recipe, folder)
 
     def load(self, runs: Sequence[Path], device: str, average: int | None) -> Predictor:
-        return load(*runs, device=device, average=average)
+        return load(*runs, device=device, average=average, form=self.form({}))
 
     def predict(
         self, runs: Sequence[Path], device: str, average: int | None, options: Mapping[str, Any]
     ) -> list[WordAlignment]:
-        check_options(options, (*SEARCH, *SAMPLING, *OUTPUT, *ALIGNMENT), self.name)
+        check_options(options, (*SEARCH, *SAMPLING, *OUTPUT, *ALIGNMENT, *self.forms), self.name)
         search = {name: options[name] for name in SEARCH if name in options}
         sampling = {name: options[name] for name in SAMPLING if name in options}
-        predictor = self.load(runs, device, average)
+        predictor = load(*runs, device=device, average=average, form=self.form(options))
         aligner = _aligner(predictor, options)
         patterns = tuple(options.get("layers", "*.cross").split(",")) if options.get("attention") else ()
         chosen = Options(
@@ -107,6 +122,8 @@ class Translation(Task):
         with_scores = options.get("scores", False) or chosen.nbest > 1
         outlet = Outlet(with_scores, options.get("attention"), patterns, options.get("alignments"), aligner)
         predict_stream(predictor, chosen, outlet, options.get("prefix"))
+        for note in predictor.form.notes():
+            say(note)
         return outlet.shown
 
     def score(self, run: Path, device: str, options: Mapping[str, Any]) -> list[WordAlignment]:
@@ -127,8 +144,10 @@ class Translation(Task):
     def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
         if recipe.data.dev is None:
             return []
-        pairs = list(islice(open_source(recipe.data.dev, "data.dev"), count))
-        return examples_of(load(run), pairs)
+        source = open_source(recipe.data.dev, "data.dev")
+        references = source.references()[0][:count]
+        shown = [pair._replace(target=each) for pair, each in zip(islice(source, count), references, strict=True)]
+        return examples_of(self.load([run], "auto", None), shown)
 
 
 def _aligner(predictor: Predictor, options: Mapping[str, Any]) -> Aligner | None:
@@ -234,7 +253,8 @@ def prepare_pairs(recipe: Recipe, folder: RunFolder) -> "PreparedPairs":
     dev = _encode(recipe.data.dev, recipe, sides, "data.dev", keep_all=True) if recipe.data.dev else None
     if dev_source is not None:
         say(str(overlap(open_source(recipe.data.train, "data.train"), dev_source)))
-    return PreparedPairs(recipe, source, target, train, dev, list(dev_source) if dev_source is not None else [])
+    pairs, references = (list(dev_source), dev_source.references()) if dev_source is not None else ([], [])
+    return PreparedPairs(recipe, source, target, train, dev, pairs, references)
 
 
 def _check_heads(labeller: HeadLabeller, report: CorpusReport) -> None:

@@ -20,8 +20,8 @@
    punctuation goes where the dependent inside of it went. `cc` and punctuation before a conjunct, and punctuation at
    one edge of any phrase, stand beside it; at both edges, as brackets and quotation marks do, they belong to it.
 3. A word without dependents is a bare leaf where it is a part of its head's phrase (det, amod, nummod, compound, flat,
-   nmod:poss, nmod:desc, aux, cop, case, mark, cc, punct, fixed, goeswith; advmod but of verbs, negations of those too) and a
-   phrase of one word elsewhere. Function words of several words (`because of`) have no phrase.
+   nmod:poss, nmod:desc, aux, cop, case, mark, cc, punct, fixed, goeswith; advmod but of verbs, negations of those too)
+   and a phrase of one word elsewhere. Function words of several words (`because of`) have no phrase.
 """
 
 from __future__ import annotations
@@ -96,9 +96,7 @@ def convert_conllu(path: Path, tags: Tags = "xpos") -> Iterator[Converted]:
         UserError: with file and line: heads that make no tree, other columns than CoNLL-U has.
     """
     for rows in conllu_rows(path):
-        words = [
-            _read_word(cells, place, tags, f"{path}:{line}") for place, (line, cells) in enumerate(rows)
-        ]
+        words = [_read_word(cells, place, tags, f"{path}:{line}") for place, (line, cells) in enumerate(rows)]
         try:
             depths([word.head for word in words])
         except NotATreeError as error:
@@ -108,9 +106,7 @@ def convert_conllu(path: Path, tags: Tags = "xpos") -> Iterator[Converted]:
 
 
 def _read_word(cells: Sequence[str], place: int, tags: Tags, where: str) -> Word:
-    form, upos, xpos, head, relation = (
-        cells[CONLLU[name] - 1] for name in ("form", "upos", "xpos", "head", "deprel")
-    )
+    form, upos, xpos, head, relation = (cells[CONLLU[name] - 1] for name in ("form", "upos", "xpos", "head", "deprel"))
     if cells[0] != str(place + 1) or not head.isdecimal() or not form.strip():
         received = "\t".join(cells)
         raise UserError("this row is no word with a head, numbered from 1", where=where, received=received)
@@ -207,8 +203,9 @@ class _Head:
                 right = [node for each in members if each > self.place for node in done[each].nodes]
                 node = Tree(self._label(level, node), (*left, node, *right))
                 kind = max(each for each in COORDINATION if each <= level)
-        beside = ([node for each in places for node in done[each].nodes] for places in (before, after))
-        return _Phrase([*next(beside), node, *next(beside)], kind)
+        nodes = [part for each in before for part in done[each].nodes]
+        nodes.append(node)
+        return _Phrase(nodes + [part for each in after for part in done[each].nodes], kind)
 
     def _label(self, level: int, node: Node) -> str:
         if level in (BASE, MODIFIED):

@@ -54,6 +54,14 @@ def parse_penn(lines: Iterable[str], where: str) -> Iterator[Found]:
         raise UserError("this bracket is never closed", where=f"{where}:{reader.open[-1].line}")
 
 
+def parse_tree(text: str) -> Tree:
+    """The one tree of some text, as it stands there. Raises UserError where it is not one."""
+    found = [each.tree for each in parse_penn([text], "tree") if each.tree is not None]
+    if len(found) != 1:
+        raise UserError("this is not one tree", received=text)
+    return found[0]
+
+
 class _Reader:
     """Puts trees together from brackets and the text between them."""
 

@@ -175,9 +175,7 @@ def clean(tree: Tree, *, functions: bool = False) -> Tree | None:
     Traces are left out, and grammatical functions unless `functions`; a root bracket without a label, or with one that
     only says that it is the root, is left out where it has a single constituent, and else is `TOP`.
     """
-    found = change(
-        tree, lambda leaf: leaf.tag != TRACE, (lambda label: label) if functions else without_functions
-    )
+    found = change(tree, lambda leaf: leaf.tag != TRACE, (lambda label: label) if functions else without_functions)
     if found is None:
         return None
     while found.label in ROOTS and len(found.children) == 1 and isinstance(found.children[0], Tree):
