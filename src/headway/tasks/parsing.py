@@ -30,10 +30,10 @@ class Parsing(Translation):
         train, dev = recipe.data.train, recipe.data.dev
         for key in ("leaves", "functions"):
             if dev is not None and getattr(dev, key) != getattr(train, key):
-                where, received = f"data.dev.{key}", getattr(dev, key)
                 raise UserError(
-                    "trees are read in one way", where=where, received=received, allowed="that of data.train"
-                )
+                    "the trees of dev are read as those of train", where=f"data.dev.{key}",
+                    received=getattr(dev, key), allowed=str(getattr(train, key)),
+                )  # fmt: skip
 
     def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
         return [_drawn(example) for example in super().examples(run, recipe, count)]

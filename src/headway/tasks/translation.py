@@ -79,7 +79,7 @@ class Translation(Task):
 
     name = "translation"
     metrics: tuple[dict[str, Any], ...] = ({"name": "bleu"}, {"name": "chrf"})
-    origins = PAIR_ORIGINS
+    origins: tuple[str, ...] = PAIR_ORIGINS
     forms: tuple[str, ...] = ()
 
     def form(self, options: Mapping[str, Any]) -> Form:

@@ -30,14 +30,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from headway.data.annotation.parse import NotATreeError, depths
 from headway.data.labelled import CONLLU, conllu_rows
 from headway.data.trees.tree import Leaf, Tree, escape
 from headway.errors import UserError
 
-Tags = Literal["xpos", "upos"]
+TAGS = ("xpos", "upos")
 Node = Tree | Leaf
 
 # From the inside out. The VPs of auxiliaries lie between VERBAL and the coordination of VPs.
@@ -85,7 +85,7 @@ class Converted:
     lifted: int
 
 
-def convert_conllu(path: Path, tags: Tags = "xpos") -> Iterator[Converted]:
+def convert_conllu(path: Path, tags: str = "xpos") -> Iterator[Converted]:
     """The sentences of a CoNLL-U file as constituency trees.
 
     Args:
@@ -93,8 +93,10 @@ def convert_conllu(path: Path, tags: Tags = "xpos") -> Iterator[Converted]:
         tags: what becomes the tag of a leaf; the universal one where there is no other.
 
     Raises:
-        UserError: with file and line: heads that make no tree, other columns than CoNLL-U has.
+        UserError: with file and line: heads that make no tree, other columns than CoNLL-U has; unknown `tags`.
     """
+    if tags not in TAGS:
+        raise UserError("there are no such tags", where="--tags", received=tags, allowed=TAGS)
     for rows in conllu_rows(path):
         words = [_read_word(cells, place, tags, f"{path}:{line}") for place, (line, cells) in enumerate(rows)]
         try:
@@ -105,7 +107,7 @@ def convert_conllu(path: Path, tags: Tags = "xpos") -> Iterator[Converted]:
         yield Converted(rows[0][0], tree, lifted)
 
 
-def _read_word(cells: Sequence[str], place: int, tags: Tags, where: str) -> Word:
+def _read_word(cells: Sequence[str], place: int, tags: str, where: str) -> Word:
     form, upos, xpos, head, relation = (cells[CONLLU[name] - 1] for name in ("form", "upos", "xpos", "head", "deprel"))
     if cells[0] != str(place + 1) or not head.isdecimal() or not form.strip():
         received = "\t".join(cells)
@@ -166,6 +168,11 @@ class _Phrase:
     kind: int
 
 
+def _nodes(places: Sequence[int], done: dict[int, _Phrase]) -> list[Node]:
+    """The nodes of several words, in the order of these."""
+    return [node for place in places for node in done[place].nodes]
+
+
 @dataclass(frozen=True)
 class _Head:
     """A word with its dependents, and its own head with all of that one's."""
@@ -186,26 +193,23 @@ class _Head:
 
     def project(self, done: dict[int, _Phrase]) -> _Phrase:
         """The phrases of the word, from the phrases `done` of its dependents."""
-        leaf = Leaf(self.word.tag, self.word.form)
+        before_it = [each for each in self.below if each < self.place]
+        after_it = [each for each in self.below if each > self.place]
+        node: Node = Leaf(self.word.tag, self.word.form)
         if self.word.kind in SPLICED:
-            parts = [*(done[each].nodes for each in self.below), [leaf]]
-            order = [*self.below, self.place]
-            return _Phrase([node for _, part in sorted(zip(order, parts, strict=True)) for node in part], BASE)
-        before, after = self._edges()
-        inside = [each for each in self.below if each not in (*before, *after)]
-        node: Node = leaf
+            return _Phrase([*_nodes(before_it, done), node, *_nodes(after_it, done)], BASE)
+        left, right = self._edges(before_it, after_it)
+        inside = [each for each in self.below if each not in (*left, *right)]
         kind = VERBAL if self.word.is_verb else BASE
         if inside or not self._is_bare():
             levels = self._levels(inside, done)
             for level in sorted({kind, *levels.values()}):
                 members = [each for each in inside if levels[each] == level]
-                left = [node for each in members if each < self.place for node in done[each].nodes]
-                right = [node for each in members if each > self.place for node in done[each].nodes]
-                node = Tree(self._label(level, node), (*left, node, *right))
+                before = _nodes([each for each in members if each < self.place], done)
+                after = _nodes([each for each in members if each > self.place], done)
+                node = Tree(self._label(level, node), (*before, node, *after))
                 kind = max(each for each in COORDINATION if each <= level)
-        nodes = [part for each in before for part in done[each].nodes]
-        nodes.append(node)
-        return _Phrase(nodes + [part for each in after for part in done[each].nodes], kind)
+        return _Phrase([*_nodes(left, done), node, *_nodes(right, done)], kind)
 
     def _label(self, level: int, node: Node) -> str:
         if level in (BASE, MODIFIED):
@@ -225,13 +229,11 @@ class _Head:
             return word.upos == "PART" or not (self.above.is_verb or is_copular)
         return (word.kind in BARE and word.relation != "compound:prt") or word.relation in ("nmod:poss", "nmod:desc")
 
-    def _edges(self) -> tuple[list[int], list[int]]:
-        """What stands beside the phrase on the left and on the right: conjunctions of a conjunct, and punctuation."""
+    def _edges(self, left: Sequence[int], right: Sequence[int]) -> tuple[list[int], list[int]]:
+        """What stands beside the phrase on either side: conjunctions before a conjunct, and punctuation."""
         if self.word is self.above:
             return [], []
         beside = {"punct", "cc"} if self.word.kind == "conj" else {"punct"}
-        left = [each for each in self.below if each < self.place]
-        right = [each for each in self.below if each > self.place]
         before = list(takewhile(lambda each: self.words[each].kind in beside, left))
         after = list(takewhile(lambda each: self.words[each].kind == "punct", reversed(right)))[::-1]
         pair = before and after and self.word.kind != "conj"

@@ -75,8 +75,9 @@ def mend(text: str, words: Sequence[str], tags: Sequence[str] | None = None) -> 
         Leaf(given[place] if given else said[leaf] if leaf is not None else UNKNOWN_TAG, word)
         for place, (word, leaf) in enumerate(zip(words, partners, strict=True))
     ]
-    counts[MISSING] += partners.count(None)
-    counts[SUPERFLUOUS] += len(said) - (len(words) - partners.count(None))
+    kept = sum(leaf is not None for leaf in partners)
+    counts[MISSING] += len(words) - kept
+    counts[SUPERFLUOUS] += len(said) - kept
     return Mended(_fill(shape, final, partners) if shape else flat(final), +counts)
 
 
