@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from headway.decoding.alignment import WordAlignment
 
 METRIC_NAMES = (
-    "bleu, chrf, ter, exact_match, aer, precision, recall, f0.5, accuracy; of trees: bracket_f1, bracket_precision, "
-    "bracket_recall, complete_match, tagging_accuracy, crossing_brackets, well_formed."
+    "bleu, chrf, ter, exact_match, aer, precision, recall, f0.5, accuracy; of trees: bracket-f1, bracket-precision, "
+    "bracket-recall, complete-match, tagging-accuracy, crossing-brackets, well-formed."
 )
 
 app = typer.Typer(

@@ -95,14 +95,14 @@ def read_conllu(path: Path, label: str, labels: Sequence[str] | None = None) -> 
     Raises:
         UserError: with file and line: not ten columns, an empty word or label, a label that is not allowed.
     """
-    for rows in conllu_rows(path):
+    for first, rows in conllu_rows(path):
         words = tuple(_word(cells[CONLLU["form"] - 1], f"{path}:{line}") for line, cells in rows)
         found = tuple(_label(cells[CONLLU[label] - 1], labels, f"{path}:{line}") for line, cells in rows)
-        yield Labelled(rows[0][0], words, (found,))
+        yield Labelled(first, words, (found,))
 
 
-def conllu_rows(path: Path) -> Iterator[list[tuple[int, list[str]]]]:
-    """The syntactic words of each sentence of a CoNLL-U file: their lines and their ten columns.
+def conllu_rows(path: Path) -> Iterator[tuple[int, list[tuple[int, list[str]]]]]:
+    """Where each sentence of a CoNLL-U file begins, and the lines and ten columns of its syntactic words.
 
     Raises:
         UserError: with file and line: not ten columns.
@@ -121,7 +121,7 @@ def conllu_rows(path: Path) -> Iterator[list[tuple[int, list[str]]]]:
             if cells[0].isdecimal():  # no range (1-2) and no empty node (8.1)
                 rows.append((line, cells))
         if rows:
-            yield rows
+            yield block[0][0], rows
 
 
 def read_m2(path: Path, annotator: int | None = None) -> list[Labelled]:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headway.data.sources import read_lines
-from headway.data.trees.linear import KINDS, mend
+from headway.data.trees.linear import KINDS, NO_TREE, mend
 from headway.data.trees.pairs import read_trees
 from headway.data.trees.penn import parse_tree
 from headway.data.trees.tree import TOP, Tree
@@ -125,7 +125,7 @@ class TreeMetric(Metric):
 def _read(text: str, words: Sequence[str]) -> tuple[Tree | None, Counter[str]]:
     """The tree of a hypothesis, and what had to be mended for it; None where there is no hypothesis."""
     if not text.strip():
-        return None, Counter()
+        return None, Counter({NO_TREE: 1})
     if not is_linear(text):
         try:
             return parse_tree(text), Counter()
@@ -142,7 +142,7 @@ def _share(part: float, whole: float) -> float:
 class BracketF1(TreeMetric):
     """2 P R / (P + R) of labelled brackets, times 100."""
 
-    name = "bracket_f1"
+    name = "bracket-f1"
 
     def aggregate(self, totals: Statistics) -> float:
         return _share(2 * self.total(totals, "matched"), self.total(totals, "said") + self.total(totals, "wanted"))
@@ -156,7 +156,7 @@ class BracketF1(TreeMetric):
 class BracketPrecision(TreeMetric):
     """The share of labelled brackets that are in the reference, times 100."""
 
-    name = "bracket_precision"
+    name = "bracket-precision"
 
     def aggregate(self, totals: Statistics) -> float:
         return _share(self.total(totals, "matched"), self.total(totals, "said"))
@@ -165,7 +165,7 @@ class BracketPrecision(TreeMetric):
 class BracketRecall(TreeMetric):
     """The share of the reference's labelled brackets that were found, times 100."""
 
-    name = "bracket_recall"
+    name = "bracket-recall"
 
     def aggregate(self, totals: Statistics) -> float:
         return _share(self.total(totals, "matched"), self.total(totals, "wanted"))
@@ -174,7 +174,7 @@ class BracketRecall(TreeMetric):
 class CompleteMatch(TreeMetric):
     """The share of sentences all of whose labelled brackets are those of the reference, times 100."""
 
-    name = "complete_match"
+    name = "complete-match"
 
     def aggregate(self, totals: Statistics) -> float:
         return _share(self.total(totals, "complete"), self.total(totals, "sentences"))
@@ -183,7 +183,7 @@ class CompleteMatch(TreeMetric):
 class TaggingAccuracy(TreeMetric):
     """The share of words, punctuation aside, with the tag of the reference, times 100."""
 
-    name = "tagging_accuracy"
+    name = "tagging-accuracy"
 
     def aggregate(self, totals: Statistics) -> float:
         return _share(self.total(totals, "right tags"), self.total(totals, "tags"))
@@ -192,7 +192,7 @@ class TaggingAccuracy(TreeMetric):
 class CrossingBrackets(TreeMetric):
     """Brackets a sentence that cross one of the reference."""
 
-    name = "crossing_brackets"
+    name = "crossing-brackets"
     higher_is_better = False
 
     def aggregate(self, totals: Statistics) -> float:
@@ -203,7 +203,7 @@ class CrossingBrackets(TreeMetric):
 class WellFormed(TreeMetric):
     """The share of hypotheses that are trees over the words of the sentence before any mending, times 100."""
 
-    name = "well_formed"
+    name = "well-formed"
 
     def aggregate(self, totals: Statistics) -> float:
         sentences = self.total(totals, "sentences")

@@ -34,13 +34,13 @@ METRICS = {
     "recall": "headway.scoring.labels:Recall",
     "f0.5": "headway.scoring.labels:FBeta",
     "accuracy": "headway.scoring.labels:Accuracy",
-    "bracket_f1": "headway.scoring.brackets:BracketF1",
-    "bracket_precision": "headway.scoring.brackets:BracketPrecision",
-    "bracket_recall": "headway.scoring.brackets:BracketRecall",
-    "complete_match": "headway.scoring.brackets:CompleteMatch",
-    "tagging_accuracy": "headway.scoring.brackets:TaggingAccuracy",
-    "crossing_brackets": "headway.scoring.brackets:CrossingBrackets",
-    "well_formed": "headway.scoring.brackets:WellFormed",
+    "bracket-f1": "headway.scoring.brackets:BracketF1",
+    "bracket-precision": "headway.scoring.brackets:BracketPrecision",
+    "bracket-recall": "headway.scoring.brackets:BracketRecall",
+    "complete-match": "headway.scoring.brackets:CompleteMatch",
+    "tagging-accuracy": "headway.scoring.brackets:TaggingAccuracy",
+    "crossing-brackets": "headway.scoring.brackets:CrossingBrackets",
+    "well-formed": "headway.scoring.brackets:WellFormed",
 }
 
 

@@ -18,7 +18,7 @@ class Parsing(Translation):
     """A sentence is translated into the linear form of its tree, of which a tree over exactly its words is made."""
 
     name = "parsing"
-    metrics = ({"name": "bracket_f1"}, {"name": "tagging_accuracy"}, {"name": "well_formed"})
+    metrics = ({"name": "bracket-f1"}, {"name": "tagging-accuracy"}, {"name": "well-formed"})
     origins = ("trees",)
     forms = ("format", "tagged")
 

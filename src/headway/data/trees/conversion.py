@@ -97,14 +97,14 @@ def convert_conllu(path: Path, tags: str = "xpos") -> Iterator[Converted]:
     """
     if tags not in TAGS:
         raise UserError("there are no such tags", where="--tags", received=tags, allowed=TAGS)
-    for rows in conllu_rows(path):
+    for first, rows in conllu_rows(path):
         words = [_read_word(cells, place, tags, f"{path}:{line}") for place, (line, cells) in enumerate(rows)]
         try:
             depths([word.head for word in words])
         except NotATreeError as error:
-            raise UserError(f"these heads make no tree ({error})", where=f"{path}:{rows[0][0]}") from error
+            raise UserError(f"these heads make no tree ({error})", where=f"{path}:{first}") from error
         tree, lifted = convert(words)
-        yield Converted(rows[0][0], tree, lifted)
+        yield Converted(first, tree, lifted)
 
 
 def _read_word(cells: Sequence[str], place: int, tags: str, where: str) -> Word:
