@@ -119,10 +119,10 @@ def _read_word(cells: Sequence[str], place: int, tags: str, where: str) -> Word:
 def convert(words: Sequence[Word]) -> tuple[Tree, int]:
     """The constituency tree of a dependency tree, and how many edges had to be lifted."""
     roots = [place for place, word in enumerate(words) if word.head == place]
-    joined = [
-        word._replace(head=roots[0], relation="parataxis") if place in roots[1:] else word
-        for place, word in enumerate(words)
-    ]
+    joined = list(words)
+    joined[roots[0]] = words[roots[0]]._replace(relation="root")
+    for place in roots[1:]:
+        joined[place] = words[place]._replace(head=roots[0], relation="parataxis")
     heads = [word.head for word in joined]
     lifted = lift(heads)
     below: list[list[int]] = [[] for _ in words]

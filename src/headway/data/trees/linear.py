@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from headway.data.trees.tree import UNKNOWN_TAG, Builder, Leaf, Tree, escape, flat, unescape
+from headway.data.trees.tree import UNKNOWN_TAG, Builder, Leaf, Tree, escape, fill, flat, unescape
 
 NO_TREE = "no brackets"
 UNCLOSED = "brackets never closed"
@@ -78,7 +78,7 @@ def mend(text: str, words: Sequence[str], tags: Sequence[str] | None = None) -> 
     kept = sum(leaf is not None for leaf in partners)
     counts[MISSING] += len(words) - kept
     counts[SUPERFLUOUS] += len(said) - kept
-    return Mended(_fill(shape, final, partners) if shape else flat(final), +counts)
+    return Mended(fill(shape, final, partners) if shape else flat(final), +counts)
 
 
 def _shape(symbols: Sequence[str], counts: Counter[str]) -> Tree | None:
@@ -162,37 +162,3 @@ def _differ(said: str, word: str, tag: str | None) -> bool:
 
 def _is_punctuation(text: str) -> bool:
     return text == "PUNCT" or not any(character.isalnum() for character in unescape(text))
-
-
-def _fill(shape: Tree, final: Sequence[Leaf], partners: Sequence[int | None]) -> Tree:
-    """The shape with the words in it: `partners` says which leaf each is, and those without one come in between."""
-    builder, place, leaf = Builder(), 0, 0
-    word_of = {partner: word for word, partner in enumerate(partners) if partner is not None}
-
-    def add_missing() -> None:
-        nonlocal place
-        while place < len(final) and partners[place] is None:
-            builder.leaf(final[place])
-            place += 1
-
-    for event in shape.events():
-        if event.kind == "close":
-            if len(builder.labels) == 1:
-                add_missing()  # those after the last leaf
-            builder.close()
-            continue
-        if leaf:
-            add_missing()  # those between two leaves: all that the left one is in, and the right one not, is closed
-        if event.kind == "open":
-            builder.open(event.label)
-            if len(builder.labels) == 1:
-                add_missing()  # those before the first leaf
-            continue
-        if leaf in word_of:
-            builder.leaf(final[place])
-            place += 1
-        leaf += 1
-    (whole,) = builder.finish()
-    assert isinstance(whole, Tree)
-    assert place == len(final)
-    return whole

@@ -2,8 +2,8 @@
 
 Trees are made continuous by raising (Boyd 2007, section 3): from the lowest constituent to the highest, each that has
 gaps keeps the part with its head (the child with the edge label HD; without one, the longest part, of equals the first)
-and gives its other children to the constituent above. Words that no constituent holds, such as punctuation, go to the
-lowest one that stands on both sides of them, before that. What is left without a parent is below the root `VROOT`.
+and gives its other children to the constituent above, the highest to the root `VROOT`. Words that no constituent holds,
+such as punctuation, make no gaps; at the end they go below the lowest constituent that holds the words on both sides.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from headway.data.sources import open_bytes
 from headway.data.trees.penn import Found
-from headway.data.trees.tree import Leaf, Tree, escape
+from headway.data.trees.tree import Leaf, Tree, escape, fill
 from headway.errors import UserError
 
 CHUNK = 1 << 16
@@ -116,18 +116,24 @@ class _Raising:
 
     def __init__(self, sentence: _Sentence, where: str) -> None:
         self.sentence, self.where = sentence, where
-        self.order = {word: place for place, word in enumerate(sentence.words)}
         self.children = {parent: list(edges) for parent, edges in sentence.edges.items()}
         self.parent: dict[str, str] = {}
         self._check()
+        self.held = [word for word in sentence.words if word in self.parent]
 
     def tree(self) -> Tree:
         """The continuous tree below `VROOT`."""
-        tops = [name for name in self.children if name not in self.parent]
-        loose = [word for word in self.order if word not in self.parent]
-        self._attach(loose)
-        roots = [_Edge(name, NO_LABEL) for name in (*tops, *loose) if name not in self.parent]
-        spans: dict[str, tuple[int, int]] = {word: (place, place + 1) for word, place in self.order.items()}
+        words = self.sentence.words
+        if not self.held:
+            return Tree(ROOT, tuple(words.values()))
+        places = {word: place for place, word in enumerate(self.held)}
+        partners = [places.get(word) for word in words]
+        return fill(self._continuous(), list(words.values()), partners)
+
+    def _continuous(self) -> Tree:
+        """The tree over the words that constituents hold."""
+        roots = [_Edge(name, NO_LABEL) for name in self.children if name not in self.parent]
+        spans = {word: (place, place + 1) for place, word in enumerate(self.held)}
         nodes: dict[str, Tree | Leaf] = dict(self.sentence.words)
         for name in self._lowest_first():
             parts = _parts(self.children[name], spans)
@@ -146,7 +152,7 @@ class _Raising:
         """Raise UserError unless the edges make trees whose constituents all hold words."""
         for name, edges in self.children.items():
             for edge in edges:
-                if edge.child not in self.children and edge.child not in self.order:
+                if edge.child not in self.children and edge.child not in self.sentence.words:
                     raise UserError("this edge goes nowhere", where=self.where, received=edge.child)
                 if self.parent.setdefault(edge.child, name) != name:
                     raise UserError("this node has two parents", where=self.where, received=edge.child)
@@ -167,23 +173,6 @@ class _Raising:
             found.append(name)
             stack.extend(edge.child for edge in self.sentence.edges[name] if edge.child in self.children)
         return found[::-1]
-
-    def _attach(self, loose: Sequence[str]) -> None:
-        """Give each word without a parent to the lowest constituent that stands on both sides of it."""
-        extents: dict[str, tuple[int, int]] = {}
-        for name in self._lowest_first():
-            below = [
-                extents[edge.child] if edge.child in extents else (self.order[edge.child],) * 2
-                for edge in self.children[name]
-            ]
-            extents[name] = min(start for start, _ in below), max(end for _, end in below)
-        for word in loose:
-            place = self.order[word]
-            around = [name for name, (start, end) in extents.items() if start < place < end]
-            if around:
-                lowest = min(around, key=lambda name: extents[name][1] - extents[name][0])
-                self.children[lowest].append(_Edge(word, NO_LABEL))
-                self.parent[word] = lowest
 
 
 def _parts(edges: Sequence[_Edge], spans: dict[str, tuple[int, int]]) -> list[list[_Edge]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -160,10 +161,7 @@ def change(tree: Tree, keep: Callable[[Leaf], bool], label: Callable[[str], str]
 
 def without_functions(label: str) -> str:
     """A label without grammatical functions and indices: NP for NP-SBJ-1 and NP=2. `-LRB-` and its like are whole."""
-    for place, character in enumerate(label):
-        if place and character in "-=":
-            return label[:place]
-    return label
+    return label if label[:1] in "-=" else re.split("[-=]", label)[0]
 
 
 ROOTS = {"", TOP, "ROOT", "S1", "VROOT"}
@@ -187,3 +185,45 @@ def flat(words: Sequence[Leaf]) -> Tree:
     """The tree that says nothing of a sentence but its words, of which there is at least one."""
     assert words
     return Tree(TOP, tuple(words))
+
+
+def fill(shape: Tree, words: Sequence[Leaf], partners: Sequence[int | None]) -> Tree:
+    """The tree over `words` that has the shape of another.
+
+    Args:
+        shape: a tree.
+        words: the leaves to be.
+        partners: which leaf of the shape each word is, in ascending order; leaves that no word is are left out, and a
+            word that is none (None) goes below the lowest constituent that holds the leaves on both sides of it, or
+            below the root where one side has none.
+    """
+    builder, place, leaf = Builder(), 0, 0  # the next word, and how many leaves of the shape are done
+    word_of = {partner: word for word, partner in enumerate(partners) if partner is not None}
+
+    def add_missing() -> None:
+        nonlocal place
+        while place < len(words) and partners[place] is None:
+            builder.leaf(words[place])
+            place += 1
+
+    for event in shape.events():
+        if event.kind == "close":
+            if len(builder.labels) == 1:
+                add_missing()  # those after the last leaf
+            builder.close()
+            continue
+        if leaf:
+            add_missing()  # those between two leaves: all that the left one is in, and the right one not, is closed
+        if event.kind == "open":
+            builder.open(event.label)
+            if len(builder.labels) == 1:
+                add_missing()  # those before the first leaf
+            continue
+        if leaf in word_of:
+            builder.leaf(words[place])
+            place += 1
+        leaf += 1
+    (whole,) = builder.finish()
+    assert isinstance(whole, Tree)
+    assert place == len(words)
+    return whole
