@@ -74,6 +74,9 @@ def test_roots_particles_functions_and_traces() -> None:
     # TOP does not count, PRT is ADVP: S, VP and ADVP match.
     found = counts("(TOP (S (VP (VB go) (ADVP (RP on)))))", "(S (VP (VB go) (PRT (RP on))))")
     assert (found["matched"], found["said"], found["wanted"], found["complete"]) == (3, 3, 3, 1)
+    # Without functions, traces and a ROOT, both are (S (NP a) (VP b)).
+    found = counts("(S=1 (NP (NN a)) (VP (VB b)))", "(ROOT (S (NP-SBJ (NN a)) (VP-2 (VB b))))")
+    assert (found["matched"], found["said"], found["wanted"], found["complete"]) == (3, 3, 3, 1)
 
 
 def test_the_corpus_is_scored_as_a_whole() -> None:

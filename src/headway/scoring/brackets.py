@@ -24,7 +24,7 @@ from headway.data.sources import read_lines
 from headway.data.trees.linear import KINDS, NO_TREE, mend
 from headway.data.trees.pairs import read_trees
 from headway.data.trees.penn import parse_tree
-from headway.data.trees.tree import TOP, Tree
+from headway.data.trees.tree import TOP, Tree, clean
 from headway.errors import UserError
 from headway.scoring.metric import Metric, Statistics, check_segments
 
@@ -92,9 +92,9 @@ class TreeMetric(Metric):
 
     def _compare(self, said: str, gold: str, number: int) -> list[int]:
         """What one sentence adds; one without a reference adds nothing."""
-        if not gold:
+        reference = clean(parse_tree(gold)) if gold.strip() else None
+        if reference is None:
             return [0] * (len(self.NAMES) + len(KINDS))
-        reference = parse_tree(gold)
         words = reference.words()
         tree, counts = _read(said, words)
         if tree is not None and tree.words() != words:
@@ -128,11 +128,11 @@ def _read(text: str, words: Sequence[str]) -> tuple[Tree | None, Counter[str]]:
         return None, Counter({NO_TREE: 1})
     if not is_linear(text):
         try:
-            return parse_tree(text), Counter()
+            return clean(parse_tree(text)), Counter()
         except UserError:
             pass  # subwords can spell anything
     found = mend(text, words)
-    return found.tree, found.counts
+    return clean(found.tree), found.counts
 
 
 def _share(part: float, whole: float) -> float:
