@@ -24,7 +24,7 @@ def test_nothing_to_say_without_a_tree() -> None:
 
 
 def test_drawings() -> None:
-    assert Trees("drawing").output("a b", "(S DT NN )S") == "S ─┬─ DT a\n   └─ NN b"
+    assert Trees("drawing").output("a b", "(S DT NN )S") == "S ─┬─ DT a\n   └─ NN b\n"
 
 
 def test_given_tags() -> None:

@@ -14,4 +14,4 @@ def test_the_page_runs(tmp_path):
     assert scores == [["100.00", "100.00", "100.00"], ["100.00"]]
     assert (tmp_path / "run" / "report.html").read_text(encoding="utf-8").count("─┬─ NP") >= 4
     shown = page.read_text(encoding="utf-8").split("```\n\n    S ─")[1].splitlines()[:6]
-    assert [line.split()[-1] for line in printed.splitlines()[-6:]] == [line.split()[-1] for line in shown]
+    assert [line.split()[-1] for line in printed.splitlines()[-7:-1]] == [line.split()[-1] for line in shown]

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from headway.data.batches import collate
 from headway.decoding.ensemble import Ensemble
+from headway.decoding.form import Form
 from headway.decoding.hypotheses import Hypothesis, length_penalty
 from headway.decoding.search import Limits, Sampling, beam_search, sample
 from headway.errors import UserError
@@ -71,22 +72,6 @@ class Prediction:
     def tokens(self) -> list[str]:
         """The best output's tokens."""
         return self.candidates[0].tokens
-
-
-class Form:
-    """How a task's lines stand to the text of its model; by default they are that text."""
-
-    def source(self, line: str) -> str:
-        """What the model reads of a line. Raises UserError for a line that is none of the task's."""
-        return line
-
-    def output(self, line: str, text: str) -> str:
-        """What is made, for a line, of the text that the model writes."""
-        return text
-
-    def notes(self) -> list[str]:
-        """What is to be said of the lines so far."""
-        return []
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from headway.data.trees.drawing import draw
 from headway.data.trees.linear import KINDS, mend
 from headway.data.trees.tree import Tree, escape
-from headway.decoding.predictor import Form
+from headway.decoding.form import Form
 from headway.errors import UserError
 
-STYLES: dict[str, Callable[[Tree], str]] = {"brackets": Tree.write, "drawing": draw}
+STYLES: dict[str, Callable[[Tree], str]] = {"brackets": Tree.write, "drawing": lambda tree: f"{draw(tree)}\n"}
 LINEAR = "linear"  # what the model writes, as it is
 
 

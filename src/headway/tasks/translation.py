@@ -19,7 +19,8 @@ from headway.data.labels import Labeller
 from headway.data.sources import PAIR_ORIGINS, Pair, check_origin, open_source, overlap
 from headway.decoding.alignment import Aligner, WordAlignment
 from headway.decoding.command import Outlet, force_score, predict_stream
-from headway.decoding.predictor import END, Form, Options, Prediction, Predictor, load
+from headway.decoding.form import Form
+from headway.decoding.predictor import END, Options, Prediction, Predictor, load
 from headway.decoding.search import Sampling
 from headway.errors import UserError
 from headway.models import Model, Seq2Seq, build_model

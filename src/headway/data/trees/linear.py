@@ -1,4 +1,4 @@
-"""Trees as sequences of symbols and back (Vinyals et al. 2015, section 3.2), whatever a model makes of them.
+"""Trees as sequences of symbols and back (Vinyals et al. 2015), whatever a model makes of them.
 
 `(NP (DT The) (NN dog))` is written `(NP DT NN )NP`: brackets carry their labels, and a word is its part of speech, or
 `XX`. The way back takes the words of the sentence, and gives a tree over exactly these for any sequence at all:
@@ -105,8 +105,8 @@ def _shape(symbols: Sequence[str], counts: Counter[str]) -> Tree | None:
     while builder.labels:
         builder.close()
     counts[EMPTY] += builder.empty
-    for whole in builder.finish():
-        assert isinstance(whole, Tree)
+    whole = next(iter(builder.finish()), None)  # the root was open until the last word, so that there is no other
+    if isinstance(whole, Tree):
         return whole
     counts[NO_TREE] += 1
     del counts[OUTSIDE]

@@ -1,6 +1,6 @@
 """Trees in TIGER-XML (Mengel and Lezius 2000), in which constituents may be discontinuous; secondary edges are ignored.
 
-Trees are made continuous by raising (Boyd 2007, section 3): from the lowest constituent to the highest, each that has
+Trees are made continuous by raising (described by Boyd 2007): from the lowest constituent to the highest, each that has
 gaps keeps the part with its head (the child with the edge label HD; without one, the longest part, of equals the first)
 and gives its other children to the constituent above, the highest to the root `VROOT`. Words that no constituent holds,
 such as punctuation, make no gaps; at the end they go below the lowest constituent that holds the words on both sides.

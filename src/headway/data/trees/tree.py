@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 TOP = "TOP"  # the label of a root that is no constituent of the grammar
-UNKNOWN_TAG = "XX"  # the tag of a word whose part of speech is not said (Vinyals et al. 2015, section 3.2)
+UNKNOWN_TAG = "XX"  # the tag of a word whose part of speech is not said (Vinyals et al. 2015)
 TRACE = "-NONE-"  # the tag of what stands for nothing in the sentence
 
 # Brackets in words and labels, as the Penn Treebank writes them.
