@@ -231,7 +231,8 @@ def new_sides(recipe: Recipe) -> tuple[Side, Side]:
                     task.update(number)
                 yield pair.source, pair.target
 
-    say(f"vocabulary: training ({recipe.vocabulary.kind})")
+    kinds = dict.fromkeys(each.kind for each in (recipe.vocabulary, recipe.vocabulary.target) if each)
+    say(f"vocabulary: training ({', '.join(kinds)})")
     return train_sides(recipe.text, recipe.vocabulary, pairs)
 
 
