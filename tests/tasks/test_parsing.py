@@ -15,9 +15,11 @@ import yaml
 import headway
 from headway.cli import main
 from headway.data.trees.pairs import read_trees
+from headway.data.trees.penn import parse_tree
 from headway.errors import UserError
 from headway.recipe import Recipe, parse_recipe
 from headway.run import RunFolder
+from headway.scoring.brackets import is_linear
 from headway.tasks import build_task
 from headway.tasks.parsing import Parsing
 from tests.conftest import Command
@@ -128,7 +130,7 @@ def test_unseen_sentences_tags_and_drawings(run: Run, run_headway: Command) -> N
 
 def test_from_python(run: Run) -> None:
     model = headway.load(run.path, device="cpu")
-    (prediction,) = model.predict(["d n v ."], attention=("*.cross",))
+    (prediction,) = model.predict(["d n v ."], capture=("*.cross",))
     assert prediction.text.startswith("(S ")
     assert prediction.tokens[0] == "(S"
     assert prediction.attention["decoder.0.cross"].shape[1] == len(prediction.tokens) + 1
@@ -199,3 +201,14 @@ def test_mistakes_in_sections(changes: dict[str, Any], message: str) -> None:
 def test_translation_reads_no_labels() -> None:
     with pytest.raises(UserError, match=r"data\.train: the task reads no such corpus"):
         build_task("translation").check(parse_recipe(RECIPE | {"data": {"train": {"conllu": "a"}}}))
+
+
+def test_dev_is_read_as_linear_trees_and_scored_as_trees(run: Run) -> None:
+    task, model = build_task("parsing"), headway.load(run.path, device="cpu")
+    readings = [each for chunk in task.readings(model, None, None).chunks for each in chunk.readings]
+    assert len(readings) == 8
+    assert all(each.target is not None and each.target.endswith(")S") for each in readings)
+    assert all(each.hypothesis is not None and is_linear(each.hypothesis) for each in readings)
+    assert [parse_tree(each.references[0]).words() for each in readings] == sources(run.dev)
+    with pytest.raises(UserError, match="--reference: a parser is read with its own outputs or with trees"):
+        task.readings(model, run.dev, run.dev)

@@ -24,11 +24,20 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Pair(NamedTuple):
-    """A source and its target, as raw text, with the number of their line or row, counted from 1."""
+    """A source and its target, as raw text, with the number of their line or row, counted from 1.
+
+    `wanted` is what metrics compare outputs with, where that is not the target itself.
+    """
 
     line: int
     source: str
     target: str
+    wanted: str | None = None
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """What metrics compare outputs with."""
+        return (self.target if self.wanted is None else self.wanted,)
 
 
 class PairSource(ABC):
@@ -45,10 +54,6 @@ class PairSource(ABC):
     @abstractmethod
     def __iter__(self) -> Iterator[Pair]:
         """All pairs, in their order. Raises UserError, with file and line, where the origin is at fault."""
-
-    def references(self) -> list[list[str]]:
-        """Sets of one reference a pair, as metrics compare them: by default, one set, of the targets."""
-        return [[pair.target for pair in self]]
 
     def fingerprint(self) -> str:
         """A hash of the content (not of names and dates) and of how it is read."""
@@ -283,15 +288,15 @@ class Overlap:
 
 def overlap(train: PairSource, dev: PairSource) -> Overlap:
     """Count what dev shares with train. Only dev is held in memory, train streams."""
-    pairs = [(source, target) for _, source, target in dev if source.strip() and target.strip()]
+    pairs = [(pair.source, pair.target) for pair in dev if pair.source.strip() and pair.target.strip()]
     sources = {source for source, _ in pairs}
     wanted = set(pairs)
     seen_sources, seen_pairs = set(), set()
-    for _, source, target in train:
-        if source in sources:
-            seen_sources.add(source)
-            if (source, target) in wanted:
-                seen_pairs.add((source, target))
+    for pair in train:
+        if pair.source in sources:
+            seen_sources.add(pair.source)
+            if (pair.source, pair.target) in wanted:
+                seen_pairs.add((pair.source, pair.target))
     return Overlap(
         len(pairs), sum(pair in seen_pairs for pair in pairs), sum(source in seen_sources for source, _ in pairs)
     )

@@ -1,9 +1,9 @@
 """Translation, and whatever else turns one line of text into another: sides, pairs, search."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,18 @@ from headway.data.batches import collate
 from headway.data.checks import DataCheck, check
 from headway.data.corpus import Corpus, CorpusReport, build_corpus
 from headway.data.labels import Labeller
-from headway.data.sources import PAIR_ORIGINS, Pair, check_origin, open_source, overlap
+from headway.data.sources import (
+    PAIR_ORIGINS,
+    Pair,
+    PairSource,
+    check_file,
+    check_origin,
+    open_source,
+    overlap,
+    read_lines,
+)
 from headway.decoding.alignment import Aligner, WordAlignment
+from headway.decoding.attention import patterns_of
 from headway.decoding.command import Outlet, force_score, predict_stream
 from headway.decoding.form import Form
 from headway.decoding.predictor import END, Options, Prediction, Predictor, load
@@ -28,7 +38,19 @@ from headway.objectives import Objective
 from headway.recipe import CorpusConfig, ModelConfig, Recipe
 from headway.run import LoadedRun, RunFolder
 from headway.tasks.alignments import choose_aligner
-from headway.tasks.contract import DevOutputs, Example, Prepared, Task, check_options, numbers
+from headway.tasks.contract import (
+    Chunk,
+    DevOutputs,
+    Example,
+    Prepared,
+    Reading,
+    Readings,
+    Task,
+    check_options,
+    check_readings,
+    given_pairs,
+    numbers,
+)
 from headway.text.side import Side, load_sides, save_sides, train_sides
 
 SEARCH = (
@@ -43,12 +65,13 @@ SEARCH = (
 )
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 ALIGNMENT = ("alignments", "alignment_layer", "alignment_heads", "alignment_gold", "alignment_figure")
+READ_TOGETHER = 64  # pairs whose attention is in memory at once
 OUTPUT = ("scores", "prefix", "attention", "layers", "sample")
 
 
 @dataclass(frozen=True)
 class PreparedPairs(Prepared):
-    """Both sides' text preparation, the encoded corpora, and the raw dev pairs with sets of references."""
+    """Both sides' text preparation, the encoded corpora, and the raw dev pairs."""
 
     recipe: Recipe
     source: Side
@@ -56,7 +79,6 @@ class PreparedPairs(Prepared):
     train: Corpus
     dev: Corpus | None
     dev_pairs: list[Pair]
-    dev_references: list[list[str]]
 
     def new_model(self, *, initial: bool) -> Seq2Seq:
         shared = self.source.vocabulary is self.target.vocabulary
@@ -67,7 +89,8 @@ class PreparedPairs(Prepared):
         assert isinstance(model, Seq2Seq)
         predictor = Predictor([LoadedRun(self.recipe, self.source, self.target, model)], device)
         predictions = predictor.predict([pair.source for pair in self.dev_pairs], Options(truncate=True))
-        return DevOutputs([prediction.text for prediction in predictions], self.dev_references)
+        references = zip(*(pair.references for pair in self.dev_pairs), strict=True)
+        return DevOutputs([prediction.text for prediction in predictions], [list(each) for each in references])
 
 
 class Translation(Task):
@@ -114,11 +137,11 @@ class Translation(Task):
         sampling = {name: options[name] for name in SAMPLING if name in options}
         predictor = load(*runs, device=device, average=average, form=self.form(options))
         aligner = _aligner(predictor, options)
-        patterns = tuple(options.get("layers", "*.cross").split(",")) if options.get("attention") else ()
+        patterns = patterns_of(options.get("layers", "*.cross")) if options.get("attention") else ()
         chosen = Options(
             **search,
             sampling=Sampling(**sampling) if options.get("sample") else None,
-            attention=patterns + ((aligner.layer,) if aligner else ()),
+            capture=patterns + ((aligner.layer,) if aligner else ()),
         )
         with_scores = options.get("scores", False) or chosen.nbest > 1
         outlet = Outlet(with_scores, options.get("attention"), patterns, options.get("alignments"), aligner)
@@ -145,10 +168,62 @@ class Translation(Task):
     def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
         if recipe.data.dev is None:
             return []
-        source = open_source(recipe.data.dev, "data.dev")
-        references = source.references()[0][:count]
-        shown = [pair._replace(target=each) for pair, each in zip(islice(source, count), references, strict=True)]
-        return examples_of(self.load([run], "auto", None), shown)
+        pairs = list(islice(open_source(recipe.data.dev, "data.dev"), count))
+        return examples_of(self.load([run], "auto", None), pairs)
+
+    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
+        if files:
+            for file in files:
+                check_file(file, "--input")
+            return [(line, None) for line in chain.from_iterable(map(read_lines, files))]
+        if recipe.data.dev is None:
+            return []
+        return [(pair.source, pair.target) for pair in open_source(recipe.data.dev, "data.dev")]
+
+    def readings(
+        self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
+    ) -> Readings:
+        if source is not None and reference is None:
+            check_file(source, "--input")
+            return Readings(sum(1 for _ in read_lines(source)), _read_freely(predictor, read_lines(source)))
+        pairs = _pairs_of(predictor.recipe, source, reference)
+        return Readings(sum(1 for _ in pairs), _read_forced(predictor, pairs, hypotheses))
+
+
+def _pairs_of(recipe: Recipe, source: Path | None, reference: Path | None) -> PairSource:
+    """The pairs of two files, or of the recipe's dev. Raises UserError."""
+    check_readings(recipe, source, reference)
+    if source is not None and reference is not None:
+        return given_pairs(source, reference)
+    assert recipe.data.dev is not None
+    return open_source(recipe.data.dev, "data.dev")
+
+
+def _read_freely(predictor: Predictor, lines: Iterator[str]) -> Iterator[Chunk]:
+    """Lines with the model's own outputs."""
+    while chunk := list(islice(lines, READ_TOGETHER)):
+        shown = [line for line in chunk if line.strip()]
+        said = predictor.predict(shown, Options(truncate=True, capture="all"))
+        yield Chunk(len(chunk), [Reading(each.source, each.attention, each.text, each.text) for each in said])
+
+
+def _read_forced(predictor: Predictor, pairs: Iterable[Pair], hypotheses: bool) -> Iterator[Chunk]:
+    """Pairs as they are given; those that are longer than the model's positions are left out."""
+    rest = iter(pairs)
+    while chunk := list(islice(rest, READ_TOGETHER)):
+        shown = [pair for pair in chunk if pair.source.strip() and predictor.can_read(pair.source, pair.target)]
+        sources, targets = [pair.source for pair in shown], [pair.target for pair in shown]
+        forced = predictor.force(sources, targets, capture="all")
+        said: list[str | None] = [None] * len(shown)
+        if hypotheses:
+            said = [each.text for each in predictor.predict(sources, Options(truncate=True))]
+        yield Chunk(
+            len(chunk),
+            [
+                Reading(each.source, each.attention, pair.target, text, pair.references)
+                for each, pair, text in zip(forced, shown, said, strict=True)
+            ],
+        )
 
 
 def _aligner(predictor: Predictor, options: Mapping[str, Any]) -> Aligner | None:
@@ -176,9 +251,9 @@ def examples_of(predictor: Predictor, pairs: Sequence[Pair]) -> list[Example]:
     """Decode `pairs` with their cross-attention, where the model has it; pairs without a source are left out."""
     shown = [pair for pair in pairs if pair.source.strip()]
     attention = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
-    options = Options(attention=attention, truncate=True)
+    options = Options(capture=attention, truncate=True)
     predictions = predictor.predict([pair.source for pair in shown], options)
-    return [example_of(each, pair.target) for each, pair in zip(predictions, shown, strict=True)]
+    return [example_of(each, pair.references[0]) for each, pair in zip(predictions, shown, strict=True)]
 
 
 def _check_positions(recipe: Recipe) -> None:
@@ -255,8 +330,7 @@ def prepare_pairs(recipe: Recipe, folder: RunFolder) -> "PreparedPairs":
     dev = _encode(recipe.data.dev, recipe, sides, "data.dev", keep_all=True) if recipe.data.dev else None
     if dev_source is not None:
         say(str(overlap(open_source(recipe.data.train, "data.train"), dev_source)))
-    pairs, references = (list(dev_source), dev_source.references()) if dev_source is not None else ([], [])
-    return PreparedPairs(recipe, source, target, train, dev, pairs, references)
+    return PreparedPairs(recipe, source, target, train, dev, list(dev_source) if dev_source is not None else [])
 
 
 def _check_heads(labeller: HeadLabeller, report: CorpusReport) -> None:

@@ -48,7 +48,7 @@ def test_pairs_of_sentence_and_symbols(tmp_path: Path) -> None:
     assert (pairs[2].source, pairs[2].target) == ("", "")
     assert next(iter(xx)).target == "(S (NP XX XX )NP (VP XX (NP XX )NP )VP XX )S"
     assert next(iter(functions)).target == "(S (NP-SBJ NNP NNP )NP-SBJ (VP VBZ (NP-PRD NN )NP-PRD )VP . )S"
-    assert tags.references()[0][2:] == ["", "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))"]
+    assert [pair.references for pair in pairs[2:]] == [("",), ("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))",)]
     assert len({each.fingerprint() for each in (tags, xx, functions)}) == 3
 
 

@@ -25,18 +25,15 @@ def read_trees(path: Path, *, functions: bool = False) -> Iterator[Found]:
 
 
 class TreePairs(PairSource):
-    """A treebank; a sentence without a tree is a pair of empty texts."""
+    """A treebank; metrics compare the trees themselves. A sentence without a tree is a pair of empty texts."""
 
     def __init__(self, path: Path, leaves: Leaves, functions: bool) -> None:
         super().__init__(str(path), (path,), (leaves, str(functions)))
         self.leaves, self.functions = leaves, functions
 
     def __iter__(self) -> Iterator[Pair]:
-        for line, tree in self._read():
-            yield Pair(line, " ".join(tree.words()), linearise(tree, self.leaves)) if tree else Pair(line, "", "")
-
-    def references(self) -> list[list[str]]:
-        return [[tree.write() if tree else "" for _, tree in self._read()]]
-
-    def _read(self) -> Iterator[Found]:
-        return read_trees(self.files[0], functions=self.functions)
+        for line, tree in read_trees(self.files[0], functions=self.functions):
+            if tree is None:
+                yield Pair(line, "", "")
+            else:
+                yield Pair(line, " ".join(tree.words()), linearise(tree, self.leaves), tree.write())
