@@ -368,3 +368,13 @@ def test_a_hundred_sentences_of_a_hundred_tokens_stay_usable(browser: Browser, t
     assert time.monotonic() - began < 20
     assert page.evaluate("document.documentElement.scrollWidth") <= 1200
     page.close()
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_without_a_browser_tests_are_skipped_but_fail_in_ci(
+    monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(outcome, match="install-test-system-packages"), open_browser():
+        pass
