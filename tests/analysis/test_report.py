@@ -10,9 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from headway.analysis.report import MOST_POINTS, Example, Table, curves, pack_weights, read_metrics, write_report
 from headway.errors import UserError
+from tests.analysis.browser import open_browser
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \" ' {{payload}} {{style}} \\u003c \u2028"
 
@@ -125,6 +127,26 @@ def test_page_needs_nothing_from_elsewhere(tmp_path: Path, metrics: Path) -> Non
     assert "default-src 'none'" in str(policy)
     assert "url(" not in page.text_of("style")[0]
     assert "{{" not in path.read_text("utf-8")
+
+
+def test_a_browser_shows_curves_and_weights(tmp_path: Path, metrics: Path) -> None:
+    path, shown = tmp_path / "report.html", example()
+    write_report(path, title="Dates", summary={"updates": "150"}, metrics=metrics, examples=[shown])
+    with open_browser() as browser:
+        page, troubles = browser.new_page(), []
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.goto(path.as_uri())
+        expect(page.locator("#charts figure")).to_have_count(2)
+        cells = page.locator("#cells")
+        box, (rows, columns) = cells.bounding_box(), shown.attention["decoder.0.cross"].shape[1:]
+        assert box is not None
+        cells.hover(position={"x": 2.5 * box["width"] / columns, "y": 3.5 * box["height"] / rows})
+        weight = shown.attention["decoder.0.cross"].mean(0)[3, 2]
+        expect(page.locator("#readout")).to_contain_text("1 ← ม")
+        said = float(page.locator("#readout").inner_text().split()[-1])
+        assert said == pytest.approx(weight, abs=0.005 + 0.5 / 255)
+        assert troubles == []
 
 
 def test_every_element_that_the_scripts_look_up_is_there(tmp_path: Path, metrics: Path) -> None:

@@ -284,10 +284,10 @@ def _inspect_labels(predictor: TokenPredictor, request: Request) -> Iterator[Ins
         if not words:
             yield Inspected(line)
             continue
-        (said,) = predictor.predict([words])
+        (said,) = predictor.predict([words], capture=ALL)
         best = [float(said.probabilities[n, predictor.labels.index(label)]) for n, label in enumerate(said.labels)]
         labelled = [LabelledWord(*each) for each in zip(words, said.labels, best, gold, strict=True)]
-        yield Inspected(line, reference, words, words=labelled, maps=_maps_of_looks(words, predictor.look(words)))
+        yield Inspected(line, reference, words, words=labelled, maps=_maps_of_looks(words, said.looks))
 
 
 def _maps_of_looks(words: Sequence[str], looks: Sequence[Look]) -> list[Map]:

@@ -31,14 +31,21 @@ def data_check(
 
 @data_app.command("split")
 def data_split(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A word a row, a blank line between sentences.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A word a row, a blank line between sentences; or, with TARGET, sources."),
+    ],
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[TARGET]", help="The sources' targets, a line each.")
+    ] = None,
+    *,
     output: Annotated[Path, typer.Option(help="The folder to write train, dev and test to.")],
     shares: Annotated[tuple[float, float, float], typer.Option(help="Of train, dev and test.")] = (80, 10, 10),
 ) -> None:
-    """Cut a file of sentences into train, dev and test in its own order, so that documents stay whole."""
-    from headway.data.split import split_file
+    """Cut sentences, or pairs of lines, into train, dev and test in their own order, so that documents stay whole."""
+    from headway.data.split import split_file, split_parallel
 
-    counts = split_file(file, output, shares)
+    counts = split_file(file, output, shares) if target is None else split_parallel(file, target, output, shares)
     typer.echo(", ".join(f"{name}: {count:,} sentences" for name, count in counts.items()))
 
 
