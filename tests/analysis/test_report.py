@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -63,6 +64,13 @@ def example(heads: int = 2, source: str = "3 ม.ค. 2021", hypothesis: str = "
     source_tokens, target_tokens = [*source, "</s>"], [*hypothesis, "</s>"]
     weights = np.random.default_rng(3).dirichlet(np.ones(len(source_tokens)), (heads, len(target_tokens)))
     return Example(source, hypothesis, "2021-01-03", -0.5, source_tokens, target_tokens, {"decoder.0.cross": weights})
+
+
+def test_drawings_are_text(tmp_path: Path, metrics: Path) -> None:
+    drawn = replace(example(), drawings={"a tree": f"S ─── {HOSTILE}"})
+    write_report(tmp_path / "report.html", title="Trees", summary={}, metrics=metrics, examples=[drawn, example()])
+    shown = Page(tmp_path / "report.html").payload()["examples"]
+    assert [each["drawings"] for each in shown] == [{"a tree": f"S ─── {HOSTILE}"}, {}]
 
 
 def test_payload_holds_what_was_given(tmp_path: Path, metrics: Path) -> None:

@@ -138,3 +138,34 @@ def data_lengths(
     sizes = Sizes(train_size, dev_size, test_size)
     data = lengths_data(task, variant, seed=seed, sizes=sizes, trained=train_length, tested=test_length, scan=scan)
     write_lengths(data, output, {"task": task, "variant": variant or "", "seed": seed})
+
+
+@data_app.command("constituents")
+def data_constituents(
+    file: Annotated[Path, typer.Argument(metavar="FILE.conllu", help="Universal Dependencies.")],
+    tags: Annotated[str, typer.Option(help="The tags of the words: xpos or upos.")] = "xpos",
+) -> None:
+    """Make constituency trees of dependencies, one a line, by the head rules of docs/parsing.md."""
+    from headway.console import say
+    from headway.data.trees.conversion import convert_conllu
+
+    trees, lifted = 0, 0
+    for found in convert_conllu(file, tags):
+        typer.echo(found.tree.write())
+        trees, lifted = trees + 1, lifted + found.lifted
+    say(f"{trees:,} trees; {lifted:,} crossing edges were lifted")
+
+
+@data_app.command("trees")
+def data_trees(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Penn brackets or TIGER-XML.")],
+    format: Annotated[str, typer.Option(help="drawing, brackets, linear, words or tagged.")] = "drawing",
+    sample: Annotated[int | None, typer.Option(min=1, help="Only so many, drawn at random. [default: all]")] = None,
+    leaves: Annotated[str, typer.Option(help="With linear: what words become, tags or xx.")] = "tags",
+    functions: Annotated[bool, typer.Option("--functions", help="Keep grammatical functions in labels.")] = False,
+) -> None:
+    """Draw the trees of a treebank, or write them, or their sentences, a line each."""
+    from headway.data.trees.writing import write_trees
+
+    for text in write_trees(file, format, sample=sample, leaves=leaves, functions=functions):
+        typer.echo(text)
