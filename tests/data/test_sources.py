@@ -134,7 +134,10 @@ def test_several_references(tmp_path: Path) -> None:
         (tmp_path / name).write_text(lines, encoding="utf-8")
     references = [str(tmp_path / f"ref{number}") for number in range(3)]
     files = CorpusConfig.model_validate({"source": tmp_path / "source", "references": references})
-    assert list(open_source(files, "data.dev")) == [Pair(1, "a", "A", ("x", "y")), Pair(2, "", "B", ("", "z"))]
+    assert list(open_source(files, "data.dev")) == [
+        Pair(1, "a", "A", ("A", "x", "y")),
+        Pair(2, "", "B", ("B", "", "z")),
+    ]
     (tmp_path / "ref1").write_text("x\n", encoding="utf-8")
     error = fault(lambda: list(open_source(files, "data.dev")))
     assert error.where == f"{tmp_path}/source:2"
@@ -146,7 +149,7 @@ def test_several_references(tmp_path: Path) -> None:
 
 def test_columns_of_several_references(tmp_path: Path) -> None:
     text = "1\ta\tA\tx\n\n2\tb\tB\t\n"
-    pairs = [Pair(1, "a", "A", ("x",)), Pair(2, "", "", ("",)), Pair(3, "b", "B", ("",))]
+    pairs = [Pair(1, "a", "A", ("A", "x")), Pair(2, "", "", ("", "")), Pair(3, "b", "B", ("B", ""))]
     assert list(tsv(tmp_path, text, (2, 3, 4))) == pairs
     path = tmp_path / "pairs.jsonl"
     path.write_text('{"s": "a", "r": {"0": "A", "1": "x"}}\n\n{"s": "b", "r": {"0": "B", "1": ""}}\n', encoding="utf-8")

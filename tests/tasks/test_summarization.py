@@ -177,7 +177,7 @@ def test_a_lead_of_another_length_is_named(run_headway: Command, tmp_path: Path)
 
 
 def test_the_lead_that_nobody_chose_is_as_long_as_references() -> None:
-    pairs = [Pair(1, "a", "b c d"), Pair(2, "a", "b", ("c d e f g h i", "")), Pair(3, "", "")]
+    pairs = [Pair(1, "a", "b c d"), Pair(2, "a", "b", ("b", "c d e f g h i", "")), Pair(3, "", "")]
     assert as_long_as_references(pairs) == LeadConfig(count=4)  # 11 words in 3 references
     assert as_long_as_references([Pair(1, "a", "")]) == LeadConfig(count=1)
 

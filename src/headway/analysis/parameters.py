@@ -127,8 +127,9 @@ def parameters_of(path: Path, overrides: list[str], vocabulary: int | None, leng
         shared = sides[0].vocabulary is sides[1].vocabulary
         return _count(recipe, (len(sides[0].vocabulary), len(sides[1].vocabulary)), shared, length)
     recipe = load_recipe(path, overrides)
-    size = vocabulary or recipe.vocabulary.size
-    return _count(recipe, (size, size), recipe.vocabulary.shared, length)
+    own = recipe.vocabulary.target or recipe.vocabulary
+    sizes = vocabulary or recipe.vocabulary.size, vocabulary or own.size
+    return _count(recipe, sizes, recipe.vocabulary.shared, length)
 
 
 def _count(recipe: Recipe, vocabularies: tuple[int, int], shared: bool, length: int) -> Parameters:

@@ -29,7 +29,9 @@ def inspect(
     ] = None,
     input: Annotated[
         list[Path] | None,
-        typer.Option(help="--output, --figures: lines, for taggers a TSV of words.", show_default="dev"),
+        typer.Option(
+            help="--output, --figures: a file with a sentence a line; --output takes several.", show_default="dev"
+        ),
     ] = None,
     text: Annotated[
         list[str] | None, typer.Option(help="--output: a sentence; can be given several times, as --input can.")

@@ -19,26 +19,32 @@ from headway.errors import UserError
 from headway.files import sha256
 from headway.recipe import CorpusConfig
 
-PAIR_ORIGINS = ("target", "references", "tsv", "jsonl", "hub")
+PAIR_ORIGINS = ("target", "references", "tsv", "jsonl", "hub", "trees")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Pair(NamedTuple):
     """A source and its target, as raw text, with the number of their line or row, counted from 1.
 
-    `more` are further references, equally many in every pair of a corpus.
+    `compared` is what metrics compare outputs with, where that is not the target alone: equally many references in
+    every pair of a corpus.
     """
 
     line: int
     source: str
     target: str
-    more: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, line: int, texts: Sequence[str]) -> "Pair":
-        """The pair of a source and its references."""
-        source, target, *more = texts
-        return cls(line, source, target, tuple(more))
+        """The pair of a source and its references, of which the first is the target."""
+        source, *references = texts
+        return cls(line, source, references[0], tuple(references) if len(references) > 1 else ())
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """What metrics compare outputs with."""
+        return self.compared or (self.target,)
 
 
 class PairSource(ABC):
@@ -196,7 +202,7 @@ def open_source(config: CorpusConfig, where: str) -> PairSource:
         UserError: a file that is missing, unreadable or empty; a data set that cannot be loaded.
     """
     check_origin(config, where, PAIR_ORIGINS)
-    for key in ("source", "target", "tsv", "jsonl"):
+    for key in ("source", "target", "tsv", "jsonl", "trees"):
         if (path := getattr(config, key)) is not None:
             check_file(path, f"{where}.{key}")
     for path in config.references:
@@ -207,6 +213,10 @@ def open_source(config: CorpusConfig, where: str) -> PairSource:
         return TabSeparated(config.tsv, cast(tuple[int, ...] | None, config.columns))
     if config.jsonl is not None:
         return JsonLines(config.jsonl, cast(tuple[str, ...], config.columns))
+    if config.trees is not None:
+        from headway.data.trees.pairs import TreePairs  # which reads files as all sources here do
+
+        return TreePairs(config.trees, config.leaves, config.functions)
     return HubDataSet(config, where)
 
 
@@ -237,7 +247,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     number = 0
     try:
-        with _open_bytes(path) as file:
+        with open_bytes(path) as file:
             for number, raw in enumerate(file, start=1):
                 line = raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
                 if line.endswith(b"\n"):
@@ -258,7 +268,8 @@ def read_lines(path: Path) -> Iterator[str]:
         raise UserError(f"cannot read this file ({error.strerror or error})", where=str(path)) from error
 
 
-def _open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file's content, decompressed where its name ends in .gz or .xz. Raises OSError."""
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
     return lzma.open(path) if path.suffix == ".xz" else path.open("rb")

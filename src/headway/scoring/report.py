@@ -33,7 +33,7 @@ class SystemScore:
     """One system by one metric: its score, the 95% bootstrap interval, and its comparison with the first system.
 
     `by_reference` are the scores by each reference set alone, where there are several and the metric shows them;
-    `groups` are the scores of groups of segments, where these were asked for.
+    `groups` are the scores of groups of segments, where these were asked for; `notes` is what else the metric says.
     """
 
     system: str
@@ -42,6 +42,7 @@ class SystemScore:
     comparison: Comparison | None
     by_reference: tuple[float, ...] = ()
     groups: tuple[GroupScore, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class ScoreReport:
                 alone = ", ".join(f"{value:.2f}" for value in row.by_reference)
                 if alone:
                     notes.append(f"{row.score.metric} of {row.system} by each reference alone: {alone}")
+                notes += [f"{row.score.metric} of {row.system}: {note}" for note in row.notes]
         notes.append(f"{self.segments} segments, {sets} reference set{'s' if sets > 1 else ''}")
         notes.append(f"±: half of the 95% interval of {self.interval_samples} bootstrap samples, seed {self.seed}")
         compared = self.scores[0][-1].comparison
@@ -172,10 +174,12 @@ def _score_systems(
         comparison = None
         if significance and rows:
             comparison = TESTS[significance](metric, statistics[0], each, samples, seed)
-        score = Score(metric.label, metric.aggregate(each.sum(axis=0)), metric.signature(), len(each))
+        totals = each.sum(axis=0)
+        score = Score(metric.label, metric.aggregate(totals), metric.signature(), len(each))
         interval = bootstrap_interval(metric, each, INTERVAL_SAMPLES, seed)
         by_group = scores_by_group(metric, each, groups[0], INTERVAL_SAMPLES, seed) if groups else ()
-        rows.append(SystemScore(name, score, interval, comparison, by_reference, by_group))
+        notes = tuple(metric.notes(totals))
+        rows.append(SystemScore(name, score, interval, comparison, by_reference, by_group, notes))
     return tuple(rows)
 
 

@@ -23,5 +23,5 @@ class Summarization(Translation):
 
 def as_long_as_references(pairs: list[Pair]) -> LeadConfig:
     """The lead of as many words as the references have on average."""
-    counts = [len(text.split()) for pair in pairs for text in (pair.target, *pair.more) if text.strip()]
+    counts = [len(text.split()) for pair in pairs for text in pair.references if text.strip()]
     return LeadConfig(count=max(1, round(sum(counts) / max(1, len(counts)))))

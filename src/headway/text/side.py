@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from headway.errors import UserError
 from headway.files import write_json
-from headway.recipe import SideConfig, TextConfig, VocabularyConfig
+from headway.recipe import PiecesConfig, SideConfig, TextConfig, VocabularyConfig
 from headway.text.alignment import Span, align, compose, identity
 from headway.text.normalisation import STEPS
 from headway.text.segmentation import SEGMENTERS
@@ -146,19 +146,20 @@ def train_sides(text: TextConfig, vocabulary: VocabularyConfig, pairs: Pairs) ->
         UserError: as `train_vocabulary`.
     """
     configs = (text.source, text.target)
-    counts_all = vocabulary.kind in ("word", "whitespace")
 
-    def prepared(*numbers: int) -> Iterator[str]:
+    def prepared(pieces: PiecesConfig, *numbers: int) -> Iterator[str]:
         chosen = (tuple(pair[number] for number in numbers) for pair in pairs())
+        counts_all = pieces.kind in ("word", "whitespace")
         for lines in chosen if counts_all else _sample(chosen, SAMPLE):
             for number, line in zip(numbers, lines, strict=True):
                 yield prepare(line, configs[number])
 
     if vocabulary.shared:
-        both = train_vocabulary(vocabulary, prepared(0, 1), side="text of both sides")
+        both = train_vocabulary(vocabulary, prepared(vocabulary, 0, 1), side="text of both sides")
         return Side(text.source, both), Side(text.target, both)
-    source = train_vocabulary(vocabulary, prepared(0), side="source text")
-    target = train_vocabulary(vocabulary, prepared(1), side="target text")
+    source = train_vocabulary(vocabulary, prepared(vocabulary, 0), side="source text")
+    own, where = (vocabulary.target, "vocabulary.target") if vocabulary.target else (vocabulary, "vocabulary")
+    target = train_vocabulary(own, prepared(own, 1), where, side="target text")
     return Side(text.source, source), Side(text.target, target)
 
 
