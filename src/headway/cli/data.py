@@ -164,7 +164,9 @@ def data_constituents(
 def data_trees(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Penn brackets or TIGER-XML.")],
     format: Annotated[str, typer.Option(help="drawing, brackets, linear, words or tagged.")] = "drawing",
-    sample: Annotated[int | None, typer.Option(min=1, help="Only so many, drawn at random. [default: all]")] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Only so many, drawn at random.", show_default="all")
+    ] = None,
     leaves: Annotated[str, typer.Option(help="With linear: what words become, tags or xx.")] = "tags",
     functions: Annotated[bool, typer.Option("--functions", help="Keep grammatical functions in labels.")] = False,
 ) -> None:
