@@ -1,6 +1,6 @@
-"""From raw lines to predictions, and from given targets to their scores, with a run's model.
+"""From raw lines (or recordings) to predictions, and from given targets to their scores, with a run's model.
 
-Shapes: K heads, S source pieces and T target pieces, each with the end mark.
+Shapes: K heads, S positions of the memory, such as the source pieces with the end mark, T target pieces with theirs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from headway.errors import UserError
 from headway.models import Seq2Seq
 from headway.recipe import DecodingConfig, ModelConfig, explain
 from headway.run import LoadedRun, load_run
-from headway.text.side import Side, Words
+from headway.text.side import Words
 from headway.text.vocabulary import UNKNOWN
 
 END = "</s>"  # how the end mark is written among tokens
@@ -45,9 +45,10 @@ class Candidate:
 class Prediction:
     """What a model makes of one line. `text`, `score` and `tokens` are those of the best candidate.
 
-    `attention`, where it was asked for, maps names to weights: `decoder.0.cross` (K, T, S) over `tokens` and
-    `source_tokens`, each followed by the end mark; the axes of others are what `Seq2Seq.attention_axes` says. With it
-    come the words that either's tokens are parts of.
+    `attention`, where it was asked for, maps names to weights: `decoder.0.cross` (K, T, S) over `tokens`, followed by
+    the end mark, and `attended`; the axes of others are what `Seq2Seq.attention_axes` says. With it come the words that
+    either's tokens are parts of. `attended` are the source tokens, followed by the end mark or, of speech, seconds.
+    `problem` says why a source was skipped (`Options.skip_broken`).
     """
 
     source: str
@@ -56,6 +57,8 @@ class Prediction:
     attention: dict[str, NDArray[np.float32]] = field(default_factory=dict)
     source_words: Words = NO_WORDS
     words: Words = NO_WORDS
+    attended: list[str] = field(default_factory=list)
+    problem: str | None = None
 
     @property
     def text(self) -> str:
@@ -77,8 +80,9 @@ class Prediction:
 class Options:
     """How to decode; what is None comes from the recipe's `decoding` section.
 
-    `prefixes` gives each line's output its beginning, as text. `truncate` cuts a line that has more pieces than
-    `max_source_length` instead of refusing it. `attention` holds patterns of names, such as `decoder.*.cross`.
+    `prefixes` gives each line's output its beginning, as text. `truncate` cuts a line that has more pieces (or frames)
+    than `max_source_length` instead of refusing it; with `skip_broken`, a source that cannot be read gives an empty
+    prediction, with its `problem`, instead of an error. `attention` holds patterns of names, such as `decoder.*.cross`.
     """
 
     beam: int | None = None
@@ -91,6 +95,7 @@ class Options:
     prefixes: Sequence[str] | None = None
     max_source_length: int | None = None
     truncate: bool = False
+    skip_broken: bool = False
     attention: tuple[str, ...] = ()
 
     def resolved(self, config: DecodingConfig) -> DecodingConfig:
@@ -134,17 +139,17 @@ class Predictor:
         self._config = first.recipe.model_as(ModelConfig)
         self.models, self.device = [run.model for run in runs], device
         for number, run in enumerate(runs[1:], start=2):
-            if not (_same_pieces(run.source, first.source) and _same_pieces(run.target, first.target)):
+            if not (run.source.same(first.source) and run.target.same(first.target)):
                 raise UserError("the runs of an ensemble need the same vocabularies", where=f"run {number}")
         self.model: Seq2Seq | Ensemble = self.models[0] if len(runs) == 1 else Ensemble(self.models)
 
     def predict(
-        self, lines: Sequence[str], options: Options = Options(), *, first_line: int = 1, **changes: Any
+        self, lines: Sequence[Any], options: Options = Options(), *, first_line: int = 1, **changes: Any
     ) -> list[Prediction]:
         """Decode lines, in any number; predictions come in their order, and an empty line gives an empty prediction.
 
         Args:
-            lines: raw text.
+            lines: raw text or, where the model reads speech, recordings (see `headway.audio.reading.Recording`).
             options: how to decode; single options can be given by name instead (`beam=1`, `attention=("*.cross",)`).
             first_line: the number of the first line, for messages and random streams.
             changes: fields of `Options`.
@@ -159,7 +164,7 @@ class Predictor:
             raise UserError(
                 "attention is one model's: give one run", where="--attention", received=f"{len(self.models)} runs"
             )
-        sources = [self._source_ids(line, options, first_line + number) for number, line in enumerate(lines)]
+        sources, problems = self._encode(lines, options, first_line)
         prefixes = self._prefixes(options, len(lines))
         results: list[Prediction | None] = [None] * len(lines)
         for rows in _batches([len(ids) for ids in sources], config.batch_tokens):
@@ -170,22 +175,40 @@ class Predictor:
             )
             for row, candidates, attention in zip(rows, hypotheses, captured, strict=True):
                 results[row] = self._prediction(lines[row], sources[row], candidates[: options.nbest], attention)
-        empty = Candidate("", 0.0, [], [])
-        return [result or Prediction(lines[row], [], [empty] * options.nbest) for row, result in enumerate(results)]
+        empty = [Candidate("", 0.0, [], [])] * options.nbest
+        attended = self.source.attended([], 1)
+        return [
+            result or Prediction(self.source.name(lines[row]), [], empty, attended=attended, problem=problems.get(row))
+            for row, result in enumerate(results)
+        ]
 
-    def _source_ids(self, line: str, options: Options, number: int) -> list[int]:
-        ids = self.source.encode(line)
+    def _encode(self, lines: Sequence[Any], options: Options, first_line: int) -> tuple[list[Any], dict[int, str]]:
+        """Sources as batches hold them, and what is wrong with those to be skipped, by row; these have no length."""
+        sources, problems = list[Any](), dict[int, str]()
+        for row, line in enumerate(lines):
+            try:
+                sources.append(self._encode_one(line, options, first_line + row))
+            except UserError as error:
+                if not options.skip_broken:
+                    raise
+                sources.append([])
+                problems[row] = str(error)
+        return sources, problems
+
+    def _encode_one(self, line: Any, options: Options, number: int) -> Any:
+        source = self.source.encode(line)
         limit = options.max_source_length or self._config.longest_source()
-        if len(ids) > limit:
+        if len(source) > limit:
             if not options.truncate:
+                unit = "pieces" if self.source.vocabulary else "frames"
                 raise UserError(
                     "this line is too long",
                     where=f"line {number}",
-                    received=f"{len(ids)} pieces",
+                    received=f"{len(source)} {unit}",
                     allowed=f"up to {limit}; --truncate cuts longer lines, --max-source-length moves the limit",
                 )
-            return ids[:limit]
-        return ids
+            return source[:limit]
+        return source
 
     def _prefixes(self, options: Options, count: int) -> list[list[int]]:
         if options.prefixes is None:
@@ -201,7 +224,7 @@ class Predictor:
 
     def _search(
         self,
-        sources: list[list[int]],
+        sources: list[Any],
         prefixes: list[list[int]],
         config: DecodingConfig,
         options: Options,
@@ -220,7 +243,7 @@ class Predictor:
 
     @torch.inference_mode()
     def _capture(
-        self, sources: list[list[int]], hypotheses: list[Hypothesis], patterns: tuple[str, ...]
+        self, sources: list[Any], hypotheses: list[Hypothesis], patterns: tuple[str, ...]
     ) -> list[dict[str, NDArray[np.float32]]]:
         """The attention behind each hypothesis: a whole-target pass sees exactly what the steps of the search saw."""
         if not patterns:
@@ -241,7 +264,7 @@ class Predictor:
         axes = {name: self.models[0].attention_axes(name) for name in captured}
         result = []
         for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            sizes = {"source": len(source) + 1, "target": len(target) + 1}
+            sizes = {"source": self._positions(source), "target": len(target) + 1}
             sizes["both"] = sum(sizes.values())
             result.append(
                 {
@@ -251,18 +274,24 @@ class Predictor:
             )
         return result
 
+    def _positions(self, source: Any) -> int:
+        """How many positions the model's memory has of an encoded source."""
+        mask = collate([np.asarray(source)], None).source_mask
+        return int(self.models[0].source_lengths(mask.sum(1))[0])
+
     @torch.inference_mode()
     def attention_names(self) -> list[str]:
         """The names of all the attention that the model has, such as `decoder.0.cross`; none where it has no such."""
-        batch = collate([np.array([UNKNOWN])], [np.array([UNKNOWN])]).to(self.device)
+        batch = collate([self.models[0].trial_source(1)], [np.array([UNKNOWN])]).to(self.device)
         return list(self.models[0](batch, capture=("*",)).attention)
 
     def _prediction(
-        self, line: str, source: list[int], hypotheses: list[Hypothesis], attention: dict[str, NDArray[np.float32]]
+        self, line: Any, source: Any, hypotheses: list[Hypothesis], attention: dict[str, NDArray[np.float32]]
     ) -> Prediction:
         words = (self.source.words(source), self.target.words(hypotheses[0].ids)) if attention else (NO_WORDS, NO_WORDS)
         candidates = [self._candidate(each) for each in hypotheses]
-        return Prediction(line, self.source.tokens(source), candidates, attention, *words)
+        attended = self.source.attended(source, self._positions(source))
+        return Prediction(self.source.name(line), self.source.tokens(source), candidates, attention, *words, attended)
 
     def _candidate(self, hypothesis: Hypothesis) -> Candidate:
         ids = hypothesis.ids
@@ -270,7 +299,7 @@ class Predictor:
             self.target.decode(ids), hypothesis.score, self.target.tokens(ids), list(hypothesis.log_probabilities)
         )
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Candidate]:
+    def score(self, sources: Sequence[Any], targets: Sequence[str]) -> list[Candidate]:
         """Force-score given targets: the log probability of each token and of the end mark, and the score of the whole.
 
         Raises:
@@ -280,7 +309,7 @@ class Predictor:
 
     @torch.inference_mode()
     def force(
-        self, sources: Sequence[str], targets: Sequence[str], *, attention: tuple[str, ...] = ()
+        self, sources: Sequence[Any], targets: Sequence[str], *, attention: tuple[str, ...] = ()
     ) -> list[Prediction]:
         """Predictions whose one candidate is the given target, scored, with the attention that is asked for.
 
@@ -319,7 +348,7 @@ class Predictor:
 
 
 def _limits(
-    sources: list[list[int]],
+    sources: list[Any],
     prefixes: list[list[int]],
     config: DecodingConfig,
     lines: list[int],
@@ -343,10 +372,6 @@ def _limits(
             )
         longest.append(length)
     return Limits(config.min_length, longest, prefixes if any(prefixes) else ())
-
-
-def _same_pieces(one: Side, other: Side) -> bool:
-    return one.tokens(range(len(one.vocabulary))) == other.tokens(range(len(other.vocabulary)))
 
 
 def _changed(options: Options, changes: dict[str, Any]) -> Options:

@@ -159,7 +159,8 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
         names = ("source", "target", "tsv", "jsonl", "m2", "conllu")
         paths = {name: getattr(config, name) for name in names if getattr(config, name) is not None}
         found: dict[str, Any] = {name: resolve(path) for name, path in paths.items()}
-        return config.model_copy(update=found | {"references": tuple(map(resolve, config.references))})
+        lists = {name: tuple(map(resolve, getattr(config, name))) for name in ("references", "librispeech")}
+        return config.model_copy(update=found | lists)
 
     def parser(config: ParserConfig | None) -> ParserConfig | None:
         """A model that is a file or folder here; any other model has a name."""

@@ -29,6 +29,8 @@ METRICS = {
     "chrf": "headway.scoring.translation:Chrf",
     "ter": "headway.scoring.translation:Ter",
     "aer": "headway.scoring.alignment_error:AlignmentErrorRate",
+    "wer": "headway.scoring.speech:WordErrorRate",
+    "cer": "headway.scoring.speech:CharacterErrorRate",
     "exact_match": "headway.scoring.exact_match:ExactMatch",
     "precision": "headway.scoring.labels:Precision",
     "recall": "headway.scoring.labels:Recall",
@@ -94,6 +96,10 @@ class Metric(ABC):
     @abstractmethod
     def aggregate(self, totals: Statistics) -> float:
         """The corpus score from statistics (k,) summed over segments."""
+
+    def details(self, totals: Statistics) -> str:
+        """What reports say of the statistics (k,) summed over segments, beside the score; nothing by default."""
+        return ""
 
     @abstractmethod
     def signature(self) -> str:

@@ -31,8 +31,9 @@ DEFAULT_SAMPLES: dict[Significance, int] = {"bootstrap": 1000, "randomisation": 
 class SystemScore:
     """One system by one metric: its score, the 95% bootstrap interval, and its comparison with the first system.
 
-    `by_reference` are the scores by each reference set alone, where there are several and the metric shows them;
-    `groups` are the scores of groups of segments, where these were asked for.
+    `details` are what the metric says of the sums behind the score; `by_reference` are the scores by each reference set
+    alone, where there are several and the metric shows them; `groups` are the scores of groups of segments, where these
+    were asked for.
     """
 
     system: str
@@ -41,6 +42,7 @@ class SystemScore:
     comparison: Comparison | None
     by_reference: tuple[float, ...] = ()
     groups: tuple[GroupScore, ...] = ()
+    details: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class ScoreReport:
         notes = [f"{column[0].score.metric}: {column[0].score.signature}" for column in self.scores]
         for column in self.scores:
             for row in column:
+                if row.details:
+                    notes.append(f"{row.score.metric} of {row.system}: {row.details}")
                 alone = ", ".join(f"{value:.2f}" for value in row.by_reference)
                 if alone:
                     notes.append(f"{row.score.metric} of {row.system} by each reference alone: {alone}")
@@ -167,10 +171,11 @@ def _score_systems(
         comparison = None
         if significance and rows:
             comparison = TESTS[significance](metric, statistics[0], each, samples, seed)
-        score = Score(metric.label, metric.aggregate(each.sum(axis=0)), metric.signature(), len(each))
+        totals = each.sum(axis=0)
+        score = Score(metric.label, metric.aggregate(totals), metric.signature(), len(each))
         interval = bootstrap_interval(metric, each, INTERVAL_SAMPLES, seed)
         by_group = scores_by_group(metric, each, groups[0], INTERVAL_SAMPLES, seed) if groups else ()
-        rows.append(SystemScore(name, score, interval, comparison, by_reference, by_group))
+        rows.append(SystemScore(name, score, interval, comparison, by_reference, by_group, metric.details(totals)))
     return tuple(rows)
 
 

@@ -10,9 +10,10 @@ from headway.run import RunFolder
 from headway.scoring import METRICS, Metric, build_metric
 from headway.tasks.contract import Task
 from headway.tasks.labelling import ErrorDetection, Tagging
+from headway.tasks.speech import SpeechRecognition
 from headway.tasks.translation import Translation
 
-TASKS: dict[str, Task] = {task.name: task for task in (Translation(), ErrorDetection(), Tagging())}
+TASKS: dict[str, Task] = {task.name: task for task in (Translation(), ErrorDetection(), Tagging(), SpeechRecognition())}
 
 
 def build_task(name: str) -> Task:

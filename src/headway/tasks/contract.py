@@ -146,7 +146,7 @@ class Task(ABC):
     def predict(
         self, runs: Sequence[Path], device: str, average: int | None, options: Mapping[str, Any]
     ) -> list[WordAlignment]:
-        """`headway predict`: from standard input to standard output; `options` are those that were given.
+        """`headway predict`: from standard input, or `files`, to standard output; `options` are those that were given.
 
         Returns:
             Alignments of the first lines to be drawn, where these were asked for.
@@ -171,7 +171,7 @@ def check_options(options: Iterable[str], allowed: Iterable[str], task: str) -> 
 
 
 def _flag(name: str) -> str:
-    return "--" + name.removesuffix("_output").replace("_", "-")
+    return "FILE" if name == "files" else "--" + name.removesuffix("_output").replace("_", "-")
 
 
 def numbers(text: str | None, option: str) -> list[int] | None:
