@@ -10,8 +10,10 @@ from headway.errors import UserError
 from tests.audio.tones import tone
 
 
-@pytest.mark.parametrize(("suffix", "subtype", "close"), [("wav", "PCM_16", 1e-4), ("wav", "FLOAT", 1e-7),
-                                                          ("flac", "PCM_16", 1e-4), ("flac", "PCM_24", 1e-6)])  # fmt: skip
+KINDS = [("wav", "PCM_16", 1e-4), ("wav", "FLOAT", 1e-7), ("flac", "PCM_16", 1e-4), ("flac", "PCM_24", 1e-6)]
+
+
+@pytest.mark.parametrize(("suffix", "subtype", "close"), KINDS)
 def test_formats(tmp_path, suffix, subtype, close):
     path, samples = tmp_path / f"a.{suffix}", tone(440, 0.2)
     soundfile.write(path, samples, 8000, subtype=subtype)

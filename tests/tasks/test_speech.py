@@ -13,10 +13,9 @@ import yaml
 
 import headway
 from headway.cli import main
-from headway.data.batches import collate
 from headway.decoding.predictor import Predictor
 from headway.errors import UserError
-from headway.recipe import load_recipe, parse_recipe
+from headway.recipe import parse_recipe
 from headway.run import RunFolder
 from headway.training.prepare import check_recipe
 from tests.audio.tones import RATE, WORDS, say, write, write_corpus
