@@ -9,7 +9,6 @@ from headway.audio.reading import facts_of, library, name_of, read_recording, wr
 from headway.errors import UserError
 from tests.audio.tones import tone
 
-
 KINDS = [("wav", "PCM_16", 1e-4), ("wav", "FLOAT", 1e-7), ("flac", "PCM_16", 1e-4), ("flac", "PCM_24", 1e-6)]
 
 

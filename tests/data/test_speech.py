@@ -1,5 +1,8 @@
 """Utterances in batches by frames; what is left out is named and counted, and order is kept."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import soundfile
@@ -127,3 +130,22 @@ def test_the_fingerprint_is_of_sound_and_text(tmp_path):
     manifest = tmp_path / "train.tsv"
     manifest.write_text(manifest.read_text().replace("mid mid", "mid low"))
     assert corpus(tmp_path).fingerprint != first.fingerprint
+
+
+@pytest.mark.skipif("HEADWAY_DATA" not in os.environ, reason="HEADWAY_DATA, the folder of corpora, is not set")
+def test_utterances_of_librispeech(tmp_path):
+    audio = Path(os.environ["HEADWAY_DATA"]) / "librispeech-mini" / "mix_cut_test" / "audio" / "storage"
+    if not audio.is_dir():
+        pytest.skip("HEADWAY_DATA does not hold librispeech-mini")
+    chapter = tmp_path / "2412" / "153948"
+    chapter.mkdir(parents=True)
+    for number in (0, 1):
+        (chapter / f"2412-153948-000{number}.flac").symlink_to(audio / f"2412-153948-000{number}.flac")
+    (chapter / "2412-153948.trans.txt").write_text("2412-153948-0000 LOW\n2412-153948-0001 HIGH\n")
+    utterances = read_utterances(open_recordings(CorpusConfig(librispeech=tmp_path), "data.train"))
+    config = AudioConfig()
+    store = build_frames([each.audio for each in utterances], config, cache=tmp_path / "cache")
+    found = build_speech("data.train", utterances, store, (AudioSide(config), SIDE), max_length=10)
+    assert found.report.sample_rates == {"16000": 2}
+    assert found.report.hours * 3600 == pytest.approx(11.66 + 10.51, abs=0.01)
+    assert found.collate(np.array([0])).source.shape == (1, 1164, 80)

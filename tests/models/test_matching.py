@@ -90,3 +90,14 @@ def test_a_recipe_names_another(tmp_path):
     assert recipe.model.match_parameters.to["dim"] == 256
     goal = total("transformer-small", 500)
     assert abs(total(recipe.model.model_dump(), 500) - goal) <= 0.01 * goal
+
+
+def test_a_path_is_that_of_the_recipe_it_stands_in(tmp_path):
+    rest = "data: {train: {tsv: train.tsv}}\ntraining: {updates: 1}\n"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "small.yaml").write_text(f"{rest}model: {{preset: transformer-small, dim: 128}}\n")
+    (tmp_path / "folder" / "ngram.yaml").write_text(
+        "base: small.yaml\nmodel: {encoder: {mixer: ngram}, match_parameters: small.yaml}\n"
+    )
+    (tmp_path / "mine.yaml").write_text("base: folder/ngram.yaml\ntraining: {updates: 2}\n")
+    assert load_recipe(tmp_path / "mine.yaml").model.match_parameters.to["dim"] == 128
