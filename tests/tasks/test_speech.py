@@ -222,6 +222,8 @@ def test_kills_change_nothing(tmp_path):
     [
         ({"model": {"front_end": None}}, "model.front_end: a model of speech needs what reads frames"),
         ({"vocabulary": {"kind": "char", "shared": True}}, "vocabulary.shared: only transcripts"),
+        ({"text": {"source": {"segment": "moses"}}}, "text.source: a recording has no text"),
+        ({"data": RECIPE["data"] | {"count": "words"}}, "data.count: transcripts are counted in pieces"),
         ({"data": RECIPE["data"] | {"max_ratio": 2.0}}, "data.max_ratio: speech_recognition has no pairs"),
         ({"data": RECIPE["data"] | {"audio": {"max_frames": 5000}}}, "data.audio.max_frames: recordings may be longer"),
         ({"objective": {"dependency": {}}}, "objective: speech is learned from transcripts alone"),

@@ -89,8 +89,8 @@ def predict(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN... [FILE...]",
-            help="One run, or several to decode as an ensemble; for speech, recordings instead of standard input.",
+            metavar="RUN...",
+            help="One run, or several to decode as an ensemble; for speech, then the recordings to write down.",
         ),
     ],
     beam: Annotated[

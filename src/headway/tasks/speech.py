@@ -19,7 +19,7 @@ from headway.decoding.predictor import Predictor, load
 from headway.errors import UserError
 from headway.models import Model, Seq2Seq, build_model
 from headway.objectives import Objective
-from headway.recipe import CorpusConfig, ModelConfig, Recipe, parse_corpus
+from headway.recipe import CorpusConfig, ModelConfig, Recipe, SideConfig, parse_corpus
 from headway.run import LoadedRun, RunFolder
 from headway.tasks.contract import DevOutputs, Example, Prepared, Task, check_options
 from headway.tasks.translation import OUTPUT, SAMPLING, SEARCH, example_of, search_options
@@ -82,6 +82,10 @@ class SpeechRecognition(Task):
                 raise UserError(f"{self.name} has no pairs of texts that this could filter", where=f"data.{key}")
         if recipe.vocabulary.shared:
             raise UserError("only transcripts have a vocabulary", where="vocabulary.shared", received=True)
+        if recipe.text.source != SideConfig():
+            raise UserError("a recording has no text to prepare", where="text.source", allowed="text.target")
+        if recipe.data.count != "pieces":
+            raise UserError("transcripts are counted in pieces", where="data.count", received=recipe.data.count)
         if Objective(recipe.objective).parts:
             raise UserError("speech is learned from transcripts alone", where="objective", allowed="label_smoothing")
         if audio.max_frames > config.longest_source():
