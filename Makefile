@@ -9,6 +9,7 @@ demo: .venv/demo
 
 # A process for each of two cores, with one thread each: more threads than cores make small models slow.
 test: .venv/test
+	scripts/install-test-system-packages.sh
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: .venv/test

@@ -168,16 +168,24 @@ def ngram(mixer: Ngram, x: Tensor, mask: Tensor) -> Tensor:
 
 def _ngram_head(mixer: Ngram, k: int, projected: list[Tensor], t: int) -> Tensor:
     """Equation 5, or 8 with a global context."""
-    d, last = mixer.head_dim, 0 if mixer.causal else mixer.n - 1
-    total = mixer.bias[k * d : (k + 1) * d]
+    total = mixer.bias[k * mixer.head_dim : (k + 1) * mixer.head_dim]
+    for share in ngram_shares(mixer, k, projected, t).values():
+        total = total + share
+    return total.clamp(min=0)
+
+
+def ngram_shares(mixer: Ngram, k: int, projected: list[Tensor], t: int) -> dict[int | str, Tensor]:
+    """What each offset, and the context, adds to the hidden layer of head k at position t, from projected vectors."""
+    d, last, shares = mixer.head_dim, 0 if mixer.causal else mixer.n - 1, {}
     for place, offset in enumerate(range(1 - mixer.n, last + 1)):
+        shares[offset] = torch.zeros(d, dtype=projected[0].dtype)
         if 0 <= t + offset < len(projected):
-            total = total + mixer.weight[k, :, :, place] @ projected[t + offset]
+            shares[offset] = mixer.weight[k, :, :, place] @ projected[t + offset]
     if mixer.global_weight is not None:
         seen = projected[: t + 1] if mixer.prefix else projected
         highest = torch.stack([torch.stack([vector[i] for vector in seen]).max() for i in range(d)])  # equation 7
-        total = total + mixer.global_weight[k] @ highest
-    return total.clamp(min=0)
+        shares["context"] = mixer.global_weight[k] @ highest
+    return shares
 
 
 def nplm(mixer: Nplm, x: Tensor, mask: Tensor) -> Tensor:
@@ -191,13 +199,21 @@ def nplm(mixer: Nplm, x: Tensor, mask: Tensor) -> Tensor:
 
 
 def _nplm_position(mixer: Nplm, row: Tensor, t: int) -> Tensor:
+    hidden = mixer.bias
+    for _, share in nplm_shares(mixer, row, t):
+        hidden = hidden + share
+    return linear(mixer.out_projection.weight, mixer.out_projection.bias, hidden.clamp(min=0))
+
+
+def nplm_shares(mixer: Nplm, row: Tensor, t: int) -> list[tuple[tuple[int, int], Tensor]]:
+    """What each offset, or block of offsets, adds to the hidden layer of position t: its bounds and a vector."""
+
     def at(position: int) -> Tensor:
         return row[position] if 0 <= position < len(row) else torch.zeros_like(row[0])
 
-    last = 0 if mixer.causal else mixer.n - 1
-    hidden = mixer.bias
+    last, shares = 0 if mixer.causal else mixer.n - 1, []
     for place, offset in enumerate(range(1 - mixer.n, last + 1)):
-        hidden = hidden + mixer.near[:, :, place] @ at(t + offset)
+        shares.append(((offset, offset), mixer.near[:, :, place] @ at(t + offset)))
     for side, direction in enumerate([-1] if mixer.causal else [-1, 1]):
         for m in range(mixer.blocks):
             averages = []
@@ -205,8 +221,9 @@ def _nplm_position(mixer: Nplm, row: Tensor, t: int) -> Tensor:
                 first = mixer.n + m * mixer.block_size
                 places = [t + direction * (first + i) for i in range(mixer.block_size)]
                 averages.append(sum(kernel[i] * at(place) for i, place in enumerate(places)))
-            hidden = hidden + mixer.far[side, :, :, m] @ torch.cat(averages)
-    return linear(mixer.out_projection.weight, mixer.out_projection.bias, hidden.clamp(min=0))
+            bounds = sorted((places[0] - t, places[-1] - t))
+            shares.append((tuple(bounds), mixer.far[side, :, :, m] @ torch.cat(averages)))
+    return shares
 
 
 def cross_attention(cross: CrossAttention, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:

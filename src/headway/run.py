@@ -141,8 +141,8 @@ class SourceSide(Protocol):
     def words(self, encoded: Any) -> Words:
         """The words that these pieces make."""
 
-    def attended(self, encoded: Any, positions: int) -> list[str]:
-        """What stands at each of the positions that a model's memory has of an encoded source."""
+    def seconds(self, encoded: Any, positions: int) -> list[str]:
+        """Of speech, where each of the positions begins that a model's memory has of it; nothing of text."""
 
     def same(self, other: Any) -> bool:
         """Whether a model of the other side can read what this one encodes."""

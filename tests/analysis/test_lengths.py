@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from headway.analysis.lengths import score_by_length
+from headway.analysis.lengths import LengthTotals, score_by_length, scores_of_totals
 from headway.errors import UserError
 from headway.scoring import build_metric
 from tests.conftest import Command
@@ -34,6 +35,21 @@ def test_bins_have_equally_many_segments_unless_told() -> None:
         build_metric("exact_match"), {"a": RIGHT}, [RIGHT], SOURCES, unit="characters", edges=[5, 100]
     )
     assert characters.ranges == [(1, 5), (7, 11)]
+
+
+def test_segments_can_come_one_by_one() -> None:
+    random = np.random.default_rng(1)
+    sources = [" ".join("a" * length) for length in random.integers(1, 30, 200)]
+    outputs = [source.upper() if draw < 0.7 else "B" for source, draw in zip(sources, random.random(200), strict=True)]
+    references = [source.upper() for source in sources]
+    metric = build_metric("bleu")
+    whole, totals = score_by_length(metric, {"a": outputs}, [references], sources), LengthTotals(metric)
+    for output, reference, source in zip(outputs, references, sources, strict=True):
+        totals.add([output], [[reference]], [source])
+    assert scores_of_totals({"a": totals}).scores["a"] == pytest.approx(whole.scores["a"])
+    lengths = [len(source.split()) for source in sources]
+    assert totals.edges() == np.unique(np.quantile(lengths, np.arange(1, 6) / 6, method="lower")).tolist()
+    assert len(totals.sums) == len(set(lengths))  # as large as there are lengths
 
 
 def test_the_command_line(run_headway: Command, tmp_path: Path) -> None:

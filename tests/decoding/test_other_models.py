@@ -30,7 +30,7 @@ NGRAM = {"decoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 3}}}
 def test_attention_over_the_whole_sequence_is_cut_to_it(predictor: Predictor) -> None:
     own = untrained(predictor)
     assert own.attention_names() == [f"decoder.{layer}.{kind}" for layer in (0, 1) for kind in ("self", "cross")]
-    for said in own.predict(["ab", "abcdabcd"], attention=("decoder.0.*",), max_length=5):
+    for said in own.predict(["ab", "abcdabcd"], capture=("decoder.0.*",), max_length=5):
         source, target = len(said.source_tokens) + 1, len(said.tokens) + 1
         whole, read = said.attention["decoder.0.self"], said.attention["decoder.0.cross"]
         assert whole.shape == (2, source + target, source + target)
@@ -48,9 +48,9 @@ def test_a_report_shows_what_attention_there_is(predictor: Predictor) -> None:
 
 def test_attention_that_is_not_there_is_an_error_that_names_what_is(predictor: Predictor) -> None:
     with pytest.raises(UserError, match=r"--layers: .*; received 'encoder\.\*'; allowed: decoder\.0\.self, decoder"):
-        untrained(predictor).predict(["ab"], attention=("encoder.*",))
+        untrained(predictor).predict(["ab"], capture=("encoder.*",))
     with pytest.raises(UserError, match="allowed: none; it has no attention"):
-        untrained(predictor, **NGRAM).predict(["ab"], attention=("*",))
+        untrained(predictor, **NGRAM).predict(["ab"], capture=("*",))
 
 
 def test_learned_positions_bound_source_and_output_together(predictor: Predictor) -> None:

@@ -37,19 +37,19 @@ def test_no_lines_no_predictions(predictor: Predictor) -> None:
 
 
 def test_attention_on_request(predictor: Predictor) -> None:
-    short, long = predictor.predict(["ab", "abcdabcd"], attention=("*.cross",))
+    short, long = predictor.predict(["ab", "abcdabcd"], capture=("*.cross",))
     assert set(short.attention) == {"decoder.0.cross", "decoder.1.cross"}
     for said in (short, long):
         weights = said.attention["decoder.1.cross"]
         assert weights.shape == (2, len(said.tokens) + 1, len(said.source_tokens) + 1)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
-    (alone,) = predictor.predict(["ab"], attention=("*.cross",))
+    (alone,) = predictor.predict(["ab"], capture=("*.cross",))
     np.testing.assert_allclose(alone.attention["decoder.0.cross"], short.attention["decoder.0.cross"], atol=1e-5)
 
 
 def test_attention_looks_where_the_letters_are(predictor: Predictor) -> None:
     """The cross-attention of a reversal falls: on the whole, later outputs look at earlier letters."""
-    (said,) = predictor.predict(["abcd"], attention=("*.cross",))
+    (said,) = predictor.predict(["abcd"], capture=("*.cross",))
     letters = np.stack(list(said.attention.values()))[:, :, :4, 1:5].mean((0, 1))  # output before which letter is read
     expected = letters @ np.arange(4) / letters.sum(-1)
     assert expected[0] > expected[-1]
@@ -144,7 +144,7 @@ def test_what_is_asked_for_moves_the_length_that_the_source_gives(
         ({"beam": 2.5}, "beam: input should be a valid integer"),
         ({"nbest": 0}, "--nbest: there must be an output; received 0; allowed: 1 or more"),
         ({"nbest": 3, "beam": 2}, "--nbest: more outputs than the beam has; received 3; allowed: up to 2"),
-        ({"attention": ("*.corss",)}, "--layers: no attention of this model has such a name"),
+        ({"capture": ("*.corss",)}, "--layers: no attention of this model has such a name"),
     ],
 )
 def test_options_that_are_not_allowed(predictor: Predictor, options: dict[str, Any], message: str) -> None:
@@ -231,11 +231,11 @@ def test_what_takes_one_model_takes_no_ensemble(reversal: Reversal) -> None:
     with pytest.raises(UserError, match="targets are scored with one model"):
         both.score(["a"], ["a"])
     with pytest.raises(UserError, match="attention is one model's"):
-        both.predict(["a"], attention=("*",))
+        both.predict(["a"], capture=("*",))
 
 
 def test_nothing_is_left_to_train(predictor: Predictor) -> None:
     assert not any(model.training for model in predictor.models)
-    predictor.predict(["ab"], attention=("*",))
+    predictor.predict(["ab"], capture=("*",))
     assert torch.is_grad_enabled()
     assert all(parameter.grad is None for parameter in predictor.models[0].parameters())

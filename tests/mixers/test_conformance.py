@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.mixers import MIXERS, Attention, Mixed, Mixer, State, build_mixer, conformance
+from headway.mixers import MIXERS, Attention, Mixed, Mixer, Ngram, Shares, State, build_mixer, conformance
 from headway.mixers.conformance import CHECKS, ConformanceError
 
 DIM = 6
@@ -121,6 +121,26 @@ class Broken(Attention):
         return (values * 1.1 if self.fault == "another value at once" else values), state
 
 
+class BrokenShares(Ngram):
+    """N-grams with one thing wrong in their shares, by name."""
+
+    def __init__(self, causal: bool, fault: str) -> None:
+        super().__init__(DIM, causal, n=2, heads=3)
+        self.fault = fault
+
+    def shares(self, x: Tensor, mask: Tensor | None) -> Shares:
+        found = super().shares(x, mask)
+        if self.fault == "not all is shared out":
+            return super().shares(x * 1.01, mask)
+        if self.fault == "parts are mixed up":
+            return found._replace(parts=found.parts[::-1])
+        if self.fault == "shares at padding":
+            return found._replace(shares=found.shares + 1)
+        if self.fault == "values of their own":
+            return found._replace(values=self.forward(x, mask).values)
+        return found
+
+
 FAULTS = [
     (conformance.check_shapes, True, "NaN at padding"),
     (conformance.check_causality, True, "sees the future"),
@@ -142,6 +162,15 @@ def test_check_finds_the_fault(check, causal, fault):
     with pytest.raises(ConformanceError):
         check(lambda causal: Broken(causal, fault), dim=DIM, causal=causal)
     check(lambda causal: Broken(causal, "none"), dim=DIM, causal=causal)
+
+
+@pytest.mark.parametrize(
+    "fault", ["not all is shared out", "parts are mixed up", "shares at padding", "values of their own"]
+)
+def test_shares_check_finds_the_fault(fault):
+    with pytest.raises(ConformanceError):
+        conformance.check_shares(lambda causal: BrokenShares(causal, fault), dim=DIM, causal=True)
+    conformance.check_shares(lambda causal: BrokenShares(causal, "none"), dim=DIM, causal=True)
 
 
 def test_compile_check_finds_a_graph_break():

@@ -5,6 +5,7 @@ import torch
 
 from headway.errors import UserError
 from headway.mixers import build_mixer
+from headway.mixers.masks import padding_mask
 from headway.mixers.ngram import Ngram
 from tests import reference
 from tests.mixers.oracles import DIM, assert_equals_oracle
@@ -16,6 +17,30 @@ from tests.mixers.oracles import DIM, assert_equals_oracle
 )
 def test_equals_oracle(causal, context, n):
     assert_equals_oracle(Ngram(DIM, causal, n=n, heads=3, head_dim=4, global_context=context), reference.ngram)
+
+
+@pytest.mark.parametrize(("causal", "context"), [(False, False), (False, True), (True, "prefix"), (False, "prefix")])
+def test_shares_equal_those_of_the_loops(causal, context):
+    mixer = Ngram(DIM, causal, n=3, heads=3, head_dim=4, global_context=context).double()
+    for parameter in mixer.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    x, mask = torch.randn(2, 6, DIM, dtype=torch.float64), padding_mask(torch.tensor([6, 4]))
+    found = mixer.shares(x, mask)
+    offsets = [(str(part.name), part.first, part.last) for part in found.parts]
+    window = [("-2", -2, -2), ("-1", -1, -1), ("0", 0, 0)] + ([] if causal else [("+1", 1, 1), ("+2", 2, 2)])
+    last = {False: [], True: [("global", None, None)], "prefix": [("prefix", None, 0)]}[context]
+    assert offsets == window + last
+    pre_activation = torch.zeros(2, 6, 12, dtype=torch.float64)
+    for row, length in enumerate((6, 4)):
+        for k, head in enumerate(reference.heads_of(mixer.in_projection.weight, mixer.in_projection.bias, 3)):
+            projected = [reference.linear(*head, x[row, t]) for t in range(length)]
+            for t in range(length):
+                slow = torch.stack(list(reference.ngram_shares(mixer, k, projected, t).values()))
+                assert torch.allclose(found.shares[row, k, t], slow, atol=1e-12)
+                total = mixer.bias[4 * k : 4 * k + 4] + slow.sum(0)
+                pre_activation[row, t, 4 * k : 4 * k + 4] = total
+    hidden = found.shares.sum(3).transpose(1, 2).flatten(2) + mixer.bias
+    assert torch.allclose(hidden[mask], pre_activation[mask], atol=1e-12)
 
 
 def parameters(causal: bool, **options) -> int:

@@ -5,6 +5,7 @@ import torch
 
 from headway.errors import UserError
 from headway.mixers import build_mixer
+from headway.mixers.masks import padding_mask
 from headway.mixers.nplm import Nplm
 from tests import reference
 from tests.mixers.oracles import DIM, assert_equals_oracle
@@ -16,6 +17,22 @@ from tests.mixers.oracles import DIM, assert_equals_oracle
 )
 def test_equals_oracle(causal, options):
     assert_equals_oracle(Nplm(DIM, causal, hidden=5, **options), reference.nplm, length=9, lengths=(9, 5))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_shares_equal_those_of_the_loops(causal):
+    mixer = Nplm(DIM, causal, n=2, blocks=2, block_size=3, kernels=2, hidden=5).double()
+    for parameter in mixer.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    x, mask = torch.randn(2, 11, DIM, dtype=torch.float64), padding_mask(torch.tensor([11, 4]))
+    found = mixer.shares(x, mask)
+    names = ["-1", "0", *([] if causal else ["+1"]), "-4..-2", "-7..-5", *([] if causal else ["+2..+4", "+5..+7"])]
+    assert [part.name for part in found.parts] == names
+    for row, length in enumerate((11, 4)):
+        for t in range(length):
+            slow = reference.nplm_shares(mixer, x[row, :length], t)
+            assert [(part.first, part.last) for part in found.parts] == [bounds for bounds, _ in slow]
+            assert torch.allclose(found.shares[row, 0, t], torch.stack([each for _, each in slow]), atol=1e-12)
 
 
 def test_without_distant_context_a_block_is_not_seen():

@@ -1,5 +1,6 @@
 """Tagging tasks from a recipe to predictions: training, resumption, the run folder, every word a label."""
 
+import csv
 import json
 import random
 import shutil
@@ -25,6 +26,7 @@ from headway.scoring import build_metric
 from headway.tasks import build_task
 from headway.training.loop import train
 from headway.training.prepare import check_recipe
+from tests.analysis.test_inspection import read_values, sentences_of
 from tests.conftest import Command
 from tests.models.encoders import LAYERS, write_encoder
 
@@ -374,6 +376,35 @@ def test_inspect_prints_and_draws(learned: Learned, run_headway: Command, tmp_pa
         inspect_layers(learned.run, learned.dev, beside=None, figure=tmp_path / "b.png", sentence=99)
 
 
+def test_figures_of_a_corpus_of_words(
+    learned: Learned, predictor: TokenPredictor, run_headway: Command, tmp_path: Path
+) -> None:
+    ended = run_headway("inspect", learned.run, "--figures", tmp_path / "own")
+    assert ended.code == 0, ended.err
+    names = {"entropy", "layer-weights", "quality-by-length", "relative-position-encoder", "self-attention-deviation"}
+    assert {path.stem for path in (tmp_path / "own").iterdir()} == names | {"within-encoder"}
+    weights, evenness = measure(predictor, [each.words for each in read_columns(learned.dev)])
+    with (tmp_path / "own" / "layer-weights.csv").open(newline="") as file:
+        found = [float(row["mean"]) for row in csv.DictReader(file)]
+    assert found == pytest.approx(weights.mean.ravel(), abs=1e-5)
+    with (tmp_path / "own" / "self-attention-deviation.csv").open(newline="") as file:
+        found = {row["layer"]: float(row["deviation"]) for row in csv.DictReader(file)}
+    assert found["as weighted"] == pytest.approx(evenness.mixed, abs=1e-5)
+    assert found[str(LAYERS)] == pytest.approx(evenness.last, abs=1e-5)
+    with (tmp_path / "own" / "quality-by-length.csv").open(newline="") as file:
+        assert sum(int(row["segments"]) for row in csv.DictReader(file)) == 60
+    (tmp_path / "words").write_text("he goes home\n\nnot bad\n")
+    (tmp_path / "labels").write_text("c c c\n\nc i\n")
+    given = ("--figures", tmp_path / "given", "--input", tmp_path / "words", "--json")
+    assert json.loads(run_headway("inspect", learned.run, *given).out)["read"] == 2
+    assert not (tmp_path / "given" / "quality-by-length.csv").exists()
+    assert run_headway("inspect", learned.run, *given, "--reference", tmp_path / "labels").code == 0
+    assert (tmp_path / "given" / "quality-by-length.csv").exists()
+    (tmp_path / "labels").write_text("c c c\n\nc\n")
+    ended = run_headway("inspect", learned.run, *given, "--reference", tmp_path / "labels")
+    assert "labels:3: each word needs one label; received '1 labels for 2 words'" in ended.err
+
+
 def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path: Path) -> None:
     write_encoder(tmp_path / "encoder")
     for name in ("train", "dev"):
@@ -385,3 +416,34 @@ def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path:
     assert (weights, evenness.mixed) == (None, None)
     with pytest.raises(UserError, match="does not attend to layers"):
         self_attention_figure(loaded, ["he"], None, tmp_path / "a.png")
+
+
+def test_a_page_shows_labels_layers_and_self_attention(
+    learned: Learned, predictor: TokenPredictor, run_headway: Command, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    assert run_headway("inspect", learned.run, "--sentences", "4", "--output", page, "--device", "cpu").code == 0
+    dev = list(read_columns(learned.dev))[:4]
+    for sentence, shown in zip(dev, sentences_of(page), strict=True):
+        (said,), (look,) = predictor.predict([sentence.words]), predictor.look(sentence.words)
+        assert [each["word"] for each in shown["words"]] == list(sentence.words)
+        assert [each["label"] for each in shown["words"]] == list(said.labels)
+        assert [each["gold"] for each in shown["words"]] == list(sentence.labels[0])
+        best = [said.probabilities[n, predictor.labels.index(label)] for n, label in enumerate(said.labels)]
+        np.testing.assert_allclose([each["probability"] for each in shown["words"]], best, rtol=1e-5)
+        layers, own = shown["maps"]
+        assert (layers["title"], own["title"]) == ("Layers", "Encoder")
+        assert look.layer_weights is not None
+        weights = read_values(layers["layers"][0], 16, False, look.layer_weights.shape[2])
+        np.testing.assert_allclose(weights, look.layer_weights.transpose(1, 0, 2), atol=1e-4)
+        last = read_values(own["layers"][-1], 16, False, len(look.tokens))
+        np.testing.assert_allclose(last, look.self_attention[-1], atol=1e-4)
+
+
+def test_what_a_page_of_labels_refuses(learned: Learned, run_headway: Command, tmp_path: Path) -> None:
+    (tmp_path / "labels").write_text("c i c\n")
+    given = ("inspect", learned.run, "--text", "a b", "--reference", tmp_path / "labels", "--output", tmp_path / "p")
+    code, _, err = run_headway(*given)
+    assert (code, "line 1: a tagger's reference has a label for each word" in err) == (2, True)
+    (tmp_path / "gold").write_text("0-0\n")
+    assert "--gold: a tagger aligns nothing" in run_headway(*given, "--gold", tmp_path / "gold").err

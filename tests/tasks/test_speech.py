@@ -134,7 +134,7 @@ def test_from_python(heard):
     predictor = headway.load(heard.run, device="cpu")
     samples = [say(text, 2000 + number) for number, text in enumerate(TESTS)]
     given = [heard.recordings[0], samples[1], (say(TESTS[2], 2002, 16000), 16000), str(heard.recordings[3])]
-    said = predictor.predict(given, attention=("*.cross",))
+    said = predictor.predict(given, capture=("*.cross",))
     assert [each.text for each in said] == TESTS
     assert said[0].source == str(heard.recordings[0])
     for each in said:
@@ -165,6 +165,14 @@ def test_attention_and_scores_can_be_had(heard, run_headway, tmp_path):
     ended = run_headway("score", heard.run, "--source", manifest)
     assert len(ended.out.splitlines()) == 10
     assert all(float(line.split("\t")[1]) > -1 for line in ended.out.splitlines())
+
+
+def test_a_look_inside(heard, run_headway, tmp_path):
+    ended = run_headway("inspect", heard.run, "--output", tmp_path / "page.html", "--sentences", "3")
+    assert (ended.code, "3 sentences" in ended.out) == (0, True)
+    ended = run_headway("inspect", heard.run, "--figures", tmp_path / "figures", "--input", heard.folder / "dev.tsv")
+    assert ended.code == 0, ended.err
+    assert list((tmp_path / "figures").iterdir())
 
 
 def test_options_of_text_are_refused(heard, run_headway, reversal):

@@ -4,7 +4,7 @@ Shapes: N words, J heads over layers, L layers, K heads of self-attention, P pie
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,11 +62,12 @@ class LayerWeights:
 class Evenness:
     """The standard deviation of self-attention weights around a word's own mean, averaged over words.
 
-    Smaller is more even. `mixed` is None for a model that does not attend to layers.
+    Smaller is more even. `mixed` is None for a model that does not attend to layers; `layers` are all of them.
     """
 
     last: float
     mixed: float | None
+    layers: list[float]
 
 
 def self_attention(look: Look) -> tuple[Floats, Floats | None]:
@@ -74,35 +75,84 @@ def self_attention(look: Look) -> tuple[Floats, Floats | None]:
 
     The weight of a layer is that of a word's attention to layers, averaged over its heads (the mix of figure 2b).
     """
-    first = list(look.window.first)
-    by_layer = look.self_attention.mean(1)[:, first]  # (L, N, P)
-    if look.layer_weights is None:
-        return by_layer[-1], None
-    return by_layer[-1], np.einsum("nl,lnp->np", look.layer_weights.mean(1), by_layer)
+    by_layer = of_words(look.self_attention, look.window.first)
+    return by_layer[-1], None if look.layer_weights is None else mix(by_layer, look.layer_weights)
 
 
-def measure(predictor: TokenPredictor, sentences: Sequence[Sequence[str]]) -> tuple[LayerWeights | None, Evenness]:
+def of_words(self_attention: Floats, first: Sequence[int]) -> Floats:
+    """(L, N, P): what the first pieces of words look at in each layer, heads averaged, of (L, K, P, P)."""
+    mean: Floats = self_attention.mean(1)[:, list(first)]
+    return mean
+
+
+def mix(by_layer: Floats, layer_weights: Floats) -> Floats:
+    """(N, P): what words look at in all layers (L, N, P), each as its weights (N, J, L) say, averaged over the J."""
+    mixed: Floats = np.einsum("nl,lnp->np", layer_weights.mean(1), by_layer)
+    return mixed
+
+
+class LayerTotals:
+    """Sums over words, from which the weights of layers and the evenness of self-attention come at any time."""
+
+    def __init__(self) -> None:
+        self.words = 0
+        self.deviations: Floats = np.zeros(0)  # (L,), summed over words
+        self.mixed = 0.0
+        # Weights as they lie beside those of the first word: what is left of their squares is of their own size.
+        self.origin: Floats | None = None  # (J, L)
+        self.sums: Floats = np.zeros(0)
+        self.squares: Floats = np.zeros(0)
+
+    def add(self, self_attention: Floats, first: Sequence[int], layer_weights: Floats | None) -> None:
+        """Count the words of a window, whose first pieces are at `first`.
+
+        Args:
+            self_attention: (L, K, P, P), lowest layer first.
+            first: (N,).
+            layer_weights: (N, J, L), where the model attends to layers.
+        """
+        if not len(first):
+            return
+        by_layer = of_words(self_attention, first).astype(np.float64)
+        self.words += len(first)
+        self.deviations = self.deviations + by_layer.std(2).sum(1) if len(self.deviations) else by_layer.std(2).sum(1)
+        if layer_weights is None:
+            return
+        weights = layer_weights.astype(np.float64)
+        self.mixed += float(mix(by_layer, weights).std(1).sum())
+        if self.origin is None:
+            self.origin = weights[0]
+            self.sums = self.squares = np.zeros_like(self.origin)
+        self.sums = self.sums + (weights - self.origin).sum(0)
+        self.squares = self.squares + np.square(weights - self.origin).sum(0)
+
+    def weights(self) -> LayerWeights | None:
+        """The weights of the layers; None for a model without such, or without words."""
+        if self.origin is None:
+            return None
+        mean = self.sums / self.words
+        variance = np.maximum(self.squares / self.words - np.square(mean), 0)
+        return LayerWeights(self.origin + mean, np.sqrt(variance), self.words)
+
+    def evenness(self) -> Evenness:
+        """How even self-attention is. Raises UserError where there were no words."""
+        if not self.words:
+            raise UserError("there are no words to look at", where="headway inspect")
+        layers = (self.deviations / self.words).tolist()
+        return Evenness(layers[-1], None if self.origin is None else self.mixed / self.words, layers)
+
+
+def measure(predictor: TokenPredictor, sentences: Iterable[Sequence[str]]) -> tuple[LayerWeights | None, Evenness]:
     """The weights of the layers, where the model has such, and the evenness of self-attention, over sentences.
 
     Raises:
         UserError: there are no words.
     """
-    looks = [look for words in sentences for look in predictor.look(words)]
-    if not looks:
-        raise UserError("there are no words to look at", where="headway inspect layers")
-    both = [self_attention(look) for look in looks]
-    last = _mean_deviation([each for each, _ in both])
-    mixes = [mixed for _, mixed in both if mixed is not None]
-    evenness = Evenness(last, _mean_deviation(mixes) if mixes else None)
-    weights = [look.layer_weights for look in looks if look.layer_weights is not None]
-    if not weights:
-        return None, evenness
-    every = np.concatenate(weights).astype(np.float64)
-    return LayerWeights(every.mean(0), every.std(0), len(every)), evenness
-
-
-def _mean_deviation(rows: Sequence[Floats]) -> float:
-    return float(np.concatenate([each.std(axis=1) for each in rows]).mean())
+    totals = LayerTotals()
+    for words in sentences:
+        for look in predictor.look(words):
+            totals.add(look.self_attention, look.window.first, look.layer_weights)
+    return totals.weights(), totals.evenness()
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Quality by the length of the source, the figure that made attention known (Bahdanau et al. 2015, figure 2)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from headway.analysis.charts import line_chart
 from headway.data.sources import read_lines
 from headway.errors import UserError
 from headway.scoring import Metric
-from headway.scoring.groups import scores_by_group
+from headway.scoring.metric import Statistics
 
 Unit = Literal["words", "characters"]
 UNITS: tuple[Unit, ...] = ("words", "characters")
@@ -58,6 +59,61 @@ class LengthScores:
         line_chart(lines, path, x=f"source length in {self.unit}", y=self.metric)
 
 
+class LengthTotals:
+    """Statistics of segments, summed by the length of their sources: as large as there are lengths.
+
+    Args:
+        metric: scores segments from the sums of their statistics.
+        unit: words, separated by white space, or characters.
+    """
+
+    def __init__(self, metric: Metric, unit: Unit = "words") -> None:
+        self.metric, self.unit = metric, unit
+        self.sums: dict[int, Statistics] = {}
+        self.counts: Counter[int] = Counter()
+
+    def add(self, outputs: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]) -> None:
+        """Count N segments; `references` are sets of N each."""
+        for line, each in zip(sources, self.metric.statistics(outputs, references), strict=True):
+            length = len(line.split()) if self.unit == "words" else len(line)
+            self.sums[length] = self.sums.get(length, 0) + each
+            self.counts[length] += 1
+
+    def edges(self) -> list[int]:
+        """Where `BINS` bins end that have about equally many segments each."""
+        lengths = sorted(self.counts)
+        below = np.cumsum([self.counts[length] for length in lengths])
+        ranks = [int((below[-1] - 1) * number / BINS) for number in range(1, BINS)]
+        return sorted({lengths[int(np.searchsorted(below, rank, side="right"))] for rank in ranks})
+
+
+def scores_of_totals(totals: Mapping[str, LengthTotals], edges: Sequence[int] | None = None) -> LengthScores:
+    """The scores of systems, by name, on the same sources.
+
+    Args:
+        totals: of each system.
+        edges: each bin goes up to one of these lengths, the last bin beyond all of them; by default `BINS` bins with
+            about equally many segments each.
+    """
+    first = next(iter(totals.values()))
+    lengths = np.array(sorted(first.counts))
+    bins = np.searchsorted(np.array(sorted(first.edges() if edges is None else edges)), lengths)
+    members = [lengths[bins == number].tolist() for number in np.unique(bins)]
+    counts = [sum(first.counts[length] for length in own) for own in members]
+    weighted = [sum(length * first.counts[length] for length in own) for own in members]
+    return LengthScores(
+        first.metric.label,
+        first.unit,
+        [(own[0], own[-1]) for own in members],
+        counts,
+        [total / count for total, count in zip(weighted, counts, strict=True)],
+        {
+            name: [each.metric.aggregate(np.sum([each.sums[length] for length in own], axis=0)) for own in members]
+            for name, each in totals.items()
+        },
+    )
+
+
 def score_by_length(
     metric: Metric,
     systems: Mapping[str, Sequence[str]],
@@ -75,12 +131,12 @@ def score_by_length(
         references: reference sets.
         sources: one a segment.
         unit: words, separated by white space, or characters.
-        edges: each bin goes up to one of these lengths, the last bin beyond all of them; by default `BINS` bins with
-            about equally many segments each.
+        edges: see `scores_of_totals`.
 
     Raises:
         UserError: another number of sources than of outputs.
     """
+    totals = {name: LengthTotals(metric, unit) for name in systems}
     for name, outputs in systems.items():
         if len(outputs) != len(sources):
             raise UserError(
@@ -88,24 +144,8 @@ def score_by_length(
                 where=name,
                 received=f"{len(sources)} sources for {len(outputs)} outputs",
             )
-    lengths = np.array([len(line.split()) if unit == "words" else len(line) for line in sources])
-    if edges is None:
-        edges = np.unique(np.quantile(lengths, np.arange(1, BINS) / BINS, method="lower")).tolist()
-    bins = np.searchsorted(np.array(sorted(edges)), lengths)
-    members = [np.flatnonzero(bins == number) for number in np.unique(bins)]
-    names = [str(number) for number in bins]
-    scored = {
-        name: scores_by_group(metric, metric.statistics(outputs, references), names)
-        for name, outputs in systems.items()
-    }
-    return LengthScores(
-        metric.label,
-        unit,
-        [(int(lengths[rows].min()), int(lengths[rows].max())) for rows in members],
-        [len(rows) for rows in members],
-        [float(lengths[rows].mean()) for rows in members],
-        {name: [group.value for group in groups] for name, groups in scored.items()},
-    )
+        totals[name].add(outputs, references, sources)
+    return scores_of_totals(totals, edges)
 
 
 def score_files_by_length(

@@ -1,33 +1,28 @@
 """The report of a run: one HTML file that needs nothing else, with learning curves, tables and attention maps.
 
-Python collects what is shown in a payload; `report.html`, `report.css` and the scripts beside it show it. All text goes
-into the page by way of the payload and is set as text there, never as markup.
+Python collects what is shown in a payload; `page/report.html`, its style sheets and its scripts show it.
 
 Shapes: K heads, T target tokens, S source tokens, both with the end mark.
 """
 
 from __future__ import annotations
 
-import base64
-import html
 import json
 import math
-import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from headway.analysis.pages import pack_integers, write_page
 from headway.errors import UserError
-from headway.files import write_text
 from headway.tasks.contract import Example
 
-SCRIPTS = ("page.js", "curves.js", "attention.js")
+STYLES = ("palette.css", "report.css")
+SCRIPTS = ("elements.js", "report.js", "curves.js", "attention.js")
 
 # A curve on a screen has no room for more points.
 MOST_POINTS = 1000
@@ -98,15 +93,7 @@ def write_report(
         UserError: the metrics cannot be read.
     """
     page = payload(title=title, summary=summary, metrics=metrics, examples=examples, tables=tables)
-    parts = {
-        "title": html.escape(title),
-        "style": _template("report.css"),
-        "script": "\n".join(_template(name) for name in SCRIPTS),
-        # Within a script element only `<` could end it (</script>) or change how it is read (<!--).
-        "payload": json.dumps(page, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
-    }
-    # In one pass, so that text that looks like a placeholder stays text.
-    write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _template("report.html")))
+    write_page(path, "report.html", title=title, styles=STYLES, scripts=SCRIPTS, data={"payload": page})
 
 
 def payload(
@@ -152,8 +139,4 @@ def _example(example: Example) -> dict[str, Any]:
 def pack_weights(weights: npt.NDArray[np.floating[Any]]) -> str:
     """Weights between 0 and 1 as bytes (0 to 255), deflated, in base64: a tenth of their size as numbers in JSON."""
     quantised = np.rint(np.clip(np.nan_to_num(weights), 0, 1) * 255).astype(np.uint8)
-    return base64.b64encode(zlib.compress(quantised.tobytes(), level=6)).decode()
-
-
-def _template(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return pack_integers(quantised)

@@ -76,8 +76,8 @@ class AudioSide:
         """Nor words."""
         return Words((), ())
 
-    def attended(self, frames: Any, positions: int) -> list[str]:
-        """What attention looks at: for each of the memory's positions the second in which it begins."""
+    def seconds(self, frames: Any, positions: int) -> list[str]:
+        """For each of the positions that a model's memory has of these frames, the second in which it begins."""
         seconds = len(frames) * self.config.frame_shift / 1000 / max(1, positions)
         return [f"{number * seconds:.2f}" for number in range(positions)]
 

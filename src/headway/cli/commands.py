@@ -13,9 +13,11 @@ from headway.cli.arguments import (
     AlignmentLayer,
     Alignments,
     Device,
+    given_options,
 )
 from headway.cli.bench import bench_app
 from headway.cli.data import data_app
+from headway.cli.inspect import inspect
 
 if TYPE_CHECKING:
     from headway.decoding.alignment import WordAlignment
@@ -74,13 +76,6 @@ def _write_run_report(run: Path) -> None:
         from headway.analysis.run_report import write_run_report
 
         write_run_report(run)
-
-
-def _given(context: typer.Context, *but: str) -> dict[str, Any]:
-    """The options that stand on the command line, apart from those named."""
-    source = context.get_parameter_source
-    given = {name for name in context.params if getattr(source(name), "name", "") == "COMMANDLINE"}
-    return {name: value for name, value in context.params.items() if name in given and name not in but}
 
 
 @app.command()
@@ -144,7 +139,7 @@ def predict(
     """Read lines from standard input, write one output a line, in the same order."""
     from headway.tasks import task_of
 
-    options = _given(context, "runs", "average", "device")
+    options = given_options(context, "runs", "average", "device")
     files = [path for path in runs[1:] if not path.is_dir()]
     if files:
         runs, options["files"] = [path for path in runs if path not in files], files
@@ -208,7 +203,7 @@ def score(
     if run is not None:
         from headway.tasks import task_of
 
-        shown = task_of([run]).score(run, device, _given(context, "run", "device"))
+        shown = task_of([run]).score(run, device, given_options(context, "run", "device"))
         _draw_alignments(shown, alignment_figure)
         return
     if not hypotheses or not references:
@@ -244,69 +239,7 @@ def score(
             typer.echo(f"\n{lengths.text()}")
 
 
-@app.command()
-def inspect(
-    path: Annotated[Path, typer.Argument(metavar="RECIPE.yaml|RUN", help="A recipe or a run folder.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")
-    ] = None,
-    parameters: Annotated[
-        bool, typer.Option("--parameters", help="Parameters and FLOPs a token of every part of the model.")
-    ] = False,
-    vocabulary: Annotated[
-        int | None, typer.Option(min=5, help="Size of the vocabularies. [default: the run's or recipe's]")
-    ] = None,
-    length: Annotated[int, typer.Option(min=2, help="Tokens of a source and of a target, for the FLOPs.")] = 32,
-    layers: Annotated[
-        Path | None,
-        typer.Option(help="A tagger's weights of its layers, and its self-attention, over this TSV of words."),
-    ] = None,
-    beside: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="With --layers: the run whose last layer is compared.")
-    ] = None,
-    figure: Annotated[
-        Path | None, typer.Option(help="With --layers: draw the self-attention of a sentence there.")
-    ] = None,
-    sentence: Annotated[int, typer.Option(min=1, help="With --figure: which sentence of the file.")] = 1,
-    dependencies: Annotated[
-        bool, typer.Option("--dependencies", help="How many words a run's dependency heads attach as a parser does.")
-    ] = False,
-    source: Annotated[
-        Path | None, typer.Option(help="--dependencies: sentences instead of dev, as text or .conllu.")
-    ] = None,
-    target: Annotated[
-        Path | None, typer.Option(help="--dependencies: their targets; the encoder alone without.")
-    ] = None,
-    figures: Annotated[
-        Path | None, typer.Option(help="--dependencies: draw the first sentences, in this folder.")
-    ] = None,
-    sentences: Annotated[int, typer.Option(min=1, help="--dependencies: how many are drawn.")] = 3,
-    json_output: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
-    device: Device = "auto",
-) -> None:
-    """Look inside a model."""
-    from headway.errors import UserError
-
-    chosen = [parameters, dependencies, layers is not None]
-    if sum(chosen) != 1:
-        allowed = "--parameters, --dependencies or --layers FILE"
-        raise UserError("say what to look at", where="headway inspect", allowed=allowed)
-    if layers is not None:
-        from headway.analysis.layers import inspect_layers
-
-        found = inspect_layers(path, layers, beside=beside, figure=figure, sentence=sentence)
-        typer.echo(found.to_json() if json_output else found.text())
-        return
-    if dependencies:
-        from headway.analysis.dependency_report import Request, inspect_dependencies
-
-        request = Request(overrides or (), source, target, figures, sentences)
-        typer.echo(inspect_dependencies(path, request, device=device, as_json=json_output))
-        return
-    from headway.analysis.parameters import parameters_of
-
-    result = parameters_of(path, overrides or [], vocabulary, length)
-    typer.echo(result.to_json() if json_output else result.text())
+app.command()(inspect)
 
 
 @app.command()

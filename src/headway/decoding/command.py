@@ -156,7 +156,7 @@ def force_score(
     """
     layers = () if outlet.aligner is None else (outlet.aligner.layer,)
     with outlet.files() as write:
-        for line, prediction in enumerate(predictor.force(sources, targets, attention=layers), start=1):
+        for line, prediction in enumerate(predictor.force(sources, targets, capture=layers), start=1):
             _write_forced(prediction.candidates[0], as_json)
             write(prediction, line)
 

@@ -3,8 +3,8 @@
 Shapes: K heads, S positions of the memory, such as the source pieces with the end mark, T target pieces with theirs.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,68 +12,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
+from torch import Tensor
 
-from headway.data.batches import collate
+from headway.data.batches import Batch, collate
+from headway.decoding.attention import ALL, END, Capture, patterns_of
 from headway.decoding.ensemble import Ensemble
 from headway.decoding.hypotheses import Hypothesis, length_penalty
+from headway.decoding.prediction import NO_WORDS, Candidate, Prediction
 from headway.decoding.search import Limits, Sampling, beam_search, sample
 from headway.errors import UserError
 from headway.models import Seq2Seq
 from headway.recipe import DecodingConfig, ModelConfig, explain
 from headway.run import LoadedRun, load_run
-from headway.text.side import Words
 from headway.text.vocabulary import UNKNOWN
 
-END = "</s>"  # how the end mark is written among tokens
-NO_WORDS = Words((), ())
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One output for a line: its text, its score (see `Hypothesis`), its tokens and their log probabilities.
-
-    `log_probabilities` has one entry more than `tokens`: the last is the end mark's.
-    """
-
-    text: str
-    score: float
-    tokens: list[str]
-    log_probabilities: list[float]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a model makes of one line. `text`, `score` and `tokens` are those of the best candidate.
-
-    `attention`, where it was asked for, maps names to weights: `decoder.0.cross` (K, T, S) over `tokens`, followed by
-    the end mark, and `attended`; the axes of others are what `Seq2Seq.attention_axes` says. With it come the words that
-    either's tokens are parts of. `attended` are the source tokens, followed by the end mark or, of speech, seconds.
-    `problem` says why a source was skipped (`Options.skip_broken`).
-    """
-
-    source: str
-    source_tokens: list[str]
-    candidates: list[Candidate]
-    attention: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-    source_words: Words = NO_WORDS
-    words: Words = NO_WORDS
-    attended: list[str] = field(default_factory=list)
-    problem: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The best output."""
-        return self.candidates[0].text
-
-    @property
-    def score(self) -> float:
-        """The best output's score."""
-        return self.candidates[0].score
-
-    @property
-    def tokens(self) -> list[str]:
-        """The best output's tokens."""
-        return self.candidates[0].tokens
+__all__ = ["END", "Candidate", "Options", "Prediction", "Predictor", "load", "pick_device"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +35,8 @@ class Options:
 
     `prefixes` gives each line's output its beginning, as text. `truncate` cuts a line that has more pieces (or frames)
     than `max_source_length` instead of refusing it; with `skip_broken`, a source that cannot be read gives an empty
-    prediction, with its `problem`, instead of an error. `attention` holds patterns of names, such as `decoder.*.cross`.
+    prediction, with its `problem`, instead of an error. `capture` says which attention of the best outputs comes with
+    them: patterns of names, such as `decoder.*.cross`, or `all` for what there is.
     """
 
     beam: int | None = None
@@ -96,7 +50,7 @@ class Options:
     max_source_length: int | None = None
     truncate: bool = False
     skip_broken: bool = False
-    attention: tuple[str, ...] = ()
+    capture: Capture = ()
 
     def resolved(self, config: DecodingConfig) -> DecodingConfig:
         """The recipe's decoding section with these options in it. Raises UserError for values that are not allowed."""
@@ -144,23 +98,25 @@ class Predictor:
         self.model: Seq2Seq | Ensemble = self.models[0] if len(runs) == 1 else Ensemble(self.models)
 
     def predict(
-        self, lines: Sequence[Any], options: Options = Options(), *, first_line: int = 1, **changes: Any
+        self, lines: Any, options: Options = Options(), *, first_line: int = 1, **changes: Any
     ) -> list[Prediction]:
         """Decode lines, in any number; predictions come in their order, and an empty line gives an empty prediction.
 
         Args:
-            lines: raw text or, where the model reads speech, recordings (see `headway.audio.reading.Recording`).
-            options: how to decode; single options can be given by name instead (`beam=1`, `attention=("*.cross",)`).
+            lines: raw text or, where the model reads speech, recordings (see `headway.audio.reading.Recording`); one
+                text, or path, is one line.
+            options: how to decode; single options can be given by name instead (`beam=1`, `capture="all"`).
             first_line: the number of the first line, for messages and random streams.
             changes: fields of `Options`.
 
         Raises:
             UserError: a line that is too long, or options that do not go together.
         """
+        lines = [lines] if isinstance(lines, str | Path) else lines
         if changes:
             options = _changed(options, changes)
         config = options.resolved(self.recipe.decoding)
-        if options.attention and len(self.models) > 1:
+        if options.capture and len(self.models) > 1:
             raise UserError(
                 "attention is one model's: give one run", where="--attention", received=f"{len(self.models)} runs"
             )
@@ -170,15 +126,12 @@ class Predictor:
         for rows in _batches([len(ids) for ids in sources], config.batch_tokens):
             hypotheses = self._search([sources[row] for row in rows], [prefixes[row] for row in rows], config, options,
                                       [first_line + row for row in rows])  # fmt: skip
-            captured = self._capture(
-                [sources[row] for row in rows], [each[0] for each in hypotheses], options.attention
-            )
+            captured = self._capture([sources[row] for row in rows], [each[0] for each in hypotheses], options.capture)
             for row, candidates, attention in zip(rows, hypotheses, captured, strict=True):
                 results[row] = self._prediction(lines[row], sources[row], candidates[: options.nbest], attention)
         empty = [Candidate("", 0.0, [], [])] * options.nbest
-        attended = self.source.attended([], 1)
         return [
-            result or Prediction(self.source.name(lines[row]), [], empty, attended=attended, problem=problems.get(row))
+            result or Prediction(self.source.name(lines[row]), [], empty, problem=problems.get(row))
             for row, result in enumerate(results)
         ]
 
@@ -243,41 +196,48 @@ class Predictor:
 
     @torch.inference_mode()
     def _capture(
-        self, sources: list[Any], hypotheses: list[Hypothesis], patterns: tuple[str, ...]
+        self, sources: list[Any], hypotheses: list[Hypothesis], capture: Capture
     ) -> list[dict[str, NDArray[np.float32]]]:
         """The attention behind each hypothesis: a whole-target pass sees exactly what the steps of the search saw."""
-        if not patterns:
+        if not capture:
             return [{} for _ in hypotheses]
-        targets = [np.asarray(hypothesis.ids, dtype=np.int64) for hypothesis in hypotheses]
-        batch = collate([np.asarray(ids) for ids in sources], targets).to(self.device)
-        captured = {
-            name: weights.float().cpu().numpy()
-            for name, weights in self.models[0](batch, capture=patterns).attention.items()
-        }
-        if not captured:
+        batch = _pairs(sources, [hypothesis.ids for hypothesis in hypotheses]).to(self.device)
+        return self._cut(self.models[0](batch, capture=patterns_of(capture)).attention, batch, capture)
+
+    def _cut(
+        self, attention: Mapping[str, Tensor], batch: Batch, capture: Capture
+    ) -> list[dict[str, NDArray[np.float32]]]:
+        """The attention of each row of a batch without its padding. Raises UserError where names match nothing."""
+        if not attention and capture and capture != ALL:
             raise UserError(
                 "no attention of this model has such a name",
                 where="--layers",
-                received=", ".join(patterns),
+                received=", ".join(patterns_of(capture)),
                 allowed=self.attention_names() or "none; it has no attention",
             )
-        axes = {name: self.models[0].attention_axes(name) for name in captured}
-        result = []
-        for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            sizes = {"source": self._positions(source), "target": len(target) + 1}
-            sizes["both"] = sum(sizes.values())
-            result.append(
-                {
-                    name: weights[row, :, : sizes[axes[name].queries], : sizes[axes[name].keys]]
-                    for name, weights in captured.items()
-                }
-            )
-        return result
+        whole = {name: weights.float().cpu().numpy() for name, weights in attention.items()}
+        axes = {name: self.models[0].attention_axes(name) for name in whole}
+        read, written = self.models[0].source_lengths(batch.source_mask.sum(1)), batch.target_mask.sum(1)
+        lengths = zip(read.tolist(), written.tolist(), strict=True)
+        sizes = [{"source": source, "target": target, "both": source + target} for source, target in lengths]
+        return [
+            {name: each[row, :, : size[axes[name].queries], : size[axes[name].keys]] for name, each in whole.items()}
+            for row, size in enumerate(sizes)
+        ]
 
-    def _positions(self, source: Any) -> int:
-        """How many positions the model's memory has of an encoded source."""
+    def can_read(self, source: Any, target: str) -> bool:
+        """Whether the model has positions for this source and this target."""
+        length, given = len(self.source.encode(source)), len(self.target.encode(target))
+        room = self._config.longest_target(length)
+        return length <= self._config.longest_source() and (room is None or given <= room)
+
+    def attended(self, source: Any) -> list[str]:
+        """What is read of an encoded source: its tokens and the end mark or, of speech, seconds."""
+        return self._seconds(source) or [*self.source.tokens(source), END]
+
+    def _seconds(self, source: Any) -> list[str]:
         mask = collate([np.asarray(source)], None).source_mask
-        return int(self.models[0].source_lengths(mask.sum(1))[0])
+        return self.source.seconds(source, int(self.models[0].source_lengths(mask.sum(1))[0]))
 
     @torch.inference_mode()
     def attention_names(self) -> list[str]:
@@ -290,8 +250,11 @@ class Predictor:
     ) -> Prediction:
         words = (self.source.words(source), self.target.words(hypotheses[0].ids)) if attention else (NO_WORDS, NO_WORDS)
         candidates = [self._candidate(each) for each in hypotheses]
-        attended = self.source.attended(source, self._positions(source))
-        return Prediction(self.source.name(line), self.source.tokens(source), candidates, attention, *words, attended)
+        axes = {name: self.models[0].attention_axes(name) for name in attention}
+        return Prediction(
+            self.source.name(line), self.source.tokens(source), candidates, attention, *words, axes,
+            self._seconds(source),
+        )  # fmt: skip
 
     def _candidate(self, hypothesis: Hypothesis) -> Candidate:
         ids = hypothesis.ids
@@ -308,9 +271,7 @@ class Predictor:
         return [prediction.candidates[0] for prediction in self.force(sources, targets)]
 
     @torch.inference_mode()
-    def force(
-        self, sources: Sequence[Any], targets: Sequence[str], *, attention: tuple[str, ...] = ()
-    ) -> list[Prediction]:
+    def force(self, sources: Sequence[Any], targets: Sequence[str], *, capture: Capture = ()) -> list[Prediction]:
         """Predictions whose one candidate is the given target, scored, with the attention that is asked for.
 
         Raises:
@@ -329,11 +290,9 @@ class Predictor:
         lengths = [max(len(source), len(target)) for source, target in zip(source_ids, target_ids, strict=True)]
         results: list[Prediction | None] = [None] * len(sources)
         for rows in _batches([length + 1 for length in lengths], self.recipe.decoding.batch_tokens):
-            batch = collate(
-                [np.asarray(source_ids[row]) for row in rows], [np.asarray(target_ids[row]) for row in rows]
-            )
-            batch = batch.to(self.device)
-            scores = self.models[0](batch).logits.float().log_softmax(-1)
+            batch = _pairs([source_ids[row] for row in rows], [target_ids[row] for row in rows]).to(self.device)
+            output = self.models[0](batch, capture=patterns_of(capture))
+            scores = output.logits.float().log_softmax(-1)
             each = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).cpu()
             forced = []
             for place, row in enumerate(rows):
@@ -341,7 +300,7 @@ class Predictor:
                 log_probabilities = tuple(each[place, : len(ids) + 1].tolist())
                 penalty = length_penalty(len(log_probabilities), self.recipe.decoding.length_penalty)
                 forced.append(Hypothesis(ids, log_probabilities, sum(log_probabilities) / penalty))
-            captured = self._capture([source_ids[row] for row in rows], forced, attention)
+            captured = self._cut(output.attention, batch, capture)
             for row, hypothesis, weights in zip(rows, forced, captured, strict=True):
                 results[row] = self._prediction(sources[row], source_ids[row], [hypothesis], weights)
         return [result for result in results if result is not None]
@@ -372,6 +331,10 @@ def _limits(
             )
         longest.append(length)
     return Limits(config.min_length, longest, prefixes if any(prefixes) else ())
+
+
+def _pairs(sources: Sequence[Any], targets: Sequence[Sequence[int]]) -> Batch:
+    return collate([np.asarray(ids) for ids in sources], [np.asarray(ids, dtype=np.int64) for ids in targets])
 
 
 def _changed(options: Options, changes: dict[str, Any]) -> Options:

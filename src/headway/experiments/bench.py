@@ -258,7 +258,7 @@ class BenchReport:
             f"{statistics.median(each.speeds):,.0f}",
             f"{statistics.median(ratios):.2f}",
             f"{min(ratios):.2f} - {max(ratios):.2f}",
-            *([f"{share / self.peaks[each.facts['precision']]:.0%}"] if self.peaks else []),
+            *([f"{share / self.peaks[each.facts['precision']]:.0%}" if share else "-"] if self.peaks else []),
         ]
 
     def baseline_of(self, measurement: Measurement) -> Measurement:

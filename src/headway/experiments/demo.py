@@ -134,5 +134,5 @@ def _print(table: Table) -> None:
 
 
 def _draw_alignment(predictor: Predictor, pair: Pair, path: Path) -> None:
-    (prediction,) = predictor.predict([pair.source], Options(attention=("*.cross",)))
+    (prediction,) = predictor.predict([pair.source], Options(capture="*.cross"))
     alignment_figure(example_of(prediction, pair.target), path)

@@ -7,13 +7,13 @@ from typing import Any
 
 from headway.errors import UserError, nearest
 from headway.mixers.attention import Attention
-from headway.mixers.contract import Mixed, Mixer, State
+from headway.mixers.contract import Mixed, Mixer, Part, Shares, State
 from headway.mixers.dependency import DependencyAttention
 from headway.mixers.local import LocalAttention
 from headway.mixers.ngram import Ngram
 from headway.mixers.nplm import Nplm
 
-__all__ = ["MIXERS", "Mixed", "Mixer", "State", "build_mixer", "mixer_class", "options_of"]
+__all__ = ["MIXERS", "Mixed", "Mixer", "Part", "Shares", "State", "build_mixer", "mixer_class", "options_of"]
 
 MIXERS: dict[str, type[Mixer]] = {
     "attention": Attention,

@@ -153,6 +153,33 @@ def check_weights(build: Build, *, dim: int, causal: bool) -> None:
         check((weights.triu(1) == 0).all(), "a causal mixer has weights on the future")
 
 
+def check_shares(build: Build, *, dim: int, causal: bool) -> None:
+    """Shares, where they exist: `forward` can be had from them, and each depends on the positions of its part alone."""
+    mixer, (x, mask) = _mixer(build, causal), _input(dim)
+    found = mixer.shares(x, mask)
+    if found is None:
+        return
+    shape, count = found.shares.shape, len(found.parts)
+    check(shape[0::2][:2] == (BATCH, LENGTH) and shape[3] == count, f"shares of {count} parts have shape {shape}")
+    close(found.values, mixer(x, mask).values, 1e-12, "the values from the shares differ from forward's")
+    check((found.shares.transpose(1, 2)[~mask] == 0).all(), "a share at padding is not zero")
+    (gradient,) = torch.autograd.grad(found.values.square().sum(), found.shares, allow_unused=True)
+    check(gradient is not None and gradient.isfinite().all(), "no gradient reaches the shares")
+    place = 3
+    changed = x.clone()
+    changed[:, place] += 1
+    again = mixer.shares(changed, None)
+    before = mixer.shares(x, None)
+    assert again is not None
+    assert before is not None
+    moved = (again.shares - before.shares).abs().amax((0, 1, 4))  # (L, P)
+    for t in range(LENGTH):
+        for number, part in enumerate(found.parts):
+            within = (part.first is None or place - t >= part.first) and (part.last is None or place - t <= part.last)
+            check(within or moved[t, number] == 0, f"share {part.name} of position {t} depends on position {place}")
+            check(not within or part.first is None or moved[t, number] > 0, f"share {part.name} does not see its part")
+
+
 def check_save_and_load(build: Build, *, dim: int, causal: bool) -> None:
     """The state dict carries all that the values depend on."""
     mixer, (x, mask) = _mixer(build, causal), _input(dim)
@@ -187,6 +214,7 @@ CHECKS: tuple[Callable[..., None], ...] = (
     check_steps,
     check_prefill,
     check_weights,
+    check_shares,
     check_save_and_load,
     check_bf16,
     check_compile,

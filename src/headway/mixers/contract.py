@@ -1,6 +1,6 @@
 """The contract of a mixer: how information moves between the positions of one sequence.
 
-Shapes: B batch, L length, K heads, D model. Masks are True where a position is real (see masks.py).
+Shapes: B batch, L length, K heads, D model, P parts, d head. Masks are True where a position is real (see masks.py).
 """
 
 from abc import ABC, abstractmethod
@@ -45,6 +45,39 @@ class Mixed(NamedTuple):
     weights: Tensor | None
 
 
+class Part(NamedTuple):
+    """A part of what a position reads: the positions `first` to `last` from it on; `None` stands for no bound there.
+
+    A context of the whole sequence has neither, one of the positions so far ends at 0.
+    """
+
+    name: str
+    first: int | None
+    last: int | None
+
+
+def part(first: int, last: int | None = None) -> Part:
+    """The part of one offset, named like -1, 0 or +1, or that of a range, named like -12..-5."""
+    last = first if last is None else last
+    names = [f"{offset:+d}" if offset else "0" for offset in (first, last)]
+    return Part(names[0] if first == last else "..".join(names), first, last)
+
+
+class Shares(NamedTuple):
+    """What each part adds to a hidden layer before its activation: the exact decomposition of a sum.
+
+    Attributes:
+        parts: the P parts, from left to right, contexts of many positions after single offsets.
+        shares: (B, K, L, P, d), zero at padding; with the bias they sum to what the activation is applied to.
+        values: (B, L, D), what `forward` gives, computed from the shares, so that it has a gradient with respect to
+            them.
+    """
+
+    parts: tuple[Part, ...]
+    shares: Tensor
+    values: Tensor
+
+
 class Mixer(nn.Module, ABC):
     """Moves information between positions. Whether it may look at the future is fixed when it is built.
 
@@ -64,6 +97,18 @@ class Mixer(nn.Module, ABC):
             Values are zero at padding, and padding changes nothing elsewhere. Weights sum to one over the last axis for
             every real position and are zero wherever either position is padding.
         """
+
+    def shares(self, x: Tensor, mask: Tensor | None) -> Shares | None:
+        """What each part of what a position reads adds, for a mixer that has no weights but sums parts up.
+
+        Args:
+            x: (B, L, D).
+            mask: (B, L), True where a position is real; None when all are.
+
+        Returns:
+            None, unless a mixer has such parts.
+        """
+        return None
 
     @abstractmethod
     def initial_state(self, batch_size: int) -> State:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headway.mixers.attention import size_of_head
-from headway.mixers.contract import Mixed, Mixer, State, require_causal
+from headway.mixers.contract import Mixed, Mixer, Part, Shares, State, part, require_causal
 from headway.mixers.linear import few_rows_linear
 from headway.mixers.masks import zero_padding
 
@@ -88,10 +88,13 @@ class Ngram(Mixer):
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
         projected = zero_padding(self.in_projection(x), mask)
-        highest = None
-        if self.global_weight is not None:
-            highest = projected.cummax(1).values if self.prefix else _highest(projected, mask)
-        return Mixed(zero_padding(self._read(projected, highest), mask), None)
+        return Mixed(zero_padding(self._read(projected, self._context(projected, mask)), mask), None)
+
+    def _context(self, projected: Tensor, mask: Tensor | None) -> Tensor | None:
+        """The context vectors (B, L or 1, K d) of projected vectors (B, L, K d), where there are any (equation 7)."""
+        if self.global_weight is None:
+            return None
+        return projected.cummax(1).values if self.prefix else _highest(projected, mask)
 
     def _read(self, projected: Tensor, highest: Tensor | None) -> Tensor:
         """Equations 4 and 5 (or 8, with `highest`) for projected vectors (B, L, K d)."""
@@ -116,8 +119,29 @@ class Ngram(Mixer):
     def _read_global(self, highest: Tensor) -> Tensor:
         """Context vectors (B, L or 1, K d) through their part of the W^k."""
         assert self.global_weight is not None
-        heads = highest.reshape(*highest.shape[:2], self.heads, self.head_dim)
-        return torch.einsum("blki,koi->blko", heads, self.global_weight).flatten(2)
+        return torch.einsum("blki,koi->blko", self._heads(highest), self.global_weight).flatten(2)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """x (B, L, K d, ...) as (B, L, K, d, ...)."""
+        return x.reshape(*x.shape[:2], self.heads, self.head_dim, *x.shape[3:])
+
+    def shares(self, x: Tensor, mask: Tensor | None) -> Shares:
+        """Equation 5 (or 8) with its sum over positions left open: offset by offset, then the context."""
+        projected = zero_padding(self.in_projection(x), mask)
+        after = 0 if self.causal else self.n - 1
+        windows = F.pad(projected, (0, 0, self.n - 1, after)).unfold(1, self.window, 1)  # (B, L, K d, w)
+        shares = torch.einsum("blkiw,koiw->bklwo", self._heads(windows), self.weight)
+        parts = [part(offset) for offset in range(1 - self.n, after + 1)]
+        highest = self._context(projected, mask)
+        if highest is not None:
+            context = self._heads(self._read_global(highest)).transpose(1, 2)  # (B, K, L or 1, d)
+            shares = torch.cat([shares, context.expand(-1, -1, x.shape[1], -1)[:, :, :, None]], 3)
+            parts.append(Part("prefix", None, 0) if self.prefix else Part("global", None, None))
+        if mask is not None:
+            shares = shares.masked_fill(~mask[:, None, :, None, None], 0)
+        hidden = shares.sum(3).transpose(1, 2).flatten(2)
+        hidden = hidden if self.bias is None else hidden + self.bias
+        return Shares(tuple(parts), shares, zero_padding(self.out_projection(hidden.relu()), mask))
 
     def initial_state(self, batch_size: int) -> NgramState:
         require_causal(self.causal)

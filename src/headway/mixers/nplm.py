@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.mixers.contract import Mixed, Mixer, State, require_causal
+from headway.mixers.contract import Mixed, Mixer, Shares, State, part, require_causal
 from headway.mixers.linear import few_rows_linear
 from headway.mixers.masks import zero_padding
 
@@ -92,14 +92,50 @@ class Nplm(Mixer):
     def _read_blocks(self, columns: Tensor, side: int) -> Tensor:
         """The blocks before each position (B, D, L) through their part of W_1: (B, H, L)."""
         assert self.far is not None
+        return F.conv1d(self._averages(columns, side), self.far[side].flip(2), dilation=self.block_size)
+
+    def _averages(self, columns: Tensor, side: int) -> Tensor:
+        """Averages over b positions of columns (B, D, L), at every position: (B, C D, L + (M - 1) b).
+
+        The last L are those of the nearest block of each position; each block further off begins b earlier.
+        """
         assert self.kernels is not None
         (batch, dim, length), reach = columns.shape, self.reach
         # An average at every position, then a convolution whose taps lie b apart: cost linear in L.
         padded = F.pad(columns, (reach, 0))[..., : length + reach - self.n]
         kernels = self.kernels[side].flip(1)[:, None]  # nearest last, as a convolution reads it
         averages = F.conv1d(padded.reshape(batch * dim, 1, -1), kernels)  # (B D, C, L - 1 + (M - 1) b + 1)
-        averages = averages.view(batch, dim, len(kernels), -1).transpose(1, 2).flatten(1, 2)
-        return F.conv1d(averages, self.far[side].flip(2), dilation=self.block_size)
+        return averages.view(batch, dim, len(kernels), -1).transpose(1, 2).flatten(1, 2)
+
+    def shares(self, x: Tensor, mask: Tensor | None) -> Shares:
+        """The sum in front of the ReLU left open: offset by offset, then block by block. There is one head."""
+        x = zero_padding(x, mask)
+        after = 0 if self.causal else self.n - 1
+        windows = F.pad(x, (0, 0, self.n - 1, after)).unfold(1, self.near.shape[2], 1)  # (B, L, D, window)
+        shares = [torch.einsum("bldw,hdw->blwh", windows, self.near)]
+        parts = [part(offset) for offset in range(1 - self.n, after + 1)]
+        columns = x.transpose(1, 2)
+        for side in range(0 if self.far is None else len(self.far)):
+            found = self._shares_of_blocks(columns.flip(2) if side else columns, side)
+            shares.append(found.flip(1) if side else found)
+            for block in range(self.blocks):
+                nearest = self.n + block * self.block_size
+                furthest = nearest + self.block_size - 1
+                parts.append(part(nearest, furthest) if side else part(-furthest, -nearest))
+        every = torch.cat(shares, 2)[:, None]  # (B, 1, L, P, H)
+        if mask is not None:
+            every = every.masked_fill(~mask[:, None, :, None, None], 0)
+        hidden = every.sum(3).squeeze(1)
+        hidden = hidden if self.bias is None else hidden + self.bias
+        return Shares(tuple(parts), every, zero_padding(self.out_projection(hidden.relu()), mask))
+
+    def _shares_of_blocks(self, columns: Tensor, side: int) -> Tensor:
+        """(B, L, M, H), nearest block first, of columns (B, D, L)."""
+        assert self.far is not None
+        averages, length = self._averages(columns, side), columns.shape[2]
+        starts = [(self.blocks - 1 - block) * self.block_size for block in range(self.blocks)]
+        each = torch.stack([averages[..., start : start + length] for start in starts], 3)  # (B, C D, L, M)
+        return torch.einsum("bclm,hcm->blmh", each, self.far[side])
 
     def initial_state(self, batch_size: int) -> NplmState:
         require_causal(self.causal)

@@ -45,7 +45,7 @@ def error_rates(predictor: Predictor, gold: Path, heads: Sequence[int] | None = 
             received=f"{len(references)} alignments for {len(pairs)} pairs",
         )
     names = cross_layers(predictor)
-    forced = predictor.force([each.source for each in pairs], [each.target for each in pairs], attention=tuple(names))
+    forced = predictor.force([each.source for each in pairs], [each.target for each in pairs], capture=names)
     rates = {}
     for name in names:
         aligner = Aligner(name, None if heads is None else tuple(heads))

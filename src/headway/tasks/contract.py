@@ -5,7 +5,7 @@ loop, resumption, the run folder, scores and reports are the same for all.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -15,10 +15,11 @@ import numpy.typing as npt
 import torch
 
 from headway.data.batches import Indices, TargetBatch
+from headway.data.sources import PairSource, open_source
 from headway.decoding.alignment import WordAlignment
 from headway.errors import UserError, nearest
 from headway.models import Model
-from headway.recipe import Recipe, TrainingConfig
+from headway.recipe import Recipe, TrainingConfig, parse_corpus
 from headway.run import RunFolder
 
 
@@ -101,6 +102,41 @@ class Example:
                 )
 
 
+@dataclass(frozen=True)
+class Reading:
+    """One example as a model read it, for figures over a corpus.
+
+    Attributes:
+        source: raw text.
+        attention: weights (heads, queries, keys) by name: `*.self`, `*.cross`, and `layers` (heads, words, layers).
+        target: the output that was read beside the source; None for a model that reads no output.
+        hypothesis: the model's own output, where it was asked for.
+        references: the wanted outputs, where they are known.
+        words: the queries that begin a word, where words are what the model says something of.
+    """
+
+    source: str
+    attention: Mapping[str, npt.NDArray[np.floating[Any]]]
+    target: str | None = None
+    hypothesis: str | None = None
+    references: tuple[str, ...] = ()
+    words: tuple[int, ...] | None = None
+
+
+class Chunk(NamedTuple):
+    """Examples that were read together: of so many, those that there was something to read in."""
+
+    examples: int
+    readings: list[Reading]
+
+
+class Readings(NamedTuple):
+    """A corpus as a model reads it: so many examples, chunk by chunk, of which one at a time is in memory."""
+
+    examples: int
+    chunks: Iterator[Chunk]
+
+
 class DataReport(Protocol):
     """What `headway data check` says."""
 
@@ -159,6 +195,48 @@ class Task(ABC):
     @abstractmethod
     def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
         """The first `count` dev examples with what the run's model makes of them; none without dev."""
+
+    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
+        """Sentences as lines that the model can be given, each with what it should say where that is known.
+
+        Args:
+            recipe: the run's.
+            files: where they are; without any they are dev's, and none without dev.
+
+        Raises:
+            UserError: files that are missing or at fault; a task whose examples are no lines.
+        """
+        raise UserError("the examples of this task are no lines of text", where="task", received=self.name)
+
+    @abstractmethod
+    def readings(
+        self, predictor: Any, source: Path | None, reference: Path | None, *, hypotheses: bool = True
+    ) -> Readings:
+        """Read a corpus with all the attention that the model has, in constant memory.
+
+        Args:
+            predictor: what `load` gave for one run.
+            source: the corpus; by default the recipe's dev.
+            reference: the outputs that the model is given, where these are not in the same file as the source; without
+                them it is given its own.
+            hypotheses: whether the model's own outputs come with it where there are references.
+
+        Raises:
+            UserError: files that are missing or at fault, or no dev.
+        """
+
+
+def check_readings(recipe: Recipe, source: Path | None, reference: Path | None) -> None:
+    """Raise UserError unless there is a corpus to read: files, or the recipe's dev."""
+    if reference is not None and source is None:
+        raise UserError("references need their sources", where="--reference", allowed="--input FILE beside it")
+    if source is None and recipe.data.dev is None:
+        raise UserError("the recipe has no dev to read", where="data.dev", allowed="--input FILE --reference FILE")
+
+
+def given_pairs(source: Path, reference: Path) -> PairSource:
+    """The lines of two files. Raises UserError where one is missing or empty."""
+    return open_source(parse_corpus({"source": str(source), "target": str(reference)}, "headway inspect"), "--input")
 
 
 def check_options(options: Iterable[str], allowed: Iterable[str], task: str) -> None:

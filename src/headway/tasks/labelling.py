@@ -1,8 +1,8 @@
 """Tasks that label words with a tagger: grammatical error detection, part-of-speech tagging."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from headway.console import say
 from headway.data.edits import CORRECT, INCORRECT, union
 from headway.data.labelled import ERROR_ORIGINS, TAG_ORIGINS, Labelled, open_labelled, read_columns
-from headway.data.sources import check_file
+from headway.data.sources import check_file, read_lines
 from headway.data.tokens import TokenCorpus, TokenReport
 from headway.decoding.alignment import WordAlignment
 from headway.decoding.labelling import Labelling, LoadedTagger, TokenPredictor, load_token_predictor
@@ -20,12 +20,23 @@ from headway.decoding.labelling_command import mark, predict_labels
 from headway.errors import UserError
 from headway.files import sha256, write_json
 from headway.models import Model
-from headway.models.tagger import Tagger, build_tagger, check_heads, encoder_config
+from headway.models.tagger import LAYERS, Tagger, build_tagger, check_heads, encoder_config
 from headway.objectives import Objective
 from headway.recipe import CorpusConfig, Recipe, TaggerConfig
 from headway.run import RunFolder
 from headway.scoring.labels import best_threshold
-from headway.tasks.contract import DevOutputs, Example, Prepared, Task, check_options
+from headway.tasks.contract import (
+    Chunk,
+    DevOutputs,
+    Example,
+    Prepared,
+    Reading,
+    Readings,
+    Task,
+    check_options,
+    check_readings,
+    given_pairs,
+)
 from headway.text.pretrained import WordPieces, encoder_place
 
 THRESHOLD = "threshold.json"
@@ -234,6 +245,14 @@ class TokenTask(Task):
             self._example(predictor, sentence, labels.labels) for sentence, labels in zip(sentences, said, strict=True)
         ]
 
+    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
+        for file in files:
+            check_file(file, "--input")
+        sentences = [sentence for file in files for sentence in read_columns(file)]
+        if not files and recipe.data.dev is not None:
+            sentences = self._open(recipe.data.dev, "data.dev")
+        return [(" ".join(each.words), " ".join(self.learned(each))) for each in sentences]
+
     def _example(self, predictor: TokenPredictor, sentence: Labelled, labels: tuple[str, ...]) -> Example:
         """A sentence with the last layer's self-attention in its first window."""
         look = predictor.look(sentence.words)[0]
@@ -246,6 +265,50 @@ class TokenTask(Task):
             target_tokens=look.tokens,
             attention={f"encoder.{len(look.self_attention) - 1}.self": look.self_attention[-1]},
         )
+
+    def readings(
+        self, predictor: TokenPredictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
+    ) -> Readings:
+        dev = predictor.recipe.data.dev
+        check_readings(predictor.recipe, source, reference)
+        if source is not None:
+            check_file(source, "--input")
+            sentences = _given(source, reference)
+            return Readings(sum(1 for _ in read_lines(source)), self._read(predictor, sentences, hypotheses))
+        assert dev is not None
+        labelled = self._open(dev, "data.dev")
+        known = ((each.words, tuple(" ".join(labels) for labels in each.labels)) for each in labelled)
+        return Readings(len(labelled), self._read(predictor, known, hypotheses))
+
+    def _read(
+        self, predictor: TokenPredictor, sentences: Iterable[tuple[Sequence[str], tuple[str, ...]]], hypotheses: bool
+    ) -> Iterator[Chunk]:
+        """Words and their labels, sentence by sentence, of which the encoder may need several windows: the first
+        reading has what is said of the whole."""
+        for words, references in sentences:
+            readings = []
+            for look in predictor.look(words):
+                attention = {f"encoder.{layer}.self": each for layer, each in enumerate(look.self_attention)}
+                if look.layer_weights is not None:
+                    attention[LAYERS] = look.layer_weights.transpose(1, 0, 2)
+                readings.append(Reading(" ".join(words), attention, words=tuple(look.window.first)))
+            if readings and hypotheses:
+                said = " ".join(predictor.predict([words])[0].labels)
+                readings[0] = replace(readings[0], hypothesis=said, references=references)
+            yield Chunk(1, readings)
+
+
+def _given(source: Path, reference: Path | None) -> Iterator[tuple[Sequence[str], tuple[str, ...]]]:
+    """Lines of words with those of their labels, where there are any. Raises UserError where these do not match."""
+    if reference is None:
+        yield from ((line.split(), ()) for line in read_lines(source))
+        return
+    for pair in given_pairs(source, reference):
+        words, labels = pair.source.split(), pair.target.split()
+        if len(words) != len(labels):
+            where, received = f"{reference}:{pair.line}", f"{len(labels)} labels for {len(words)} words"
+            raise UserError("each word needs one label", where=where, received=received)
+        yield words, (" ".join(labels),)
 
 
 class ErrorDetection(TokenTask):

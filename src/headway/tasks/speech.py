@@ -21,11 +21,22 @@ from headway.models import Model, Seq2Seq, build_model
 from headway.objectives import Objective
 from headway.recipe import CorpusConfig, ModelConfig, Recipe, SideConfig, parse_corpus
 from headway.run import LoadedRun, RunFolder
-from headway.tasks.contract import DevOutputs, Example, Prepared, Task, check_options
+from headway.tasks.contract import (
+    Chunk,
+    DevOutputs,
+    Example,
+    Prepared,
+    Reading,
+    Readings,
+    Task,
+    check_options,
+    check_readings,
+)
 from headway.tasks.translation import OUTPUT, SAMPLING, SEARCH, example_of, search_options
 from headway.text.side import Side, save_side, train_side
 
 WINDOW = 128  # recordings decoded together: their frames take about 0.5 MB each
+READ_TOGETHER = 16  # recordings whose attention is in memory at once
 AUDIO_FIELD = "audio"  # of a JSON line on standard input
 
 
@@ -140,11 +151,7 @@ class SpeechRecognition(Task):
                 "a run scores the transcripts of a manifest", where="headway score RUN", allowed="--source MANIFEST"
             )
         predictor = self.load([run], device, None)
-        manifest: Path = options["source"]
-        kind, train = "jsonl" if manifest.suffix == ".jsonl" else "tsv", predictor.recipe.data.train
-        columns = train.columns if kind == train.origin() else None
-        corpus = parse_corpus({kind: manifest, "columns": columns}, "--source")
-        utterances = read_utterances(open_recordings(corpus, "--source"))
+        utterances = _manifest(options["source"], predictor.recipe, "--source")
         audio, texts = [each.audio for each in utterances], [each.text for each in utterances]
         force_score(predictor, audio, texts, Outlet(), as_json=options.get("json_output", False))
         return []
@@ -154,12 +161,50 @@ class SpeechRecognition(Task):
             return []
         utterances = read_utterances(open_recordings(recipe.data.dev, "data.dev"))[:count]
         predictor = load(run)
-        attention = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
-        said = predictor.predict(
-            [each.audio for each in utterances], truncate=True, skip_broken=True, attention=attention
-        )
+        capture = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
+        said = predictor.predict([each.audio for each in utterances], truncate=True, skip_broken=True, capture=capture)
         pairs = zip(said, utterances, strict=True)
         return [example_of(prediction, each.text) for prediction, each in pairs if prediction.problem is None]
+
+    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
+        found = [each for file in files for each in _manifest(file, recipe, "--input")]
+        if not files and recipe.data.dev is not None:
+            found = read_utterances(open_recordings(recipe.data.dev, "data.dev"))
+        return [(str(each.audio), each.text) for each in found]
+
+    def readings(
+        self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
+    ) -> Readings:
+        if reference is not None:
+            raise UserError("a manifest has its own transcripts", where="--reference", allowed="--input MANIFEST")
+        check_readings(predictor.recipe, source, None)
+        files = [] if source is None else [source]
+        pairs = [(audio, text or "") for audio, text in self.pairs(predictor.recipe, files)]
+        return Readings(len(pairs), _read(predictor, pairs, hypotheses))
+
+
+def _read(predictor: Predictor, pairs: Sequence[tuple[str, str]], hypotheses: bool) -> Iterator[Chunk]:
+    """Recordings with their transcripts, a few at a time; what is longer than the model's positions is left out."""
+    for start in range(0, len(pairs), READ_TOGETHER):
+        chunk = pairs[start : start + READ_TOGETHER]
+        shown = [pair for pair in chunk if predictor.can_read(*pair)]
+        audio, texts = [audio for audio, _ in shown], [text for _, text in shown]
+        said: list[str | None] = [None] * len(shown)
+        if hypotheses:
+            said = [each.text for each in predictor.predict(audio)]
+        forced = predictor.force(audio, texts, capture="all")
+        readings = [
+            Reading(each.source, each.attention, text, own, (text,))
+            for each, text, own in zip(forced, texts, said, strict=True)
+        ]
+        yield Chunk(len(chunk), readings)
+
+
+def _manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:
+    """The utterances of a manifest with the columns of the run's own, where these are of the same kind."""
+    kind = "jsonl" if path.suffix == ".jsonl" else "tsv"
+    columns = recipe.data.train.columns if kind == recipe.data.train.origin() else None
+    return read_utterances(open_recordings(parse_corpus({kind: path, "columns": columns}, where), where))
 
 
 def transcribe(predictor: Predictor, utterances: Sequence[Utterance]) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Translation, and whatever else turns one line of text into another: sides, pairs, search."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from headway.data.batches import collate
 from headway.data.checks import DataCheck, check
 from headway.data.corpus import Corpus, CorpusReport, build_corpus
 from headway.data.labels import Labeller
-from headway.data.sources import Pair, open_source, overlap, read_lines
+from headway.data.sources import Pair, PairSource, check_file, open_source, overlap, read_lines
 from headway.decoding.alignment import Aligner, WordAlignment
+from headway.decoding.attention import patterns_of
 from headway.decoding.command import Outlet, force_score, predict_stream, read_standard_input
 from headway.decoding.predictor import END, Options, Prediction, Predictor, load
 from headway.decoding.search import Sampling
@@ -26,7 +27,19 @@ from headway.objectives import Objective
 from headway.recipe import CorpusConfig, ModelConfig, Recipe
 from headway.run import LoadedRun, RunFolder
 from headway.tasks.alignments import choose_aligner
-from headway.tasks.contract import DevOutputs, Example, Prepared, Task, check_options, numbers
+from headway.tasks.contract import (
+    Chunk,
+    DevOutputs,
+    Example,
+    Prepared,
+    Reading,
+    Readings,
+    Task,
+    check_options,
+    check_readings,
+    given_pairs,
+    numbers,
+)
 from headway.text.side import Side, load_sides, save_sides, train_sides
 
 SEARCH = (
@@ -41,6 +54,7 @@ SEARCH = (
 )
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 ALIGNMENT = ("alignments", "alignment_layer", "alignment_heads", "alignment_gold", "alignment_figure")
+READ_TOGETHER = 64  # pairs whose attention is in memory at once
 OUTPUT = ("scores", "prefix", "attention", "layers", "sample")
 
 
@@ -129,16 +143,70 @@ class Translation(Task):
         pairs = list(islice(open_source(recipe.data.dev, "data.dev"), count))
         return examples_of(load(run), pairs)
 
+    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
+        if files:
+            for file in files:
+                check_file(file, "--input")
+            return [(line, None) for line in chain.from_iterable(map(read_lines, files))]
+        if recipe.data.dev is None:
+            return []
+        return [(pair.source, pair.target) for pair in open_source(recipe.data.dev, "data.dev")]
+
+    def readings(
+        self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
+    ) -> Readings:
+        if source is not None and reference is None:
+            check_file(source, "--input")
+            return Readings(sum(1 for _ in read_lines(source)), _read_freely(predictor, read_lines(source)))
+        pairs = _pairs_of(predictor.recipe, source, reference)
+        return Readings(sum(1 for _ in pairs), _read_forced(predictor, pairs, hypotheses))
+
+
+def _pairs_of(recipe: Recipe, source: Path | None, reference: Path | None) -> PairSource:
+    """The pairs of two files, or of the recipe's dev. Raises UserError."""
+    check_readings(recipe, source, reference)
+    if source is not None and reference is not None:
+        return given_pairs(source, reference)
+    assert recipe.data.dev is not None
+    return open_source(recipe.data.dev, "data.dev")
+
+
+def _read_freely(predictor: Predictor, lines: Iterator[str]) -> Iterator[Chunk]:
+    """Lines with the model's own outputs."""
+    while chunk := list(islice(lines, READ_TOGETHER)):
+        shown = [line for line in chunk if line.strip()]
+        said = predictor.predict(shown, Options(truncate=True, capture="all"))
+        yield Chunk(len(chunk), [Reading(each.source, each.attention, each.text, each.text) for each in said])
+
+
+def _read_forced(predictor: Predictor, pairs: Iterable[Pair], hypotheses: bool) -> Iterator[Chunk]:
+    """Pairs as they are given; those that are longer than the model's positions are left out."""
+    rest = iter(pairs)
+    while chunk := list(islice(rest, READ_TOGETHER)):
+        shown = [pair for pair in chunk if pair.source.strip() and predictor.can_read(pair.source, pair.target)]
+        sources, targets = [pair.source for pair in shown], [pair.target for pair in shown]
+        forced = predictor.force(sources, targets, capture="all")
+        said: list[str | None] = [None] * len(shown)
+        if hypotheses:
+            said = [each.text for each in predictor.predict(sources, Options(truncate=True))]
+        yield Chunk(
+            len(chunk),
+            [
+                Reading(each.source, each.attention, pair.target, text, (pair.target,))
+                for each, pair, text in zip(forced, shown, said, strict=True)
+            ],
+        )
+
 
 def search_options(options: Mapping[str, Any], aligner: Aligner | None = None) -> tuple[Options, Outlet]:
     """What the options of `headway predict` say of search, and of where its predictions go."""
     search = {name: options[name] for name in SEARCH if name in options}
     sampling = {name: options[name] for name in SAMPLING if name in options}
-    patterns = tuple(options.get("layers", "*.cross").split(",")) if options.get("attention") else ()
+    patterns = patterns_of(options.get("layers", "*.cross")) if options.get("attention") else ()
     chosen = Options(
         **search,
         sampling=Sampling(**sampling) if options.get("sample") else None,
-        attention=patterns + ((aligner.layer,) if aligner else ()),
+        capture=patterns + ((aligner.layer,) if aligner else ()),
     )
     with_scores = options.get("scores", False) or chosen.nbest > 1
     return chosen, Outlet(with_scores, options.get("attention"), patterns, options.get("alignments"), aligner)
@@ -169,7 +237,7 @@ def examples_of(predictor: Predictor, pairs: Sequence[Pair]) -> list[Example]:
     """Decode `pairs` with their cross-attention, where the model has it; pairs without a source are left out."""
     shown = [pair for pair in pairs if pair.source.strip()]
     attention = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
-    options = Options(attention=attention, truncate=True)
+    options = Options(capture=attention, truncate=True)
     predictions = predictor.predict([pair.source for pair in shown], options)
     return [example_of(each, pair.target) for each, pair in zip(predictions, shown, strict=True)]
 

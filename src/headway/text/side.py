@@ -19,8 +19,6 @@ from headway.text.alignment import Span, align, compose, identity
 from headway.text.normalisation import STEPS
 from headway.text.segmentation import SEGMENTERS
 from headway.text.vocabulary import (
-    EOS,
-    SPECIALS,
     Vocabulary,
     load_vocabulary,
     read_description,
@@ -135,10 +133,9 @@ class Side:
         """The pieces with these ids, specials included."""
         return [self.vocabulary.piece(id) for id in ids]
 
-    def attended(self, ids: Sequence[int], positions: int) -> list[str]:
-        """What attention looks at: the pieces and the end mark, which take `positions` of a model's memory."""
-        assert positions == len(ids) + 1
-        return [*self.tokens(ids), SPECIALS[EOS]]
+    def seconds(self, ids: Sequence[int], positions: int) -> list[str]:
+        """Text takes no time."""
+        return []
 
     def same(self, other: object) -> bool:
         """Whether the other side has the same pieces."""

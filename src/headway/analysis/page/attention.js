@@ -5,19 +5,9 @@
   const shown = { example: 0, weights: null, most: 1, row: -1, column: -1 };
   const current = () => page.examples[shown.example];
 
-  /** A token as it can be seen alone: blanks as ␣, a combining character on a dotted circle. */
-  function visible(token) {
-    if (token.trim() === "") return "␣".repeat(Math.max(1, token.length));
-    return /^\p{M}/u.test(token) ? `◌${token}` : token;
-  }
-
   /** The weights of a layer as (heads, rows, columns) bytes, unpacked when they are first looked at. */
   async function unpack(layer) {
-    if (!layer.bytes) {
-      const packed = Uint8Array.from(atob(layer.data), (char) => char.charCodeAt(0));
-      const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-      layer.bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-    }
+    layer.bytes ??= new Uint8Array(await inflate(layer.data));
     return layer.bytes;
   }
 

@@ -1,0 +1,238 @@
+"""`headway inspect --output`: one page with all there is to see of how a run treats sentences.
+
+Every sentence is data of its own in the page, read when it is shown. Values are kept as integers on a scale of square
+roots, which is finest where weights are small: 16 bits each while there are few, 8 where there are many.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.analysis.inspection import Alignment, Floats, Inspected, Layer, Map, Request, inspect
+from headway.analysis.pages import pack_integers, write_page
+from headway.console import progress, say
+from headway.data.sources import read_lines
+from headway.errors import UserError
+from headway.run import RunFolder
+from headway.scoring import build_metric
+from headway.scoring.alignments import read_alignments
+from headway.tasks import build_task
+
+STYLES = ("palette.css", "inspect.css")
+SCRIPTS = (
+    "elements.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js", "inspect.js",
+)  # fmt: skip
+SENTENCES = 100  # shown unless the command line says otherwise
+MOST_EXACT = 8_000_000  # values that are kept with 16 bits
+
+
+def inspect_to_page(
+    run: Path,
+    output: Path,
+    *,
+    inputs: Sequence[Path] = (),
+    texts: Sequence[str] = (),
+    reference: Path | None = None,
+    gold: Path | None = None,
+    sentences: int | None = None,
+    nbest: int = 4,
+    device: str = "auto",
+) -> str:
+    """Write the page of a run to `output`, and say what is in it.
+
+    Args:
+        run: the run folder.
+        output: the page.
+        inputs: files of sentences, as the task has them.
+        texts: sentences, shown before those of files; without either the first of dev are shown, with their references.
+        reference: a file with what they should become, a line each.
+        gold: alignments of sentences and references, in any format that AER reads.
+        sentences: how many are shown at most, by default `SENTENCES`.
+        nbest: outputs of each.
+        device: `auto`, `cpu`, ...
+
+    Raises:
+        UserError: no run, no sentences, files of different lengths, gold without references.
+    """
+    folder = RunFolder(run)
+    recipe = folder.read_recipe()
+    task = build_task(recipe.task)
+    if not output.parent.is_dir():
+        raise UserError("there is no such folder", where="--output", received=str(output.parent))
+    pairs = [(text, None) for text in texts] + (task.pairs(recipe, inputs) if inputs or not texts else [])
+    if not pairs:
+        allowed = "--input FILE or --text TEXT"
+        raise UserError("there are no sentences to look at, and the run has no dev", where=str(run), allowed=allowed)
+    request = _request(pairs, reference, gold, nbest, sentences or SENTENCES)
+    predictor = task.load([run], device, None)
+    shown = []
+    with progress("looking inside", total=len(request.lines), unit="sentences") as bar:
+        for number, each in enumerate(inspect(predictor, request), start=1):
+            shown.append(each)
+            bar.update(number)
+    rate = _error_rate(shown)
+    facts = _facts(folder, len(shown), rate)
+    write_inspection(output, title=f"Inside {run.resolve().name}", facts=facts, sentences=shown)
+    size = output.stat().st_size / 1e6
+    return f"{output}: {len(shown)} sentences, {size:.1f} MB" + ("" if rate is None else f", AER {rate:.1f}")
+
+
+def _request(
+    pairs: Sequence[tuple[str, str | None]], reference: Path | None, gold: Path | None, nbest: int, most: int
+) -> Request:
+    """The first `most` sentences. Raises UserError where there is not a reference, or a gold alignment, for each."""
+    references = [target for _, target in pairs] if reference is None else list(read_lines(reference))
+    links = [] if gold is None else read_alignments(gold)
+    if links and None in references:
+        raise UserError("gold alignments are of references, which are not given", where="--gold", allowed="--reference")
+    for option, given in (("--reference", references), ("--gold", links)):
+        if given and len(given) != len(pairs):
+            received = f"{len(given)} lines for {len(pairs)} sentences"
+            raise UserError("there must be a line for each sentence", where=option, received=received)
+    if len(pairs) > most:
+        say(f"showing the first {most} of {len(pairs):,} sentences; --sentences shows more")
+    return Request([source for source, _ in pairs[:most]], references[:most], links[:most], nbest)
+
+
+def _error_rate(sentences: Sequence[Inspected]) -> float | None:
+    """AER over all sentences with gold; None where there is none."""
+    known = [each.alignment for each in sentences if each.alignment is not None and each.alignment.gold is not None]
+    if not known:
+        return None
+    found = [" ".join(f"{source}-{target}" for source, target in each.found) for each in known]
+    gold = [each.gold.pharaoh() for each in known if each.gold is not None]
+    return build_metric("aer").score(found, [gold]).value
+
+
+def _facts(folder: RunFolder, sentences: int, rate: float | None) -> list[str]:
+    manifest, recipe = folder.read_manifest(), folder.read_recipe()
+    facts = [recipe.task.replace("_", " "), f"{recipe.model.kind}, {manifest.get('parameters', 0):,} parameters"]
+    facts += [f"{manifest.get('updates', 0):,} updates", f"{sentences} sentence{'s' * (sentences != 1)}"]
+    return facts if rate is None else [*facts, f"AER {rate:.1f}"]
+
+
+def write_inspection(path: Path, *, title: str, facts: Sequence[str], sentences: Sequence[Inspected]) -> None:
+    """Write the page of these sentences whole.
+
+    Args:
+        path: the page.
+        title: its title.
+        facts: about the run, shown below the title.
+        sentences: what is shown.
+    """
+    values = sum(layer.values.size for each in sentences for map in _maps(each) for layer in map.layers)
+    bits = 16 if values <= MOST_EXACT else 8
+    index = {
+        "title": title,
+        "facts": list(facts),
+        "bits": bits,
+        "sentences": [_entry(each) for each in sentences],
+    }
+    data: dict[str, Any] = {"index": index}
+    for number, each in enumerate(sentences):
+        data[f"sentence-{number}"] = _sentence(each, bits)
+    write_page(path, "inspect.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
+
+
+def _maps(sentence: Inspected) -> Iterable[Map]:
+    return [*sentence.maps, *([sentence.alignment.map] if sentence.alignment else [])]
+
+
+def _entry(sentence: Inspected) -> dict[str, Any]:
+    """What the list of sentences shows and sorts by."""
+    probabilities = sentence.outputs[0].probabilities if sentence.outputs else [w.probability for w in sentence.words]
+    certainty = math.exp(float(np.log(np.maximum(probabilities, 1e-45)).mean())) if probabilities else None
+    return {
+        "source": sentence.source,
+        "length": len(sentence.tokens),
+        "certainty": certainty,
+        "errorRate": sentence.alignment.error_rate if sentence.alignment else None,
+    }
+
+
+class _Tokens:
+    """Lists of tokens, each kept once: maps of the same axes name the same list."""
+
+    def __init__(self) -> None:
+        self.lists: list[list[str]] = []
+
+    def number(self, tokens: Sequence[str]) -> int:
+        """The number of a list of tokens."""
+        given = list(tokens)
+        if given not in self.lists:
+            self.lists.append(given)
+        return self.lists.index(given)
+
+
+def _sentence(sentence: Inspected, bits: int) -> dict[str, Any]:
+    tokens = _Tokens()
+    maps = [_map(each, tokens, bits) for each in sentence.maps]
+    return {
+        "source": sentence.source,
+        "sourceTokens": tokens.number(sentence.tokens),
+        "reference": sentence.reference,
+        "outputs": [
+            {
+                "text": each.text,
+                "score": each.score,
+                "tokens": tokens.number(each.tokens),
+                "probabilities": [round(value, 4) for value in each.probabilities],
+            }
+            for each in sentence.outputs
+        ],
+        "words": [vars(each) for each in sentence.words],
+        "maps": maps,
+        "alignment": None if sentence.alignment is None else _alignment(sentence.alignment, tokens, bits),
+        "arcs": [vars(each) for each in sentence.arcs],
+        "tokens": tokens.lists,
+    }
+
+
+def _map(map: Map, tokens: _Tokens, bits: int) -> dict[str, Any]:
+    layers = [_layer(each, tokens, bits, map.signed) for each in map.layers]
+    return {"title": map.title, "measure": map.measure, "signed": map.signed, "layers": layers}
+
+
+def _layer(layer: Layer, tokens: _Tokens, bits: int, signed: bool) -> dict[str, Any]:
+    most = float(np.abs(layer.values).max(initial=0))
+    return {
+        "name": layer.name,
+        "heads": len(layer.values),
+        "rows": tokens.number(layer.rows),
+        "columns": tokens.number(layer.columns),
+        "most": most,
+        "data": pack_integers(quantise(layer.values, most, bits, signed)),
+    }
+
+
+def quantise(values: Floats, most: float, bits: int, signed: bool) -> npt.NDArray[np.integer[Any]]:
+    """Values as integers: the square root of their share of `most`, with the sign where there are signs.
+
+    A value v comes back within sqrt(v * most) / (2^bits - 1), twice that with signs; 8 or 16 bits.
+    """
+    steps = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
+    roots = np.sign(values) * np.sqrt(np.abs(values) / (most or 1.0))
+    kinds: dict[tuple[int, bool], type[np.integer[Any]]] = {
+        (8, False): np.uint8,
+        (16, False): np.uint16,
+        (8, True): np.int8,
+        (16, True): np.int16,
+    }
+    integers: npt.NDArray[np.integer[Any]] = np.rint(roots * steps).astype(kinds[bits, signed])
+    return integers
+
+
+def _alignment(alignment: Alignment, tokens: _Tokens, bits: int) -> dict[str, Any]:
+    gold = alignment.gold
+    return {
+        "map": _map(alignment.map, tokens, bits),
+        "target": alignment.target,
+        "found": alignment.found,
+        "sure": None if gold is None else sorted(gold.sure),
+        "possible": None if gold is None else sorted(gold.possible - gold.sure),
+        "errorRate": alignment.error_rate,
+    }

@@ -1,0 +1,19 @@
+const page = JSON.parse(document.getElementById("payload").textContent);
+
+const isNumber = (value) => /^[−-]?[\d,.]+\s?%?$/.test(value);
+
+function table({ title, note, columns, rows }) {
+  const numeric = columns.map((_, column) => rows.length > 0 && rows.every((row) => isNumber(row[column])));
+  const kind = (column) => (numeric[column] ? { class: "number" } : {});
+  const head = columns.map((name, column) => element("th", { scope: "col", ...kind(column) }, name));
+  const body = rows.map((row) => element("tr", {}, ...row.map((value, column) => element("td", kind(column), text(value)))));
+  const drawn = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
+  return [
+    element("h2", {}, title),
+    ...(note ? [element("p", { class: "note" }, note)] : []),
+    element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title }, drawn),
+  ];
+}
+
+fillTerms(find("summary"), page.summary);
+find("tables").append(...page.tables.flatMap(table));
