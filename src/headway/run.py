@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -141,8 +143,8 @@ class SourceSide(Protocol):
     def words(self, encoded: Any) -> Words:
         """The words that these pieces make."""
 
-    def seconds(self, encoded: Any, positions: int) -> list[str]:
-        """Of speech, where each of the positions begins that a model's memory has of it; nothing of text."""
+    def seconds(self, frames: NDArray[np.integer]) -> list[str]:
+        """Of speech, the seconds at which these frames begin, each for one position of a memory; nothing of text."""
 
     def same(self, other: Any) -> bool:
         """Whether a model of the other side can read what this one encodes."""

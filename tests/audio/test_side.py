@@ -22,7 +22,7 @@ def test_frames_of_a_recording(tmp_path):
     assert np.abs(side.encode(path) - frames).max() < 0.1  # 16 bits round the quiet parts
     assert side.name(path) == str(path)
     assert side.tokens(frames) == []
-    assert side.seconds(np.zeros((40, 12)), 10) == [f"{number * 0.04:.2f}" for number in range(10)]
+    assert side.seconds(np.array([0, 4, 8, 120])) == ["0.00", "0.04", "0.08", "1.20"]
 
 
 def test_normalisations():

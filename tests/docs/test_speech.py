@@ -18,7 +18,7 @@ def test_the_page_runs(tmp_path):
         ROOT / "docs" / "speech.md", tmp_path,
         **{"--output digits": "--output digits --train-size 30 --test-size 4",
            "--output run": "--output run training.updates=3 model.dim=32 model.feed_forward=64 "
-                           "model.match_parameters=null training.checkpoint_every=3"},
+                           "model.match_parameters=null training.checkpoint_every=3 training.evaluate_every=3"},
     )  # fmt: skip
     lines = printed.splitlines()
     assert lines[0].startswith("train: 30 strings")

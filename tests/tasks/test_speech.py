@@ -126,6 +126,9 @@ def test_broken_recordings_are_named_or_skipped(heard, run_headway, tmp_path):
     assert "broken.flac" in ended.err
     assert "short.wav: this recording is too short" in ended.err
     assert "2 of 4 were skipped" in ended.err
+    ended = run_headway("predict", heard.run, given[0], "--max-source-length", "9")
+    assert (ended.code, f"{given[0]}: this recording is too long; received" in ended.err) == (2, True)
+    assert run_headway("predict", heard.run, given[0], "--max-source-length", "9", "--truncate").code == 0
     ended = run_headway("predict", heard.run, tmp_path / "missing.wav")
     assert (ended.code, "missing.wav: there is no such recording" in ended.err) == (2, True)
 
@@ -141,7 +144,10 @@ def test_from_python(heard):
         weights = each.attention["decoder.0.cross"]
         assert weights.shape == (2, len(each.tokens) + 1, len(each.attended))
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
-    assert float(said[2].attended[-1]) > float(said[1].attended[-1]) > 0.05
+        assert each.attended == [f"{0.04 * number:.2f}" for number in range(len(each.attended))]
+        assert each.columns("decoder.0.cross") == each.attended
+        assert each.rows("decoder.0.cross") == [*each.tokens, "</s>"]
+    assert len(said[2].attended) > len(said[1].attended) > 2
     (skipped,) = predictor.predict([samples[0][:50]], skip_broken=True)
     assert (skipped.text, "too short" in skipped.problem) == ("", True)
     forced = predictor.score(samples[:1], [TESTS[0]])
@@ -219,7 +225,7 @@ def test_kills_change_nothing(tmp_path):
         model=RECIPE["model"] | {"dropout": 0.2},
     )  # fmt: skip
     assert attempts(recipe, tmp_path / "alone", cache="other") == 0
-    assert attempts(recipe, tmp_path / "killed", kills=6, what="files") >= 4
+    assert attempts(recipe, tmp_path / "killed", kills=4, what="files") >= 2
     assert_same(tmp_path / "alone", tmp_path / "killed")
     source, _ = RunFolder(tmp_path / "killed").read_sides()
     assert source.statistics.mean.shape == (16,)

@@ -1,6 +1,6 @@
 """The source side of a model that reads speech: from recordings to frames.
 
-Shapes: F frames, M bins, S positions of the model's memory.
+Shapes: F frames, M bins.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from headway.audio.features import Frames, Statistics, filterbanks, frame_settings
@@ -76,10 +77,9 @@ class AudioSide:
         """Nor words."""
         return Words((), ())
 
-    def seconds(self, frames: Any, positions: int) -> list[str]:
-        """For each of the positions that a model's memory has of these frames, the second in which it begins."""
-        seconds = len(frames) * self.config.frame_shift / 1000 / max(1, positions)
-        return [f"{number * seconds:.2f}" for number in range(positions)]
+    def seconds(self, frames: NDArray[np.integer]) -> list[str]:
+        """The seconds at which the frames with these numbers begin."""
+        return [f"{number * self.config.frame_shift / 1000:.2f}" for number in frames.tolist()]
 
     def same(self, other: Any) -> bool:
         """Whether the other side makes the same frames of every recording."""

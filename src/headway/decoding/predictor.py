@@ -153,12 +153,13 @@ class Predictor:
         limit = options.max_source_length or self._config.longest_source()
         if len(source) > limit:
             if not options.truncate:
-                unit = "pieces" if self.source.vocabulary else "frames"
+                text = self.source.vocabulary is not None
+                unit = "pieces" if text else "frames"
                 raise UserError(
-                    "this line is too long",
-                    where=f"line {number}",
+                    f"this {'line' if text else 'recording'} is too long",
+                    where=f"line {number}" if text else self.source.name(line),
                     received=f"{len(source)} {unit}",
-                    allowed=f"up to {limit}; --truncate cuts longer lines, --max-source-length moves the limit",
+                    allowed=f"up to {limit}; --truncate cuts longer ones, --max-source-length moves the limit",
                 )
             return source[:limit]
         return source
@@ -236,8 +237,8 @@ class Predictor:
         return self._seconds(source) or [*self.source.tokens(source), END]
 
     def _seconds(self, source: Any) -> list[str]:
-        mask = collate([np.asarray(source)], None).source_mask
-        return self.source.seconds(source, int(self.models[0].source_lengths(mask.sum(1))[0]))
+        after = self.models[0].source_lengths(torch.arange(1, len(source) + 1))
+        return self.source.seconds(np.flatnonzero(np.diff(after.numpy(), prepend=0)))
 
     @torch.inference_mode()
     def attention_names(self) -> list[str]:
