@@ -83,6 +83,15 @@ def test_nothing_is_left_behind_and_outputs_are_the_same():
     assert measure(toys.model(), lambda: log_probability(toys.model(), batch)) == {}
 
 
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "t5", "alibi", "rotary"])
+def test_what_a_model_keeps_from_prediction_is_no_hindrance(position):
+    mixers = {"layers": 2, "mixer": ["ngram", "attention"]}
+    network, batch = toys.model(position=position, encoder=mixers, decoder=mixers), toys.batch()
+    with torch.inference_mode():
+        network(batch, capture=("*",))
+    assert set(measure(network, lambda: log_probability(network, batch))) == {"encoder.0.self", "decoder.0.self"}
+
+
 def test_frozen_weights_have_contributions_too():
     network, batch = model(), toys.batch()
     learned = measure(network, lambda: log_probability(network, batch))["decoder.1.self"]

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from headway.analysis.corpus import CorpusTotals, Request, read_corpus, report
-from headway.analysis.corpus_figures import write_figures
+from headway.analysis.corpus_figures import relative_positions, write_figures
 from headway.analysis.lengths import LengthTotals
-from headway.analysis.totals import SPAN
+from headway.analysis.totals import SPAN, within
 from headway.decoding.predictor import Predictor
 from headway.models import build_model
 from headway.recipe import parse_model
@@ -31,6 +31,10 @@ MODELS = {
         "decoder": {"layers": 2, "mixer": [{"kind": "nplm", "n": 2, "blocks": 1, "block_size": 2}, "local"]},
     },
     "decoder_only": SMALL | {"kind": "decoder_only", "decoder": {"layers": 2}},
+    "window below": SMALL | {
+        "kind": "transformer", "encoder": {"layers": 2, "mixer": [{"kind": "local", "n": 2}, "attention"]},
+        "decoder": {"layers": 1},
+    },
     "recurrent": {"kind": "recurrent", "dim": 8, "encoder": {"hidden": 8}, "decoder": {"hidden": 8}},
     "no attention": {
         "kind": "recurrent", "dim": 8, "encoder": {"hidden": 8}, "decoder": {"hidden": 8},
@@ -165,6 +169,16 @@ def test_layers_without_weights_have_their_parts(predictor: Predictor, tmp_path:
     drawn = (tmp_path / "contributions-encoder.svg").read_text()
     assert "<!-- global -->" in drawn
     assert "<!-- encoder: norm of the share -->" in drawn
+
+
+def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: Predictor) -> None:
+    totals = totals_of(untrained(predictor, "window below"))
+    near, far = (totals.relative[f"encoder.{layer}.self"].even_shares() for layer in (0, 1))
+    assert within(near, 2) == pytest.approx(1)
+    assert within(far, 2) < 0.9
+    own = {layer: totals.relative[f"encoder.{layer}.self"] for layer in (0, 1)}
+    (panel,) = relative_positions("encoder.self", own, 2).panels
+    assert dict(panel.lines["evenly"])[0] == pytest.approx(100 * far[SPAN + 1])
 
 
 def test_a_decoder_only_model_is_read_as_one_sequence(predictor: Predictor) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from headway.analysis.contributions import contributions
 from headway.analysis.inspection import CHUNK, Inspected, Layer, Map, Request, inspect
-from headway.analysis.inspection_page import quantise, write_inspection
+from headway.analysis.inspection_page import pack_sentences, quantise, write_inspection
 from headway.decoding.predictor import Predictor
 from headway.errors import UserError
 from headway.recipe import DependencyConfig
@@ -64,7 +64,7 @@ def test_outputs_and_attention_are_the_predictors(predictor: Predictor) -> None:
 def test_every_kind_of_model_has_a_page(predictor: Predictor, tmp_path: Path) -> None:
     for name in MODELS:
         found = list(inspect(untrained(predictor, name), Request(["abc"])))
-        write_inspection(tmp_path / "page.html", title=name, facts=[], sentences=found)
+        write_inspection(tmp_path / "page.html", title=name, facts=[], packed=pack_sentences(found, len(found)))
         assert "Cross" in [map["title"] for map in sentences_of(tmp_path / "page.html")[0]["maps"]]
 
 
@@ -157,7 +157,7 @@ def test_the_page_holds_the_arrays(
         "signed", [Layer("x.0.y", np.array([[[-2.0, 0.0, 0.5]]]), ["r"], ["a", "b", "c"])], "nats", signed=True
     )
     found.append(Inspected("x", tokens=["x"], maps=[signed]))
-    write_inspection(tmp_path / "page.html", title="t", facts=["f"], sentences=found)
+    write_inspection(tmp_path / "page.html", title="t", facts=["f"], packed=pack_sentences(found, len(found)))
     index = json.loads(Page(tmp_path / "page.html").text_of("script", id="index")[0])
     assert (index["bits"], index["facts"], len(index["sentences"])) == (bits, ["f"], 5)
     assert index["sentences"][1]["certainty"] is None

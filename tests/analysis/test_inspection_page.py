@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from headway.analysis.inspection import Alignment, Arcs, Inspected, LabelledWord, Layer, Map, Said
-from headway.analysis.inspection_page import write_inspection
+from headway.analysis.inspection_page import pack_sentences, write_inspection
 from headway.scoring.alignments import parse_pharaoh
 from tests.analysis.browser import open_browser
 
@@ -74,7 +74,7 @@ def browser() -> Iterator[Browser]:
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written = tmp_path_factory.mktemp("page") / "page.html"
     sentences = [pair(), hostile(), labelled(), Inspected("")]
-    write_inspection(written, title=HOSTILE, facts=["a model", HOSTILE], sentences=sentences)
+    write_inspection(written, title=HOSTILE, facts=["a model", HOSTILE], packed=pack_sentences(sentences, 4))
     return written
 
 
@@ -350,7 +350,7 @@ def test_a_hundred_sentences_of_a_hundred_tokens_stay_usable(browser: Browser, t
     text = " ".join(tokens)
     sentence = Inspected(text, text, tokens, [Said(text, -1.0, tokens, [0.5] * 100)], [], maps)
     began = time.monotonic()
-    write_inspection(tmp_path / "long.html", title="long", facts=[], sentences=[sentence] * 100)
+    write_inspection(tmp_path / "long.html", title="long", facts=[], packed=pack_sentences([sentence] * 100, 100))
     assert time.monotonic() - began < 30
     assert (tmp_path / "long.html").stat().st_size < 40e6
     page = browser.new_page(viewport={"width": 1200, "height": 800})
@@ -368,3 +368,13 @@ def test_a_hundred_sentences_of_a_hundred_tokens_stay_usable(browser: Browser, t
     assert time.monotonic() - began < 20
     assert page.evaluate("document.documentElement.scrollWidth") <= 1200
     page.close()
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_without_a_browser_tests_are_skipped_but_fail_in_ci(
+    monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(outcome, match="install-test-system-packages"), open_browser():
+        pass

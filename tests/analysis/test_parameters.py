@@ -56,6 +56,9 @@ def test_the_command_line(run_headway: Command, reversal: Reversal):
     assert values["parameters"] == manifest["parameters"]
     recipe = run_headway("inspect", "--parameters", "--json", "--vocabulary", "8", reversal.recipe, "model.dim=64")
     assert json.loads(recipe.out)["source_vocabulary"] == 8
+    changed = ["vocabulary.shared=false", "vocabulary.target.size=99"]
+    sizes = json.loads(run_headway("inspect", "--parameters", "--json", reversal.recipe, *changed).out)
+    assert (sizes["source_vocabulary"], sizes["target_vocabulary"]) == (8000, 99)
 
 
 def test_refusals(run_headway: Command, reversal: Reversal):

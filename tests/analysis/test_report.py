@@ -4,14 +4,17 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from headway.analysis.report import MOST_POINTS, Example, Table, curves, pack_weights, read_metrics, write_report
 from headway.errors import UserError
+from tests.analysis.browser import open_browser
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \" ' {{payload}} {{style}} \\u003c \u2028"
 
@@ -61,6 +64,13 @@ def example(heads: int = 2, source: str = "3 ม.ค. 2021", hypothesis: str = "
     source_tokens, target_tokens = [*source, "</s>"], [*hypothesis, "</s>"]
     weights = np.random.default_rng(3).dirichlet(np.ones(len(source_tokens)), (heads, len(target_tokens)))
     return Example(source, hypothesis, "2021-01-03", -0.5, source_tokens, target_tokens, {"decoder.0.cross": weights})
+
+
+def test_drawings_are_text(tmp_path: Path, metrics: Path) -> None:
+    drawn = replace(example(), drawings={"a tree": f"S ─── {HOSTILE}"})
+    write_report(tmp_path / "report.html", title="Trees", summary={}, metrics=metrics, examples=[drawn, example()])
+    shown = Page(tmp_path / "report.html").payload()["examples"]
+    assert [each["drawings"] for each in shown] == [{"a tree": f"S ─── {HOSTILE}"}, {}]
 
 
 def test_payload_holds_what_was_given(tmp_path: Path, metrics: Path) -> None:
@@ -117,6 +127,26 @@ def test_page_needs_nothing_from_elsewhere(tmp_path: Path, metrics: Path) -> Non
     assert "default-src 'none'" in str(policy)
     assert "url(" not in page.text_of("style")[0]
     assert "{{" not in path.read_text("utf-8")
+
+
+def test_a_browser_shows_curves_and_weights(tmp_path: Path, metrics: Path) -> None:
+    path, shown = tmp_path / "report.html", example()
+    write_report(path, title="Dates", summary={"updates": "150"}, metrics=metrics, examples=[shown])
+    with open_browser() as browser:
+        page, troubles = browser.new_page(), []
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.goto(path.as_uri())
+        expect(page.locator("#charts figure")).to_have_count(2)
+        cells = page.locator("#cells")
+        box, (rows, columns) = cells.bounding_box(), shown.attention["decoder.0.cross"].shape[1:]
+        assert box is not None
+        cells.hover(position={"x": 2.5 * box["width"] / columns, "y": 3.5 * box["height"] / rows})
+        weight = shown.attention["decoder.0.cross"].mean(0)[3, 2]
+        expect(page.locator("#readout")).to_contain_text("1 ← ม")
+        said = float(page.locator("#readout").inner_text().split()[-1])
+        assert said == pytest.approx(weight, abs=0.005 + 0.5 / 255)
+        assert troubles == []
 
 
 def test_every_element_that_the_scripts_look_up_is_there(tmp_path: Path, metrics: Path) -> None:

@@ -28,7 +28,7 @@ def run_page(page: Path, folder: Path, **changes: str) -> str:
     ended = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=folder, env=os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=240,
+        capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]
     return ended.stdout

@@ -26,12 +26,12 @@ def test_worked_by_hand():
     assert metric.statistics(said, [gold]).tolist() == [[2, 1, 1, 0], [1, 0, 0, 1], [2, 0, 0, 0]]
     score = metric.score(said, [gold])
     assert (score.metric, score.value) == ("WER", pytest.approx(100 * 3 / 7))
-    assert metric.details(metric.statistics(said, [gold]).sum(0)) == (
+    assert metric.notes(metric.statistics(said, [gold]).sum(0)) == [
         "1 substitutions, 1 deletions, 1 insertions in 7 words"
-    )
+    ]
     characters = build_metric("cer")
     assert characters.statistics(["abd "], [["a bc"]]).tolist() == [[2, 1, 1, 0]]
-    assert characters.details(np.array([2, 1, 1, 0])).endswith("in 4 characters")
+    assert characters.notes(np.array([2, 1, 1, 0]))[0].endswith("in 4 characters")
 
 
 @pytest.mark.parametrize(("name", "split"), [("wer", str.split), ("cer", list)])

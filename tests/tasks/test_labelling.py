@@ -418,6 +418,28 @@ def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path:
         self_attention_figure(loaded, ["he"], None, tmp_path / "a.png")
 
 
+def test_capture_gives_arrays_with_their_tokens_and_changes_nothing(predictor: TokenPredictor) -> None:
+    draw = random.Random(3)
+    words = [draw.choice(WORDS) for _ in range(60)]  # more than a window
+    (off,), (on,) = predictor.predict(" ".join(words)), predictor.predict(" ".join(words), capture="all")
+    assert (on.words, on.labels, off.looks) == (off.words, off.labels, ())
+    np.testing.assert_array_equal(on.probabilities, off.probabilities)
+    assert len(on.looks) > 1
+    assert [word for look in on.looks for word in look.words] == words
+    for look in on.looks:
+        own, layers = look.captured["encoder.self"], look.captured["layers"]
+        assert own.weights.shape == (LAYERS, own.weights.shape[1], len(own.rows), len(own.columns))
+        assert own.rows == own.columns == look.tokens
+        assert layers.weights.shape == (1, 3, len(look.words), LAYERS)
+        assert (layers.rows, layers.columns[0]) == (list(look.words), "layer 0")
+        for each in (own, layers):
+            np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
+        shown = look.to_bertviz()
+        assert torch.stack([each.squeeze(0) for each in shown["attention"]]).shape[2] == len(shown["tokens"])
+    with pytest.raises(UserError, match="capture: a tagger captures all or nothing; received 'layers'; allowed: all"):
+        predictor.predict(["he"], capture="layers")
+
+
 def test_a_page_shows_labels_layers_and_self_attention(
     learned: Learned, predictor: TokenPredictor, run_headway: Command, tmp_path: Path
 ) -> None:

@@ -211,6 +211,17 @@ def test_a_shared_vocabulary_learns_from_both_sides() -> None:
     assert alone.encode("dog hund") == [alone.encode("dog")[0], 3]
 
 
+def test_the_target_can_have_a_vocabulary_of_another_kind() -> None:
+    own = {"kind": "whitespace"}
+    config = VocabularyConfig.model_validate({"kind": "char", "target": own})
+    source, target = train_sides(TextConfig(), config, lambda: [("abc abd", "(S (NP NN )NP )S")] * 3)
+    assert source.tokens(source.encode("abc")) == ["▁", "a", "b", "c"]
+    assert target.tokens(target.encode("(NP NN VB )NP")) == ["(NP", "NN", "<unk>", ")NP"]
+    wrong = VocabularyConfig.model_validate({"kind": "char", "target": {"kind": "bpe", "size": 900}})
+    with pytest.raises(UserError, match=r"^vocabulary\.target\.size: .*target text"):
+        train_sides(TextConfig(), wrong, pairs)
+
+
 def test_errors_name_the_side() -> None:
     with pytest.raises(UserError, match=r"^vocabulary\.size: .*source text"):
         train_sides(TextConfig(), VocabularyConfig(size=8000), pairs)

@@ -89,7 +89,7 @@ def relative_positions(kind: str, own: Mapping[int, RelativePositions], n: int) 
     """The distribution of self-attention over relative position, a line a layer (Loem et al. 2023, figure 2)."""
     shares = {f"layer {layer}": each.shares().mean(0) for layer, each in own.items()}
     inside = [f"{100 * within(each, n):.0f}" for each in shares.values()]
-    shares[EVENLY] = next(iter(own.values())).even_shares()
+    shares[EVENLY] = _even_shares(own)
     highest = np.max(list(shares.values()), axis=0)[1:-1]
     shown = [offset for offset, most in zip(OFFSETS, highest, strict=True) if most >= LEAST_SHOWN or abs(offset) < n]
     right = n - 0.5 if highest[SPAN + 1 :].any() else 0.5
@@ -114,6 +114,11 @@ def relative_positions(kind: str, own: Mapping[int, RelativePositions], n: int) 
     return Drawn(f"relative-position-{_stack(kind)}", [panel], ("attention", "head", "offset", "share"), rows)
 
 
+def _even_shares(own: Mapping[int, RelativePositions]) -> Floats:
+    """Those of the layer that sees furthest: layers with a window see less."""
+    return min((each.even_shares() for each in own.values()), key=lambda shares: float(within(shares, 1)))
+
+
 def _heads_and_means(values: Floats, even: Floats | float) -> Iterable[tuple[str, Any]]:
     """The rows of values (K, ...) with their numbers, their mean, called `mean`, and those of even weights."""
     yield from ((str(head), each) for head, each in enumerate(values))
@@ -125,7 +130,7 @@ def shares_within(kind: str, own: Mapping[int, RelativePositions]) -> Drawn:
     """The share of self-attention that an n-gram of n can see, by n."""
     sizes = range(1, SPAN + 2)
     shares = {f"layer {layer}": each.shares().mean(0) for layer, each in own.items()}
-    shares[EVENLY] = next(iter(own.values())).even_shares()
+    shares[EVENLY] = _even_shares(own)
     lines = {name: [(n, 100 * float(within(each, n))) for n in sizes] for name, each in shares.items()}
     panel = Panel(
         title=f"{_stack(kind)}: self-attention within a window", x="n: the window reaches n - 1 tokens to each side",

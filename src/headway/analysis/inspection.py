@@ -196,8 +196,8 @@ def _attention_maps(prediction: Prediction) -> Iterator[Map]:
 
 def _contributions(predictor: Predictor, predictions: Sequence[Prediction]) -> Iterator[dict[str, Contributions]]:
     """What each offset of layers without weights adds, a line; nothing for lines that were cut or are empty."""
-    whole = [each for each in predictions if not each.is_empty and predictor.can_read(each.source, each.text)]
-    found = contributions(predictor, [each.source for each in whole], [each.text for each in whole])
+    whole = [each for each in predictions if not each.is_empty and predictor.can_read(each.source, each.written)]
+    found = contributions(predictor, [each.source for each in whole], [each.written for each in whole])
     by_line = {id(each): own for each, own in zip(whole, found, strict=True)}
     return (by_line.get(id(each), {}) for each in predictions)
 
@@ -280,10 +280,10 @@ def _inspect_labels(predictor: TokenPredictor, request: Request) -> Iterator[Ins
         if not words:
             yield Inspected(line)
             continue
-        (said,) = predictor.predict([words])
+        (said,) = predictor.predict([words], capture=ALL)
         best = [float(said.probabilities[n, predictor.labels.index(label)]) for n, label in enumerate(said.labels)]
         labelled = [LabelledWord(*each) for each in zip(words, said.labels, best, gold, strict=True)]
-        yield Inspected(line, reference, words, words=labelled, maps=_maps_of_looks(words, predictor.look(words)))
+        yield Inspected(line, reference, words, words=labelled, maps=_maps_of_looks(words, said.looks))
 
 
 def _maps_of_looks(words: Sequence[str], looks: Sequence[Look]) -> list[Map]:

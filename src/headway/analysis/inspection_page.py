@@ -5,16 +5,18 @@ roots, which is finest where weights are small: 16 bits each while there are few
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from headway.analysis.inspection import Alignment, Floats, Inspected, Layer, Map, Request, inspect
+from headway.analysis.inspection import CHUNK, Alignment, Floats, Inspected, Layer, Map, Request, inspect
 from headway.analysis.pages import pack_integers, write_page
-from headway.console import progress, say
+from headway.console import Task, progress, say
 from headway.data.sources import read_lines
 from headway.errors import UserError
 from headway.run import RunFolder
@@ -69,16 +71,19 @@ def inspect_to_page(
         raise UserError("there are no sentences to look at, and the run has no dev", where=str(run), allowed=allowed)
     request = _request(pairs, reference, gold, nbest, sentences or SENTENCES)
     predictor = task.load([run], device, None)
-    shown = []
     with progress("looking inside", total=len(request.lines), unit="sentences") as bar:
-        for number, each in enumerate(inspect(predictor, request), start=1):
-            shown.append(each)
-            bar.update(number)
-    rate = _error_rate(shown)
-    facts = _facts(folder, len(shown), rate)
-    write_inspection(output, title=f"Inside {run.resolve().name}", facts=facts, sentences=shown)
+        shown = _counted(inspect(predictor, request), bar)
+        packed = pack_sentences(shown, len(request.lines))
+    rate = packed.error_rate()
+    write_inspection(output, title=f"Inside {run.resolve().name}", facts=_facts(folder, packed, rate), packed=packed)
     size = output.stat().st_size / 1e6
-    return f"{output}: {len(shown)} sentences, {size:.1f} MB" + ("" if rate is None else f", AER {rate:.1f}")
+    return f"{output}: {len(packed.index)} sentences, {size:.1f} MB" + ("" if rate is None else f", AER {rate:.1f}")
+
+
+def _counted(sentences: Iterable[Inspected], bar: Task) -> Iterator[Inspected]:
+    for number, sentence in enumerate(sentences, start=1):
+        yield sentence
+        bar.update(number)
 
 
 def _request(
@@ -98,43 +103,67 @@ def _request(
     return Request([source for source, _ in pairs[:most]], references[:most], links[:most], nbest)
 
 
-def _error_rate(sentences: Sequence[Inspected]) -> float | None:
-    """AER over all sentences with gold; None where there is none."""
-    known = [each.alignment for each in sentences if each.alignment is not None and each.alignment.gold is not None]
-    if not known:
-        return None
-    found = [" ".join(f"{source}-{target}" for source, target in each.found) for each in known]
-    gold = [each.gold.pharaoh() for each in known if each.gold is not None]
-    return build_metric("aer").score(found, [gold]).value
+@dataclass
+class Packed:
+    """Sentences as the page keeps them; their arrays are integers in text by now.
+
+    Attributes:
+        bits: of each value.
+        index: what the list of sentences shows and sorts by.
+        sentences: all else.
+        links: the found and the gold alignments, as lines of links, of sentences that have both.
+    """
+
+    bits: int
+    index: list[dict[str, Any]] = field(default_factory=list)
+    sentences: list[dict[str, Any]] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, sentence: Inspected) -> None:
+        """Keep a sentence."""
+        self.index.append(_entry(sentence))
+        self.sentences.append(_sentence(sentence, self.bits))
+        if sentence.alignment is not None and sentence.alignment.gold is not None:
+            found = " ".join(f"{source}-{target}" for source, target in sentence.alignment.found)
+            self.links.append((found, sentence.alignment.gold.pharaoh()))
+
+    def error_rate(self) -> float | None:
+        """AER over all sentences with gold; None where there is none."""
+        if not self.links:
+            return None
+        found, gold = zip(*self.links, strict=True)
+        return build_metric("aer").score(list(found), [list(gold)]).value
 
 
-def _facts(folder: RunFolder, sentences: int, rate: float | None) -> list[str]:
-    manifest, recipe = folder.read_manifest(), folder.read_recipe()
+def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
+    """Pack `count` sentences one by one, so that few arrays are in memory; the first decide on the bits of values."""
+    rest = iter(sentences)
+    first = list(islice(rest, CHUNK))
+    values = sum(layer.values.size for each in first for map in _maps(each) for layer in map.layers)
+    packed = Packed(16 if values * count <= MOST_EXACT * max(1, len(first)) else 8)
+    for sentence in chain(first, rest):
+        packed.add(sentence)
+    return packed
+
+
+def _facts(folder: RunFolder, packed: Packed, rate: float | None) -> list[str]:
+    manifest, recipe, count = folder.read_manifest(), folder.read_recipe(), len(packed.index)
     facts = [recipe.task.replace("_", " "), f"{recipe.model.kind}, {manifest.get('parameters', 0):,} parameters"]
-    facts += [f"{manifest.get('updates', 0):,} updates", f"{sentences} sentence{'s' * (sentences != 1)}"]
+    facts += [f"{manifest.get('updates', 0):,} updates", f"{count} sentence{'s' * (count != 1)}"]
     return facts if rate is None else [*facts, f"AER {rate:.1f}"]
 
 
-def write_inspection(path: Path, *, title: str, facts: Sequence[str], sentences: Sequence[Inspected]) -> None:
+def write_inspection(path: Path, *, title: str, facts: Sequence[str], packed: Packed) -> None:
     """Write the page of these sentences whole.
 
     Args:
         path: the page.
         title: its title.
         facts: about the run, shown below the title.
-        sentences: what is shown.
+        packed: what is shown.
     """
-    values = sum(layer.values.size for each in sentences for map in _maps(each) for layer in map.layers)
-    bits = 16 if values <= MOST_EXACT else 8
-    index = {
-        "title": title,
-        "facts": list(facts),
-        "bits": bits,
-        "sentences": [_entry(each) for each in sentences],
-    }
-    data: dict[str, Any] = {"index": index}
-    for number, each in enumerate(sentences):
-        data[f"sentence-{number}"] = _sentence(each, bits)
+    index = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index}
+    data = {"index": index} | {f"sentence-{number}": each for number, each in enumerate(packed.sentences)}
     write_page(path, "inspect.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
 
 

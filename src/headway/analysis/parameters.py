@@ -130,9 +130,10 @@ def parameters_of(path: Path, overrides: list[str], vocabulary: int | None, leng
         recipe, (source, target) = folder.read_recipe(), folder.read_sides()
         return _count(recipe, (source.size, target.size), source.vocabulary is target.vocabulary, length)
     recipe = load_recipe(path, overrides)
-    size = vocabulary or recipe.vocabulary.size
-    reads_frames = recipe.model_as(ModelConfig).reads_frames()
-    sizes = (recipe.data.audio.bins if reads_frames else size, size)
+    own = recipe.vocabulary.target or recipe.vocabulary
+    sizes = vocabulary or recipe.vocabulary.size, vocabulary or own.size
+    if recipe.model_as(ModelConfig).reads_frames():
+        sizes = recipe.data.audio.bins, sizes[1]
     return _count(recipe, sizes, recipe.vocabulary.shared, length)
 
 

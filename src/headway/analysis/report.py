@@ -130,6 +130,7 @@ def _example(example: Example) -> dict[str, Any]:
         "score": example.score if example.score is not None and math.isfinite(example.score) else None,
         "sourceTokens": example.source_tokens,
         "targetTokens": example.target_tokens,
+        "drawings": example.drawings,
         "attention": {
             name: {"heads": len(weights), "data": pack_weights(weights)} for name, weights in example.attention.items()
         },

@@ -22,6 +22,11 @@ from headway.cli.inspect import inspect
 if TYPE_CHECKING:
     from headway.decoding.alignment import WordAlignment
 
+METRIC_NAMES = (
+    "bleu, chrf, ter, wer, cer, exact_match, aer, precision, recall, f0.5, accuracy; of trees: bracket-f1, "
+    "bracket-precision, bracket-recall, complete-match, tagging-accuracy, crossing-brackets, well-formed."
+)
+
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -125,8 +130,13 @@ def predict(
     ] = False,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source pieces (or frames) decoded at once.")] = None,
     format: Annotated[
-        str | None, typer.Option(help="Taggers: tsv, json or marked. [default: marked in a terminal, else tsv]")
+        str | None,
+        typer.Option(
+            help="Taggers: tsv, json or marked (default: marked in a terminal, else tsv). "
+            "Parsing: brackets (default), linear (what the model writes, unmended) or drawing."
+        ),
     ] = None,
+    tagged: Annotated[bool, typer.Option("--tagged", help="Parsing: words have tags, as in dog_NN.")] = False,
     threshold: Annotated[
         str | None,
         typer.Option(help="Error detection: from which probability on a word is wrong; dev: the best there."),
@@ -161,9 +171,7 @@ def score(
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME...", help="bleu, chrf, ter, wer, cer, exact_match, aer, precision, recall, f0.5, accuracy."
-        ),
+        typer.Option(metavar="NAME...", help=METRIC_NAMES),
     ] = None,
     hypotheses: Annotated[
         list[Path] | None, typer.Option(metavar="FILE...", help="One file a system; the first is the baseline.")

@@ -31,14 +31,21 @@ def data_check(
 
 @data_app.command("split")
 def data_split(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A word a row, a blank line between sentences.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A word a row, a blank line between sentences; or, with TARGET, sources."),
+    ],
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[TARGET]", help="The sources' targets, a line each.")
+    ] = None,
+    *,
     output: Annotated[Path, typer.Option(help="The folder to write train, dev and test to.")],
     shares: Annotated[tuple[float, float, float], typer.Option(help="Of train, dev and test.")] = (80, 10, 10),
 ) -> None:
-    """Cut a file of sentences into train, dev and test in its own order, so that documents stay whole."""
-    from headway.data.split import split_file
+    """Cut sentences, or pairs of lines, into train, dev and test in their own order, so that documents stay whole."""
+    from headway.data.split import split_file, split_parallel
 
-    counts = split_file(file, output, shares)
+    counts = split_file(file, output, shares) if target is None else split_parallel(file, target, output, shares)
     typer.echo(", ".join(f"{name}: {count:,} sentences" for name, count in counts.items()))
 
 
@@ -152,3 +159,34 @@ def data_lengths(
     sizes = Sizes(train_size, dev_size, test_size)
     data = lengths_data(task, variant, seed=seed, sizes=sizes, trained=train_length, tested=test_length, scan=scan)
     write_lengths(data, output, {"task": task, "variant": variant or "", "seed": seed})
+
+
+@data_app.command("constituents")
+def data_constituents(
+    file: Annotated[Path, typer.Argument(metavar="FILE.conllu", help="Universal Dependencies.")],
+    tags: Annotated[str, typer.Option(help="The tags of the words: xpos or upos.")] = "xpos",
+) -> None:
+    """Make constituency trees of dependencies, one a line, by the head rules of docs/parsing.md."""
+    from headway.console import say
+    from headway.data.trees.conversion import convert_conllu
+
+    trees, lifted = 0, 0
+    for found in convert_conllu(file, tags):
+        typer.echo(found.tree.write())
+        trees, lifted = trees + 1, lifted + found.lifted
+    say(f"{trees:,} trees; {lifted:,} crossing edges were lifted")
+
+
+@data_app.command("trees")
+def data_trees(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Penn brackets or TIGER-XML.")],
+    format: Annotated[str, typer.Option(help="drawing, brackets, linear, words or tagged.")] = "drawing",
+    sample: Annotated[int | None, typer.Option(min=1, help="Only so many, drawn at random. [default: all]")] = None,
+    leaves: Annotated[str, typer.Option(help="With linear: what words become, tags or xx.")] = "tags",
+    functions: Annotated[bool, typer.Option("--functions", help="Keep grammatical functions in labels.")] = False,
+) -> None:
+    """Draw the trees of a treebank, or write them, or their sentences, a line each."""
+    from headway.data.trees.writing import write_trees
+
+    for text in write_trees(file, format, sample=sample, leaves=leaves, functions=functions):
+        typer.echo(text)

@@ -29,7 +29,7 @@ def inspect(
     ] = None,
     input: Annotated[
         list[Path] | None,
-        typer.Option(help="--output, --figures: lines, for taggers a TSV of words. [default: dev]"),
+        typer.Option(help="--output, --figures: a file with a sentence a line; --output takes several. [default: dev]"),
     ] = None,
     text: Annotated[
         list[str] | None, typer.Option(help="--output: a sentence; can be given several times, as --input can.")

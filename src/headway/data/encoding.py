@@ -71,7 +71,7 @@ def chunks(pairs: Iterable[Pair], drop_duplicates: bool) -> Iterator[Chunk]:
     stream = iter(pairs)
     while some := list(islice(stream, CHUNK)):
         chunk = Chunk([], [], [], [])
-        for line, source, target in some:
+        for line, source, target, _ in some:
             blank = not source.strip() or not target.strip()
             if drop_duplicates and not blank:
                 before = len(seen)

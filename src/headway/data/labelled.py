@@ -17,7 +17,7 @@ ERROR_ORIGINS = ("tsv", "m2", "references")
 TAG_ORIGINS = ("tsv", "conllu")
 
 # Columns of CoNLL-U, counted from 1.
-CONLLU = {"form": 2, "lemma": 3, "upos": 4, "xpos": 5, "deprel": 8}
+CONLLU = {"form": 2, "lemma": 3, "upos": 4, "xpos": 5, "head": 7, "deprel": 8}
 CONLLU_COLUMNS = 10
 
 
@@ -98,8 +98,20 @@ def read_conllu(path: Path, label: str, labels: Sequence[str] | None = None) -> 
     Raises:
         UserError: with file and line: not ten columns, an empty word or label, a label that is not allowed.
     """
+    for first, rows in conllu_rows(path):
+        words = tuple(_word(cells[CONLLU["form"] - 1], f"{path}:{line}") for line, cells in rows)
+        found = tuple(_label(cells[CONLLU[label] - 1], labels, f"{path}:{line}") for line, cells in rows)
+        yield Labelled(first, words, (found,))
+
+
+def conllu_rows(path: Path) -> Iterator[tuple[int, list[tuple[int, list[str]]]]]:
+    """Where each sentence of a CoNLL-U file begins, and the lines and ten columns of its syntactic words.
+
+    Raises:
+        UserError: with file and line: not ten columns.
+    """
     for block in blocks(path):
-        words, found = list[str](), list[str]()
+        rows = list[tuple[int, list[str]]]()
         for line, row in block:
             if row.startswith("#"):
                 continue
@@ -109,12 +121,10 @@ def read_conllu(path: Path, label: str, labels: Sequence[str] | None = None) -> 
                 raise UserError(
                     "wrong number of columns", where=where, received=len(cells), allowed=f"{CONLLU_COLUMNS}"
                 )
-            if not cells[0].isdecimal():  # a range (1-2) or an empty node (8.1)
-                continue
-            words.append(_word(cells[CONLLU["form"] - 1], f"{path}:{line}"))
-            found.append(_label(cells[CONLLU[label] - 1], labels, f"{path}:{line}"))
-        if words:
-            yield Labelled(block[0][0], tuple(words), (tuple(found),))
+            if cells[0].isdecimal():  # no range (1-2) and no empty node (8.1)
+                rows.append((line, cells))
+        if rows:
+            yield block[0][0], rows
 
 
 def read_m2(path: Path, annotator: int | None = None) -> list[Labelled]:

@@ -72,7 +72,8 @@ def read_utterances(source: PairSource) -> list[Utterance]:
         UserError: a manifest that is at fault, with its line, or that holds nothing.
     """
     folder = source.files[0].parent
-    utterances = [Utterance(line, folder / path.strip(), text) for line, path, text in source if path.strip()]
+    named = (pair for pair in source if pair.source.strip())
+    utterances = [Utterance(pair.line, folder / pair.source.strip(), pair.target) for pair in named]
     if not utterances:
         raise UserError("there is no recording here", where=source.name)
     return utterances

@@ -19,16 +19,25 @@ from headway.errors import UserError
 from headway.files import sha256
 from headway.recipe import CorpusConfig
 
-PAIR_ORIGINS = ("target", "tsv", "jsonl", "hub")
+PAIR_ORIGINS = ("target", "tsv", "jsonl", "hub", "trees")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Pair(NamedTuple):
-    """A source and its target, as raw text, with the number of their line or row, counted from 1."""
+    """A source and its target, as raw text, with the number of their line or row, counted from 1.
+
+    `wanted` is what metrics compare outputs with, where that is not the target itself.
+    """
 
     line: int
     source: str
     target: str
+    wanted: str | None = None
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """What metrics compare outputs with."""
+        return (self.target if self.wanted is None else self.wanted,)
 
 
 class PairSource(ABC):
@@ -195,7 +204,7 @@ def open_source(config: CorpusConfig, where: str) -> PairSource:
         UserError: a file that is missing, unreadable or empty; a data set that cannot be loaded.
     """
     check_origin(config, where, PAIR_ORIGINS)
-    for key in ("source", "target", "tsv", "jsonl"):
+    for key in ("source", "target", "tsv", "jsonl", "trees"):
         if (path := getattr(config, key)) is not None:
             check_file(path, f"{where}.{key}")
     if config.source is not None and config.target is not None:
@@ -204,6 +213,10 @@ def open_source(config: CorpusConfig, where: str) -> PairSource:
         return TabSeparated(config.tsv, config.columns)
     if config.jsonl is not None:
         return JsonLines(config.jsonl, cast(tuple[str, str], config.columns))
+    if config.trees is not None:
+        from headway.data.trees.pairs import TreePairs  # which reads files as all sources here do
+
+        return TreePairs(config.trees, config.leaves, config.functions)
     return HubDataSet(config, where)
 
 
@@ -234,7 +247,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     number = 0
     try:
-        with _open_bytes(path) as file:
+        with open_bytes(path) as file:
             for number, raw in enumerate(file, start=1):
                 line = raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
                 if line.endswith(b"\n"):
@@ -255,7 +268,8 @@ def read_lines(path: Path) -> Iterator[str]:
         raise UserError(f"cannot read this file ({error.strerror or error})", where=str(path)) from error
 
 
-def _open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file's content, decompressed where its name ends in .gz or .xz. Raises OSError."""
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
     return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
@@ -285,15 +299,15 @@ class Overlap:
 
 def overlap(train: PairSource, dev: PairSource) -> Overlap:
     """Count what dev shares with train. Only dev is held in memory, train streams."""
-    pairs = [(source, target) for _, source, target in dev if source.strip() and target.strip()]
+    pairs = [(pair.source, pair.target) for pair in dev if pair.source.strip() and pair.target.strip()]
     sources = {source for source, _ in pairs}
     wanted = set(pairs)
     seen_sources, seen_pairs = set(), set()
-    for _, source, target in train:
-        if source in sources:
-            seen_sources.add(source)
-            if (source, target) in wanted:
-                seen_pairs.add((source, target))
+    for pair in train:
+        if pair.source in sources:
+            seen_sources.add(pair.source)
+            if (pair.source, pair.target) in wanted:
+                seen_pairs.add((pair.source, pair.target))
     return Overlap(
         len(pairs), sum(pair in seen_pairs for pair in pairs), sum(source in seen_sources for source, _ in pairs)
     )

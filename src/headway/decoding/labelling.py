@@ -7,12 +7,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from headway.data.tokens import collate_windows
+from headway.decoding.attention import ALL, Attention, Capture
 from headway.decoding.predictor import pick_device
 from headway.errors import UserError
 from headway.files import write_json
@@ -56,11 +58,13 @@ class LabelledWords:
         words: the N words.
         probabilities: (N, V).
         labels: one a word.
+        looks: what was looked at, window by window, where it was asked for.
     """
 
     words: tuple[str, ...]
     probabilities: Floats
     labels: tuple[str, ...]
+    looks: "tuple[Look, ...]" = ()
 
 
 @dataclass(frozen=True)
@@ -68,16 +72,32 @@ class Look:
     """What the encoder looked at in one window of a sentence.
 
     Attributes:
-        window: the words and their pieces.
+        words: those of the window.
+        window: which they are, and their pieces.
         tokens: the P pieces.
         self_attention: (L, K, P, P), lowest layer first.
         layer_weights: (N, J, L), of the window's words; None for a model that does not attend to layers.
     """
 
+    words: tuple[str, ...]
     window: Window
     tokens: list[str]
     self_attention: Floats
     layer_weights: Floats | None
+
+    @property
+    def captured(self) -> dict[str, Attention]:
+        """`encoder.self` (L, K, P, P) over pieces and, for a model that attends to layers, `layers` (1, J, N, L)."""
+        layers = tuple(range(len(self.self_attention)))
+        found = {"encoder.self": Attention(layers, self.self_attention, self.tokens, self.tokens)}
+        if self.layer_weights is not None:
+            names = [f"layer {layer}" for layer in range(self.layer_weights.shape[2])]
+            found["layers"] = Attention((0,), self.layer_weights.transpose(1, 0, 2)[None], list(self.words), names)
+        return found
+
+    def to_bertviz(self) -> dict[str, Any]:
+        """What bertviz shows: `bertviz.head_view(**look.to_bertviz())`."""
+        return {"attention": [torch.from_numpy(each)[None] for each in self.self_attention], "tokens": self.tokens}
 
 
 @dataclass(frozen=True)
@@ -129,22 +149,27 @@ class TokenPredictor:
 
     def predict(
         self,
-        sentences: Sequence[str | Sequence[str]],
+        sentences: str | Sequence[str | Sequence[str]],
         *,
         threshold: float | None = None,
         batch_tokens: int | None = None,
+        capture: Capture = (),
     ) -> list[LabelledWords]:
         """Label sentences; results come in their order, and every word has a label.
 
         Args:
-            sentences: words, or text whose words white space separates.
+            sentences: words, or text whose words white space separates; one text is one sentence.
             threshold: the probability from which a word has the `positive` label; by default it has the most probable.
             batch_tokens: pieces that are read at once; by default the recipe's `decoding.batch_tokens`.
+            capture: `all` for what the first run's model looks at, or nothing.
 
         Raises:
-            UserError: a threshold where no label is sought, or one that is no probability.
+            UserError: a threshold where no label is sought, or one that is no probability; another `capture`.
         """
         self._check_threshold(threshold)
+        if capture and capture != ALL:
+            raise UserError("a tagger captures all or nothing", where="capture", received=capture, allowed=ALL)
+        sentences = [sentences] if isinstance(sentences, str) else sentences
         words = [tuple(each.split() if isinstance(each, str) else each) for each in sentences]
         budget = batch_tokens or self.recipe.decoding.batch_tokens
         totals = [np.zeros((len(each), len(self.labels)), dtype=np.float32) for each in words]
@@ -157,15 +182,16 @@ class TokenPredictor:
                         found / len(self.runs) + (totals[window.sentence][window.start : window.start + len(found)])
                     )
         return [
-            LabelledWords(each, probabilities, self._labels(probabilities, threshold))
+            LabelledWords(
+                each, probabilities, self._labels(probabilities, threshold), tuple(self.look(each)) if capture else ()
+            )
             for each, probabilities in zip(words, totals, strict=True)
         ]
 
     @torch.inference_mode()
     def look(self, words: Sequence[str]) -> list[Look]:
         """What the first run's model looks at in a sentence, window by window."""
-        run = self.runs[0]
-        looks = []
+        run, looks = self.runs[0], []
         for window in self._windows(run, [tuple(words)]):
             batch = collate_windows([window], run.labelling.pieces.padding).to(self.device)
             attention = {
@@ -175,6 +201,7 @@ class TokenPredictor:
             weights = attention.get("layers")
             looks.append(
                 Look(
+                    tuple(words[window.start : window.start + len(window.first)]),
                     window,
                     run.labelling.pieces.tokens(window.ids),
                     np.stack([attention[name] for name in layers]),

@@ -17,6 +17,7 @@ from torch import Tensor
 from headway.data.batches import Batch, collate
 from headway.decoding.attention import ALL, END, Capture, patterns_of
 from headway.decoding.ensemble import Ensemble
+from headway.decoding.form import Form
 from headway.decoding.hypotheses import Hypothesis, length_penalty
 from headway.decoding.prediction import NO_WORDS, Candidate, Prediction
 from headway.decoding.search import Limits, Sampling, beam_search, sample
@@ -82,13 +83,14 @@ class Predictor:
     Args:
         runs: the loaded runs; more than one decode together.
         device: where the models are.
+        form: how lines stand to the text of the models.
 
     Raises:
         UserError: runs with different vocabularies.
     """
 
-    def __init__(self, runs: Sequence[LoadedRun], device: torch.device) -> None:
-        first = runs[0]
+    def __init__(self, runs: Sequence[LoadedRun], device: torch.device, form: Form | None = None) -> None:
+        first, self.form = runs[0], form or Form()
         self.recipe, self.source, self.target = first.recipe, first.source, first.target
         self._config = first.recipe.model_as(ModelConfig)
         self.models, self.device = [run.model for run in runs], device
@@ -149,7 +151,7 @@ class Predictor:
         return sources, problems
 
     def _encode_one(self, line: Any, options: Options, number: int) -> Any:
-        source = self.source.encode(line)
+        source = self.source.encode(self.form.source(line))
         limit = options.max_source_length or self._config.longest_source()
         if len(source) > limit:
             if not options.truncate:
@@ -250,18 +252,18 @@ class Predictor:
         self, line: Any, source: Any, hypotheses: list[Hypothesis], attention: dict[str, NDArray[np.float32]]
     ) -> Prediction:
         words = (self.source.words(source), self.target.words(hypotheses[0].ids)) if attention else (NO_WORDS, NO_WORDS)
-        candidates = [self._candidate(each) for each in hypotheses]
+        candidates = [self._candidate(line, each) for each in hypotheses]
         axes = {name: self.models[0].attention_axes(name) for name in attention}
         return Prediction(
             self.source.name(line), self.source.tokens(source), candidates, attention, *words, axes,
             self._seconds(source),
         )  # fmt: skip
 
-    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
+    def _candidate(self, line: str, hypothesis: Hypothesis) -> Candidate:
         ids = hypothesis.ids
-        return Candidate(
-            self.target.decode(ids), hypothesis.score, self.target.tokens(ids), list(hypothesis.log_probabilities)
-        )
+        written = self.target.decode(ids)
+        text, tokens = self.form.output(line, written), self.target.tokens(ids)
+        return Candidate(text, hypothesis.score, tokens, list(hypothesis.log_probabilities), written)
 
     def score(self, sources: Sequence[Any], targets: Sequence[str]) -> list[Candidate]:
         """Force-score given targets: the log probability of each token and of the end mark, and the score of the whole.
@@ -285,7 +287,7 @@ class Predictor:
         if len(self.models) > 1:
             raise UserError("targets are scored with one model", received=f"{len(self.models)} runs")
         source_ids, target_ids = (
-            [self.source.encode(line) for line in sources],
+            [self.source.encode(self.form.source(line)) for line in sources],
             [self.target.encode(line) for line in targets],
         )
         lengths = [max(len(source), len(target)) for source, target in zip(source_ids, target_ids, strict=True)]
@@ -376,7 +378,13 @@ def pick_device(name: str = "auto") -> torch.device:
     return device
 
 
-def load(run: str | Path, *more_runs: str | Path, device: str = "auto", average: int | None = None) -> Predictor:
+def load(
+    run: str | Path,
+    *more_runs: str | Path,
+    device: str = "auto",
+    average: int | None = None,
+    form: Form | None = None,
+) -> Predictor:
     """Load a run, or several as an ensemble, for prediction.
 
     Args:
@@ -384,9 +392,10 @@ def load(run: str | Path, *more_runs: str | Path, device: str = "auto", average:
         more_runs: further runs with the same vocabularies; the mean of all probabilities is decoded.
         device: `auto`, `cpu`, `cuda`, ...
         average: use the mean of each run's last so many checkpoints.
+        form: how lines stand to the text of the models.
 
     Raises:
         UserError: a folder that holds no finished model.
     """
     where = pick_device(device)
-    return Predictor([load_run(Path(path), where, average) for path in (run, *more_runs)], where)
+    return Predictor([load_run(Path(path), where, average) for path in (run, *more_runs)], where, form)

@@ -169,7 +169,7 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
         return found.absolute()
 
     def corpus(config: CorpusConfig) -> CorpusConfig:
-        names = ("source", "target", "tsv", "jsonl", "m2", "conllu")
+        names = ("source", "target", "tsv", "jsonl", "m2", "conllu", "trees")
         paths = {name: getattr(config, name) for name in names if getattr(config, name) is not None}
         found: dict[str, Any] = {name: resolve(path) for name, path in paths.items()}
         lists = {name: tuple(map(resolve, getattr(config, name))) for name in ("references", "librispeech")}

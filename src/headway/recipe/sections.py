@@ -32,6 +32,9 @@ class CorpusConfig(Section):
     Labelled words: a `tsv` with a word a row and a blank line between sentences (`columns`: those of word and label), a
     `conllu` file (`label`: its column), an `m2` file (`annotator`: one by number, or all) or a `source` with corrected
     `references`, from which wrong words are found.
+
+    `trees`: a treebank in Penn brackets or TIGER-XML. The target is the linear form of a tree, with `leaves` of `tags`
+    or `xx`; `functions` keeps what labels say of grammatical functions.
     """
 
     source: Path | None = None
@@ -47,21 +50,26 @@ class CorpusConfig(Section):
     label: Literal["upos", "xpos", "lemma", "deprel"] = "upos"
     references: tuple[Path, ...] = ()
     librispeech: Annotated[tuple[Path, ...], BeforeValidator(_listed)] = ()
+    trees: Path | None = None
+    leaves: Literal["tags", "xx"] = "tags"
+    functions: bool = False
     columns: tuple[str, str] | tuple[int, int] | None = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> CorpusConfig:
-        origins = (self.tsv, self.jsonl, self.hub, self.m2, self.conllu, self.librispeech)
+        origins = (self.tsv, self.jsonl, self.hub, self.m2, self.conllu, self.librispeech, self.trees)
         files = self.source is not None or self.target is not None or bool(self.references)
         if files + sum(map(bool, origins)) != 1:
             raise ValueError(
-                "a corpus is either {source, target}, {tsv}, {jsonl}, {hub}, {m2}, {conllu}, {references} or"
+                "a corpus is either {source, target}, {tsv}, {jsonl}, {hub}, {m2}, {conllu}, {trees}, {references} or"
                 " {librispeech}"
             )
         if files and (self.source is None or (self.target is None) != bool(self.references)):
             raise ValueError("a corpus of several files needs a source, and a target or references")
         if self.annotator is not None and not self.m2:
             raise ValueError("annotator belongs to m2")
+        if (self.leaves != "tags" or self.functions) and not self.trees:
+            raise ValueError("leaves and functions belong to trees")
         if self.tsv and any(isinstance(column, int) and column < 1 for column in self.columns or ()):
             raise ValueError("columns of a TSV are two numbers, counted from 1, or two names of its first row")
         if (self.jsonl or self.hub) and not (self.columns and all(isinstance(name, str) for name in self.columns)):
@@ -69,8 +77,8 @@ class CorpusConfig(Section):
         return self
 
     def origin(self) -> str:
-        """Which kind of origin this is, by the key that tells: target, tsv, jsonl, hub, m2, conllu, references, ...."""
-        keys = ("target", "tsv", "jsonl", "hub", "m2", "conllu", "references", "librispeech")
+        """Which kind of origin this is, by the key that tells, such as target (of two files), tsv or trees."""
+        keys = ("target", "tsv", "jsonl", "hub", "m2", "conllu", "references", "trees", "librispeech")
         return next(key for key in keys if getattr(self, key))
 
 
@@ -107,8 +115,8 @@ class TextConfig(Section):
     target: SideConfig = SideConfig()
 
 
-class VocabularyConfig(Section):
-    """The vocabulary: its kind, its size (with the four special symbols) and whether both sides share it.
+class PiecesConfig(Section):
+    """The pieces of text: their kind and number (with the four special symbols).
 
     `bpe`, `unigram` and `char` are SentencePiece models; `word` keeps the most frequent segmented tokens; `whitespace`
     keeps every token that whitespace separates and gives it back unchanged. `size` does not bind `char`/`whitespace`.
@@ -116,9 +124,21 @@ class VocabularyConfig(Section):
 
     kind: Literal["bpe", "unigram", "char", "word", "whitespace"] = "bpe"
     size: Annotated[int, Field(gt=4)] = 8000
-    shared: bool = False
     min_frequency: PositiveInt = 1
     character_coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+
+class VocabularyConfig(PiecesConfig):
+    """The vocabulary of either side, or one that both share. `target`: what the target's is, where it is of its own."""
+
+    shared: bool = False
+    target: PiecesConfig | None = None
+
+    @model_validator(mode="after")
+    def _one_or_two(self) -> VocabularyConfig:
+        if self.shared and self.target:
+            raise ValueError("a shared vocabulary has no target of its own")
+        return self
 
 
 class OptimizerConfig(Section):

@@ -36,6 +36,13 @@ METRICS = {
     "recall": "headway.scoring.labels:Recall",
     "f0.5": "headway.scoring.labels:FBeta",
     "accuracy": "headway.scoring.labels:Accuracy",
+    "bracket-f1": "headway.scoring.brackets:BracketF1",
+    "bracket-precision": "headway.scoring.brackets:BracketPrecision",
+    "bracket-recall": "headway.scoring.brackets:BracketRecall",
+    "complete-match": "headway.scoring.brackets:CompleteMatch",
+    "tagging-accuracy": "headway.scoring.brackets:TaggingAccuracy",
+    "crossing-brackets": "headway.scoring.brackets:CrossingBrackets",
+    "well-formed": "headway.scoring.brackets:WellFormed",
 }
 
 
@@ -97,13 +104,13 @@ class Metric(ABC):
     def aggregate(self, totals: Statistics) -> float:
         """The corpus score from statistics (k,) summed over segments."""
 
-    def details(self, totals: Statistics) -> str:
-        """What reports say of the statistics (k,) summed over segments, beside the score; nothing by default."""
-        return ""
-
     @abstractmethod
     def signature(self) -> str:
         """Settings and versions, `key:value` joined by `|`; with the number of references once `statistics` has run."""
+
+    def notes(self, totals: Statistics) -> list[str]:
+        """What else statistics (k,) summed over segments say, a sentence each."""
+        return []
 
     def score(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
         """Score a corpus; arguments and errors as for `statistics`."""

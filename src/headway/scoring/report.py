@@ -31,9 +31,8 @@ DEFAULT_SAMPLES: dict[Significance, int] = {"bootstrap": 1000, "randomisation": 
 class SystemScore:
     """One system by one metric: its score, the 95% bootstrap interval, and its comparison with the first system.
 
-    `details` are what the metric says of the sums behind the score; `by_reference` are the scores by each reference set
-    alone, where there are several and the metric shows them; `groups` are the scores of groups of segments, where these
-    were asked for.
+    `by_reference` are the scores by each reference set alone, where there are several and the metric shows them;
+    `groups` are the scores of groups of segments, where these were asked for; `notes` is what else the metric says.
     """
 
     system: str
@@ -42,7 +41,7 @@ class SystemScore:
     comparison: Comparison | None
     by_reference: tuple[float, ...] = ()
     groups: tuple[GroupScore, ...] = ()
-    details: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,11 +73,10 @@ class ScoreReport:
         notes = [f"{column[0].score.metric}: {column[0].score.signature}" for column in self.scores]
         for column in self.scores:
             for row in column:
-                if row.details:
-                    notes.append(f"{row.score.metric} of {row.system}: {row.details}")
                 alone = ", ".join(f"{value:.2f}" for value in row.by_reference)
                 if alone:
                     notes.append(f"{row.score.metric} of {row.system} by each reference alone: {alone}")
+                notes += [f"{row.score.metric} of {row.system}: {note}" for note in row.notes]
         notes.append(f"{self.segments} segments, {sets} reference set{'s' if sets > 1 else ''}")
         notes.append(f"±: half of the 95% interval of {self.interval_samples} bootstrap samples, seed {self.seed}")
         compared = self.scores[0][-1].comparison
@@ -175,7 +173,8 @@ def _score_systems(
         score = Score(metric.label, metric.aggregate(totals), metric.signature(), len(each))
         interval = bootstrap_interval(metric, each, INTERVAL_SAMPLES, seed)
         by_group = scores_by_group(metric, each, groups[0], INTERVAL_SAMPLES, seed) if groups else ()
-        rows.append(SystemScore(name, score, interval, comparison, by_reference, by_group, metric.details(totals)))
+        notes = tuple(metric.notes(totals))
+        rows.append(SystemScore(name, score, interval, comparison, by_reference, by_group, notes))
     return tuple(rows)
 
 

@@ -71,10 +71,10 @@ class ErrorRate(Metric):
         errors, length = float(totals[1:].sum()), float(totals[:3].sum())
         return 100 * errors / length if length else (100.0 if errors else 0.0)
 
-    def details(self, totals: Statistics) -> str:
+    def notes(self, totals: Statistics) -> list[str]:
         hits, substitutions, deletions, insertions = map(int, totals)
         length = f"{hits + substitutions + deletions:,} {self.unit}"
-        return f"{substitutions:,} substitutions, {deletions:,} deletions, {insertions:,} insertions in {length}"
+        return [f"{substitutions:,} substitutions, {deletions:,} deletions, {insertions:,} insertions in {length}"]
 
     def signature(self) -> str:
         references = f"nrefs:{self._reference_sets}|" if self._reference_sets else ""

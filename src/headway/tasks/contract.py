@@ -83,6 +83,7 @@ class Example:
         source_tokens: what attention looks at, the end marker included where it is attended.
         target_tokens: what looks, likewise.
         attention: weights (heads, target tokens, source tokens) by name, such as `decoder.0.cross`.
+        drawings: pictures made of characters, by name.
     """
 
     source: str
@@ -92,6 +93,7 @@ class Example:
     source_tokens: list[str]
     target_tokens: list[str]
     attention: dict[str, npt.NDArray[np.floating[Any]]] = field(default_factory=dict)
+    drawings: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         expected = (len(self.target_tokens), len(self.source_tokens))

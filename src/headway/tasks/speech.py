@@ -33,7 +33,7 @@ from headway.tasks.contract import (
     check_readings,
 )
 from headway.tasks.translation import OUTPUT, SAMPLING, SEARCH, example_of, search_options
-from headway.text.side import Side, save_side, train_side
+from headway.text.side import Side, save_side, train_target
 
 WINDOW = 128  # recordings decoded together: their frames take about 0.5 MB each
 READ_TOGETHER = 16  # recordings whose attention is in memory at once
@@ -254,7 +254,8 @@ def _sides(recipe: Recipe, folder: RunFolder, utterances: list[Utterance], store
 
 def _train_target(recipe: Recipe, utterances: Sequence[Utterance]) -> Side:
     say(f"vocabulary: training ({recipe.vocabulary.kind})")
-    return train_side(recipe.text.target, recipe.vocabulary, (each.text for each in utterances), "text of transcripts")
+    lines = (each.text for each in utterances)
+    return train_target(recipe.text.target, recipe.vocabulary, lines, "text of transcripts")
 
 
 def _paths(lines: Iterator[str], corpus: CorpusConfig) -> Iterator[str]:

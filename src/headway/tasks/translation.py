@@ -15,10 +15,20 @@ from headway.data.batches import collate
 from headway.data.checks import DataCheck, check
 from headway.data.corpus import Corpus, CorpusReport, build_corpus
 from headway.data.labels import Labeller
-from headway.data.sources import Pair, PairSource, check_file, open_source, overlap, read_lines
+from headway.data.sources import (
+    PAIR_ORIGINS,
+    Pair,
+    PairSource,
+    check_file,
+    check_origin,
+    open_source,
+    overlap,
+    read_lines,
+)
 from headway.decoding.alignment import Aligner, WordAlignment
 from headway.decoding.attention import patterns_of
 from headway.decoding.command import Outlet, force_score, predict_stream, read_standard_input
+from headway.decoding.form import Form
 from headway.decoding.predictor import END, Options, Prediction, Predictor, load
 from headway.decoding.search import Sampling
 from headway.errors import UserError
@@ -78,16 +88,31 @@ class PreparedPairs(Prepared):
         assert isinstance(model, Seq2Seq)
         predictor = Predictor([LoadedRun(self.recipe, self.source, self.target, model)], device)
         predictions = predictor.predict([pair.source for pair in self.dev_pairs], Options(truncate=True))
-        return DevOutputs([prediction.text for prediction in predictions], [[pair.target for pair in self.dev_pairs]])
+        references = zip(*(pair.references for pair in self.dev_pairs), strict=True)
+        return DevOutputs([prediction.text for prediction in predictions], [list(each) for each in references])
 
 
 class Translation(Task):
-    """Pairs of lines, an encoder-decoder, and search."""
+    """Pairs of lines, an encoder-decoder, and search.
+
+    Attributes:
+        origins: the kinds of corpus that can be read.
+        forms: the options of `predict` that decide the form of lines.
+    """
 
     name = "translation"
-    metrics = ({"name": "bleu"}, {"name": "chrf"})
+    metrics: tuple[dict[str, Any], ...] = ({"name": "bleu"}, {"name": "chrf"})
+    origins: tuple[str, ...] = PAIR_ORIGINS
+    forms: tuple[str, ...] = ()
+
+    def form(self, options: Mapping[str, Any]) -> Form:
+        """How lines stand to the text of the model. Raises UserError for options that are not allowed."""
+        return Form()
 
     def check(self, recipe: Recipe) -> None:
+        for name, corpus in (("train", recipe.data.train), ("dev", recipe.data.dev)):
+            if corpus is not None:
+                check_origin(corpus, f"data.{name}", self.origins)
         config = recipe.model_as(ModelConfig)
         if config.reads_frames():
             raise UserError(f"{self.name} has no recordings that this could read", where="model.front_end")
@@ -103,16 +128,18 @@ class Translation(Task):
         return prepare_pairs(recipe, folder)
 
     def load(self, runs: Sequence[Path], device: str, average: int | None) -> Predictor:
-        return load(*runs, device=device, average=average)
+        return load(*runs, device=device, average=average, form=self.form({}))
 
     def predict(
         self, runs: Sequence[Path], device: str, average: int | None, options: Mapping[str, Any]
     ) -> list[WordAlignment]:
-        check_options(options, (*SEARCH, *SAMPLING, *OUTPUT, *ALIGNMENT), self.name)
-        predictor = self.load(runs, device, average)
+        check_options(options, (*SEARCH, *SAMPLING, *OUTPUT, *ALIGNMENT, *self.forms), self.name)
+        predictor = load(*runs, device=device, average=average, form=self.form(options))
         aligner = _aligner(predictor, options)
         chosen, outlet = search_options(options, aligner)
         predict_stream(predictor, chosen, outlet, options.get("prefix"), read_standard_input())
+        for note in predictor.form.notes():
+            say(note)
         return outlet.shown
 
     def score(self, run: Path, device: str, options: Mapping[str, Any]) -> list[WordAlignment]:
@@ -141,7 +168,7 @@ class Translation(Task):
         if recipe.data.dev is None:
             return []
         pairs = list(islice(open_source(recipe.data.dev, "data.dev"), count))
-        return examples_of(load(run), pairs)
+        return examples_of(self.load([run], "auto", None), pairs)
 
     def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
         if files:
@@ -176,7 +203,7 @@ def _read_freely(predictor: Predictor, lines: Iterator[str]) -> Iterator[Chunk]:
     while chunk := list(islice(lines, READ_TOGETHER)):
         shown = [line for line in chunk if line.strip()]
         said = predictor.predict(shown, Options(truncate=True, capture="all"))
-        yield Chunk(len(chunk), [Reading(each.source, each.attention, each.text, each.text) for each in said])
+        yield Chunk(len(chunk), [Reading(each.source, each.attention, each.written, each.text) for each in said])
 
 
 def _read_forced(predictor: Predictor, pairs: Iterable[Pair], hypotheses: bool) -> Iterator[Chunk]:
@@ -192,7 +219,7 @@ def _read_forced(predictor: Predictor, pairs: Iterable[Pair], hypotheses: bool) 
         yield Chunk(
             len(chunk),
             [
-                Reading(each.source, each.attention, pair.target, text, (pair.target,))
+                Reading(each.source, each.attention, pair.target, text, pair.references)
                 for each, pair, text in zip(forced, shown, said, strict=True)
             ],
         )
@@ -239,7 +266,7 @@ def examples_of(predictor: Predictor, pairs: Sequence[Pair]) -> list[Example]:
     attention = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
     options = Options(capture=attention, truncate=True)
     predictions = predictor.predict([pair.source for pair in shown], options)
-    return [example_of(each, pair.target) for each, pair in zip(predictions, shown, strict=True)]
+    return [example_of(each, pair.references[0]) for each, pair in zip(predictions, shown, strict=True)]
 
 
 def _check_positions(recipe: Recipe) -> None:
@@ -289,7 +316,8 @@ def new_sides(recipe: Recipe) -> tuple[Side, Side]:
                     task.update(number)
                 yield pair.source, pair.target
 
-    say(f"vocabulary: training ({recipe.vocabulary.kind})")
+    kinds = dict.fromkeys(each.kind for each in (recipe.vocabulary, recipe.vocabulary.target) if each)
+    say(f"vocabulary: training ({', '.join(kinds)})")
     return train_sides(recipe.text, recipe.vocabulary, pairs)
 
 

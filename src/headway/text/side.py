@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from headway.errors import UserError
 from headway.files import write_json
-from headway.recipe import SideConfig, TextConfig, VocabularyConfig
+from headway.recipe import PiecesConfig, SideConfig, TextConfig, VocabularyConfig
 from headway.text.alignment import Span, align, compose, identity
 from headway.text.normalisation import STEPS
 from headway.text.segmentation import SEGMENTERS
@@ -174,17 +174,31 @@ def train_sides(text: TextConfig, vocabulary: VocabularyConfig, pairs: Pairs) ->
         both = train_vocabulary(vocabulary, lines, side="text of both sides")
         return Side(text.source, both), Side(text.target, both)
     source = train_side(text.source, vocabulary, (pair[0] for pair in pairs()), "source text")
-    return source, train_side(text.target, vocabulary, (pair[1] for pair in pairs()), "target text")
+    return source, train_target(text.target, vocabulary, (pair[1] for pair in pairs()), "target text")
 
 
-def train_side(config: SideConfig, vocabulary: VocabularyConfig, lines: Iterable[str], name: str) -> Side:
-    """Train the vocabulary of one side, as `train_sides` does, on raw lines; `name` is what errors call the text."""
-    prepared = (prepare(line, config) for line in _chosen(vocabulary, lines))
-    return Side(config, train_vocabulary(vocabulary, prepared, side=name))
+def train_target(config: SideConfig, vocabulary: VocabularyConfig, lines: Iterable[str], name: str) -> Side:
+    """Train the vocabulary of the target, which may be of a kind and size of its own, as `train_side` does."""
+    if vocabulary.target is None:
+        return train_side(config, vocabulary, lines, name)
+    return train_side(config, vocabulary.target, lines, name, "vocabulary.target")
 
 
-def _chosen(vocabulary: VocabularyConfig, items: Iterable[Item]) -> Iterable[Item]:
-    return items if vocabulary.kind in ("word", "whitespace") else _sample(items, SAMPLE)
+def train_side(
+    config: SideConfig, pieces: PiecesConfig, lines: Iterable[str], name: str, where: str = "vocabulary"
+) -> Side:
+    """Train the vocabulary of one side, as `train_sides` does, on raw lines.
+
+    Args:
+        name: what errors call the text.
+        where: the recipe key that errors name.
+    """
+    prepared = (prepare(line, config) for line in _chosen(pieces, lines))
+    return Side(config, train_vocabulary(pieces, prepared, where, side=name))
+
+
+def _chosen(pieces: PiecesConfig, items: Iterable[Item]) -> Iterable[Item]:
+    return items if pieces.kind in ("word", "whitespace") else _sample(items, SAMPLE)
 
 
 def _sample(items: Iterable[Item], count: int) -> list[Item]:

@@ -17,7 +17,7 @@ import sentencepiece
 
 from headway.errors import RunError, UserError
 from headway.files import write_bytes
-from headway.recipe import VocabularyConfig
+from headway.recipe import PiecesConfig
 from headway.text.contract import BOS, EOS, PAD, SPECIALS, UNKNOWN, PieceSpan, Vocabulary
 
 FILE = "spm.model"
@@ -40,7 +40,7 @@ class SubwordVocabulary(Vocabulary):
         return SubwordVocabulary, (self._model,)
 
     @classmethod
-    def train(cls, config: VocabularyConfig, lines: Iterable[str], where: str, side: str) -> SubwordVocabulary:
+    def train(cls, config: PiecesConfig, lines: Iterable[str], where: str, side: str) -> SubwordVocabulary:
         """Train on all the lines, which SentencePiece holds in memory; the same lines give the same model.
 
         Raises:
@@ -124,7 +124,7 @@ def _trainable(lines: Iterable[str]) -> Iterator[str]:
         yield special.sub("< ", line.replace("\u2585", " "))
 
 
-def _training_error(message: str, config: VocabularyConfig, where: str, side: str) -> UserError | RunError:
+def _training_error(message: str, config: PiecesConfig, where: str, side: str) -> UserError | RunError:
     if bound := re.search(r"too high \(\d+\).*<= (\d+)", message):
         return UserError(
             f"there are not so many pieces in the {side}", where=f"{where}.size", received=config.size,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headway.errors import UserError
-from headway.recipe import VocabularyConfig
+from headway.recipe import PiecesConfig
 from headway.text.contract import BOS, DESCRIPTION, EOS, FORMAT, PAD, SPECIALS, UNKNOWN, PieceSpan, Vocabulary
 from headway.text.subwords import SubwordVocabulary
 from headway.text.words import WordVocabulary
@@ -19,7 +19,7 @@ FAMILIES: dict[str, type[Vocabulary]] = {family.family: family for family in (Su
 
 
 def train_vocabulary(
-    config: VocabularyConfig, segmented_lines: Iterable[str], where: str = "vocabulary", side: str = "training text"
+    config: PiecesConfig, segmented_lines: Iterable[str], where: str = "vocabulary", side: str = "training text"
 ) -> Vocabulary:
     """Train a vocabulary on prepared lines.
 

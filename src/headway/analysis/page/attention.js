@@ -110,6 +110,8 @@
     if (example.reference !== null) pairs.push(["reference", example.reference]);
     if (example.score !== null) pairs.push(["score", example.score.toFixed(3)]);
     fillTerms(find("texts"), pairs);
+    find("drawings").replaceChildren(...Object.entries(example.drawings).map(([name, drawing]) =>
+      element("figure", {}, element("figcaption", {}, name), element("pre", { tabindex: "0", "aria-label": name }, drawing))));
   }
 
   /** Offers `options`, [value, label] pairs, and keeps the choice where it is still there. */

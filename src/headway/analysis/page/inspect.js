@@ -2,14 +2,15 @@
 {
   const index = JSON.parse(find("index").textContent);
   const state = { sentence: 0, tab: "", layer: 0, head: "mean" };
+  const MOST_LOADED = 8;
   const loaded = new Map();
   let shownMap = null, turn = 0;
 
-  /** A sentence, read when it is first shown. */
+  /** A sentence, read when it is shown; the last ones are kept, unpacked. */
   function load(number) {
     if (!loaded.has(number)) {
-      const holder = find(`sentence-${number}`), sentence = JSON.parse(holder.textContent);
-      holder.remove();
+      if (loaded.size >= MOST_LOADED) loaded.delete(loaded.keys().next().value);
+      const sentence = JSON.parse(find(`sentence-${number}`).textContent);
       const maps = sentence.alignment ? [...sentence.maps, { ...sentence.alignment.map, links: sentence.alignment }] : sentence.maps;
       for (const layer of maps.flatMap((map) => map.layers)) {
         layer.rowTokens = sentence.tokens[layer.rows];

@@ -15,7 +15,7 @@ from headway.data.annotation.annotate import annotate
 from headway.data.annotation.parse import Parse
 from headway.data.annotation.parsers import load_parser
 from headway.data.annotation.store import store_beside, store_of
-from headway.data.sources import open_source, read_lines
+from headway.data.sources import Pair, open_source, read_lines
 from headway.errors import UserError
 from headway.recipe import ParserConfig, Recipe
 
@@ -39,10 +39,9 @@ def parts_of_recipe(recipe: Recipe) -> list[Part]:
             parser: ParserConfig | None = getattr(recipe.data.parses, side)
             if corpus is not None and parser is not None:
                 pairs = open_source(corpus, f"data.{name}")
-                place = ("source", "target").index(side) + 1
 
-                def lines(pairs: Iterable[tuple[int, str, str]] = pairs, place: int = place) -> Iterator[str]:
-                    return (str(pair[place]) for pair in pairs)
+                def lines(pairs: Iterable[Pair] = pairs, side: str = side) -> Iterator[str]:
+                    return (str(getattr(pair, side)) for pair in pairs)
 
                 store = store_of(corpus, side, recipe.data.parses)
                 parts.append(Part(f"data.{name}.{side}", lines, parser, store, f"data.parses.{side}"))

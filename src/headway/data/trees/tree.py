@@ -1,0 +1,229 @@
+"""Constituency trees, and what is asked of them. Nothing here recurses, since a model may write very deep trees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+TOP = "TOP"  # the label of a root that is no constituent of the grammar
+UNKNOWN_TAG = "XX"  # the tag of a word whose part of speech is not said (Vinyals et al. 2015)
+TRACE = "-NONE-"  # the tag of what stands for nothing in the sentence
+
+# Brackets in words and labels, as the Penn Treebank writes them.
+ESCAPES = {"(": "-LRB-", ")": "-RRB-"}
+
+
+def escape(text: str) -> str:
+    """`text` without round brackets."""
+    for bracket, name in ESCAPES.items():
+        text = text.replace(bracket, name)
+    return text
+
+
+def unescape(text: str) -> str:
+    """`text` with its round brackets."""
+    for bracket, name in ESCAPES.items():
+        text = text.replace(name, bracket)
+    return text
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A word with its part of speech. The word has no white space, the tag no brackets either."""
+
+    tag: str
+    word: str
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A constituent. Its label has neither white space nor brackets, and there is a word somewhere below it."""
+
+    label: str
+    children: tuple[Tree | Leaf, ...]
+
+    def events(self) -> Iterator[Event]:
+        """The way through the tree from left to right: constituents open and close, words come in between."""
+        stack: list[tuple[bool, Tree | Leaf]] = [(False, self)]
+        while stack:
+            closing, node = stack.pop()
+            if isinstance(node, Leaf):
+                yield Event("leaf", node.tag, node)
+            elif closing:
+                yield Event("close", node.label)
+            else:
+                yield Event("open", node.label)
+                stack.append((True, node))
+                stack.extend((False, child) for child in reversed(node.children))
+
+    def leaves(self) -> list[Leaf]:
+        """The words in their order."""
+        return [event.leaf for event in self.events() if event.leaf is not None]
+
+    def words(self) -> list[str]:
+        """The sentence."""
+        return [leaf.word for leaf in self.leaves()]
+
+    def constituents(self) -> list[Constituent]:
+        """All constituents, outer before inner ones, with the words [start, end) that they cover."""
+        found: list[Constituent] = []
+        open_ones: list[int] = []
+        words = 0
+        for event in self.events():
+            if event.kind == "open":
+                open_ones.append(len(found))
+                found.append(Constituent(event.label, words, words))
+            elif event.kind == "close":
+                place = open_ones.pop()
+                found[place] = found[place]._replace(end=words)
+            else:
+                words += 1
+        return found
+
+    def write(self) -> str:
+        """The tree in Penn Treebank brackets, on one line."""
+        parts = []
+        for event in self.events():
+            if event.leaf is not None:
+                parts.append(f" ({event.label} {escape(event.leaf.word)})")
+            else:
+                parts.append(")" if event.kind == "close" else f" ({event.label}")
+        return "".join(parts).lstrip()
+
+
+class Event(NamedTuple):
+    """A step through a tree; `label` is a constituent's or the tag of the leaf."""
+
+    kind: Literal["open", "close", "leaf"]
+    label: str
+    leaf: Leaf | None = None
+
+
+class Constituent(NamedTuple):
+    """A label over the words [start, end)."""
+
+    label: str
+    start: int
+    end: int
+
+
+class Builder:
+    """Makes trees from events; a constituent that is closed without a word in it is left out and counted in `empty`."""
+
+    def __init__(self) -> None:
+        self.labels: list[str] = []  # of the constituents that are open, outermost first
+        self.empty = 0
+        self._children: list[list[Tree | Leaf]] = [[]]
+
+    def open(self, label: str) -> None:
+        """Begin a constituent."""
+        self.labels.append(label)
+        self._children.append([])
+
+    def leaf(self, leaf: Leaf) -> None:
+        """Add a word to the innermost open constituent."""
+        self._children[-1].append(leaf)
+
+    def close(self) -> None:
+        """End the innermost open constituent."""
+        children = self._children.pop()
+        label = self.labels.pop()
+        if children:
+            self._children[-1].append(Tree(label, tuple(children)))
+        else:
+            self.empty += 1
+
+    def finish(self) -> list[Tree | Leaf]:
+        """What stands outside of all others, once all are closed."""
+        assert not self.labels
+        return self._children[0]
+
+
+def change(tree: Tree, keep: Callable[[Leaf], bool], label: Callable[[str], str]) -> Tree | None:
+    """The tree with `label` of its labels and only the leaves to `keep`; None where no leaf is left."""
+    builder = Builder()
+    for event in tree.events():
+        if event.leaf is not None:
+            if keep(event.leaf):
+                builder.leaf(event.leaf)
+        elif event.kind == "open":
+            builder.open(label(event.label))
+        else:
+            builder.close()
+    whole = builder.finish()
+    if not whole:
+        return None
+    assert isinstance(whole[0], Tree)
+    return whole[0]
+
+
+def without_functions(label: str) -> str:
+    """A label without grammatical functions and indices: NP for NP-SBJ-1 and NP=2. `-LRB-` and its like are whole."""
+    return label if label[:1] in "-=" else re.split("[-=]", label)[0]
+
+
+ROOTS = {"", TOP, "ROOT", "S1", "VROOT"}
+
+
+def clean(tree: Tree, *, functions: bool = False) -> Tree | None:
+    """A treebank's tree as parsers learn and are scored by it; None where no word is left.
+
+    Traces are left out, and grammatical functions unless `functions`; a root bracket without a label, or with one that
+    only says that it is the root, is left out where it has a single constituent, and else is `TOP`.
+    """
+    found = change(tree, lambda leaf: leaf.tag != TRACE, (lambda label: label) if functions else without_functions)
+    if found is None:
+        return None
+    while found.label in ROOTS and len(found.children) == 1 and isinstance(found.children[0], Tree):
+        found = found.children[0]
+    return Tree(TOP, found.children) if found.label in ROOTS else found
+
+
+def flat(words: Sequence[Leaf]) -> Tree:
+    """The tree that says nothing of a sentence but its words, of which there is at least one."""
+    assert words
+    return Tree(TOP, tuple(words))
+
+
+def fill(shape: Tree, words: Sequence[Leaf], partners: Sequence[int | None]) -> Tree:
+    """The tree over `words` that has the shape of another.
+
+    Args:
+        shape: a tree.
+        words: the leaves to be.
+        partners: which leaf of the shape each word is, in ascending order; leaves that no word is are left out, and a
+            word that is none (None) goes below the lowest constituent that holds the leaves on both sides of it, or
+            below the root where one side has none.
+    """
+    builder, place, leaf = Builder(), 0, 0  # the next word, and how many leaves of the shape are done
+    word_of = {partner: word for word, partner in enumerate(partners) if partner is not None}
+
+    def add_missing() -> None:
+        nonlocal place
+        while place < len(words) and partners[place] is None:
+            builder.leaf(words[place])
+            place += 1
+
+    for event in shape.events():
+        if event.kind == "close":
+            if len(builder.labels) == 1:
+                add_missing()  # those after the last leaf
+            builder.close()
+            continue
+        if leaf:
+            add_missing()  # those between two leaves: all that the left one is in, and the right one not, is closed
+        if event.kind == "open":
+            builder.open(event.label)
+            if len(builder.labels) == 1:
+                add_missing()  # those before the first leaf
+            continue
+        if leaf in word_of:
+            builder.leaf(words[place])
+            place += 1
+        leaf += 1
+    (whole,) = builder.finish()
+    assert isinstance(whole, Tree)
+    assert place == len(words)
+    return whole

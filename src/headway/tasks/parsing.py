@@ -1,0 +1,53 @@
+"""Constituency parsing: sentences into linear trees (Vinyals et al. 2015; Vaswani et al. 2017, section 6.3)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.data.trees.drawing import draw
+from headway.data.trees.penn import parse_tree
+from headway.decoding.predictor import Predictor
+from headway.decoding.trees import Trees
+from headway.errors import UserError
+from headway.recipe import Recipe
+from headway.tasks.contract import Example, Readings
+from headway.tasks.translation import Translation
+
+
+class Parsing(Translation):
+    """A sentence is translated into the linear form of its tree, of which a tree over exactly its words is made."""
+
+    name = "parsing"
+    metrics = ({"name": "bracket-f1"}, {"name": "tagging-accuracy"}, {"name": "well-formed"})
+    origins = ("trees",)
+    forms = ("format", "tagged")
+
+    def form(self, options: Mapping[str, Any]) -> Trees:
+        return Trees(options.get("format", "brackets"), tagged=options.get("tagged", False))
+
+    def check(self, recipe: Recipe) -> None:
+        super().check(recipe)
+        train, dev = recipe.data.train, recipe.data.dev
+        for key in ("leaves", "functions"):
+            if dev is not None and getattr(dev, key) != getattr(train, key):
+                raise UserError(
+                    "the trees of dev are read as those of train", where=f"data.dev.{key}",
+                    received=getattr(dev, key), allowed=str(getattr(train, key)),
+                )  # fmt: skip
+
+    def readings(
+        self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
+    ) -> Readings:
+        if reference is not None:
+            allowed = "--input FILE of sentences alone, or neither for the trees of dev"
+            raise UserError("a parser is read with its own outputs or with trees", where="--reference", allowed=allowed)
+        return super().readings(predictor, source, None, hypotheses=hypotheses)
+
+    def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
+        return [_drawn(example) for example in super().examples(run, recipe, count)]
+
+
+def _drawn(example: Example) -> Example:
+    texts = {"the model's tree": example.hypothesis, "the reference": example.reference}
+    return replace(example, drawings={name: draw(parse_tree(text)) for name, text in texts.items() if text})

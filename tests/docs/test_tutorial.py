@@ -1,0 +1,45 @@
+"""The tutorial does what it says, on a small language in which a word's translation depends on the next word."""
+
+import csv
+from pathlib import Path
+from random import Random
+
+from tests.docs.pages import ROOT, run_page
+
+NOUNS, VERBS = ["inu", "neko", "tori"], ["taberu", "neru", "miru"]
+ENGLISH = {"inu": "dog", "neko": "cat", "tori": "bird", "taberu": "eats", "neru": "sleeps", "miru": "looks"}
+SMALL = (
+    "vocabulary.kind=whitespace model.dim=24 model.feed_forward=32 model.heads=2 training.updates=40"
+    " training.checkpoint_every=40 training.batch_tokens=512 training.precision=float32 optimizer.warmup=10"
+    " decoding.beam=2"
+)
+
+
+def write_corpus(folder: Path) -> None:
+    random, pairs = Random(1), []
+    for _ in range(400):
+        words = [word for _ in range(random.randint(1, 3)) for word in (random.choice(NOUNS), random.choice(VERBS))]
+        pairs.append((" ".join(words), " ".join(ENGLISH[word] for word in words)))
+    for side, suffix in enumerate(("ja", "en")):
+        (folder / f"corpus.{suffix}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+
+
+def test_the_page_runs(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    printed = run_page(
+        ROOT / "docs" / "tutorial.md", tmp_path,
+        **{"--shares 98 1 1": "--shares 8 1 1", " --output runs/": f" {SMALL} --output runs/",
+           "check attention.yaml": f"check attention.yaml {SMALL}"},
+    )  # fmt: skip
+    assert "train: 320 sentences, dev: 40 sentences, test: 40 sentences" in printed
+    assert "encoder.0.self" in printed
+    assert "encoder.0.self: no weights; largest shares" in printed
+    rows = [line.split() for line in printed.splitlines()]
+    (p,) = [row[-1] for row in rows if row[:1] == ["ngram.out"] and len(row) > 4][:1]
+    assert 0 <= float(p) <= 1
+    with (tmp_path / "figures" / "attention" / "within-encoder.csv").open(newline="") as file:
+        found = {(row["attention"], row["head"], row["n"]): float(row["share"]) for row in csv.DictReader(file)}
+    assert 0 < found["encoder.0.self", "evenly", "4"] < found["encoder.0.self", "mean", "21"] <= 1.0001
+    drawn = {path.stem for path in (tmp_path / "figures" / "ngram").iterdir()}
+    assert {"contributions-encoder", "contributions-decoder", "relative-position-encoder"} <= drawn
+    assert (tmp_path / "ngram.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
