@@ -133,7 +133,8 @@ def test_unseen_sentences_tags_and_drawings(run: Run, run_headway: Command) -> N
 def test_from_python(run: Run) -> None:
     model = headway.load(run.path, device="cpu")
     (prediction,) = model.predict(["d n v ."], capture=("*.cross",))
-    assert prediction.text.startswith("(S ")
+    assert prediction.text.startswith("(S (")
+    assert prediction.written == " ".join(prediction.tokens)
     assert prediction.tokens[0] == "(S"
     assert prediction.attention["decoder.0.cross"].shape[1] == len(prediction.tokens) + 1
 
@@ -205,13 +206,21 @@ def test_translation_reads_no_labels() -> None:
         build_task("translation").check(parse_recipe(RECIPE | {"data": {"train": {"conllu": "a"}}}))
 
 
-def test_dev_is_read_as_linear_trees_and_scored_as_trees(run: Run) -> None:
+def sentences(run: Run, folder: Path) -> Path:
+    path = folder / "dev.txt"
+    path.write_text("".join(f"{' '.join(words)}\n" for words in sources(run.dev)), encoding="utf-8")
+    return path
+
+
+def test_what_is_read_is_linear_and_what_is_compared_are_trees(run: Run, tmp_path: Path) -> None:
     task, model = build_task("parsing"), headway.load(run.path, device="cpu")
     readings = [each for chunk in task.readings(model, None, None).chunks for each in chunk.readings]
     assert len(readings) == 8
     assert all(each.target is not None and each.target.endswith(")S") for each in readings)
-    assert all(each.hypothesis is not None and is_linear(each.hypothesis) for each in readings)
-    assert [parse_tree(each.references[0]).words() for each in readings] == sources(run.dev)
+    for texts in ([each.references[0] for each in readings], [each.hypothesis or "" for each in readings]):
+        assert [parse_tree(text).words() for text in texts] == sources(run.dev)
+    free = [each for chunk in task.readings(model, sentences(run, tmp_path), None).chunks for each in chunk.readings]
+    assert all(each.target is not None and is_linear(each.target) for each in free)
     with pytest.raises(UserError, match="--reference: a parser is read with its own outputs or with trees"):
         task.readings(model, run.dev, run.dev)
 

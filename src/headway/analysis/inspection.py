@@ -199,7 +199,7 @@ def _attention_maps(prediction: Prediction) -> Iterator[Map]:
 def _contributions(predictor: Predictor, predictions: Sequence[Prediction]) -> Iterator[dict[str, Contributions]]:
     """What each offset of layers without weights adds, a line; nothing for lines that were cut or are empty."""
     whole = [each for each in predictions if each.source_tokens and _is_whole(predictor, each)]
-    found = contributions(predictor, [each.source for each in whole], [each.text for each in whole])
+    found = contributions(predictor, [each.source for each in whole], [each.written for each in whole])
     by_line = {id(each): own for each, own in zip(whole, found, strict=True)}
     return (by_line.get(id(each), {}) for each in predictions)
 

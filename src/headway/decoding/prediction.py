@@ -20,13 +20,15 @@ NO_WORDS = Words((), ())
 class Candidate:
     """One output for a line: its text, its score (see `Hypothesis`), its tokens and their log probabilities.
 
-    `log_probabilities` has one entry more than `tokens`: the last is the end mark's.
+    `log_probabilities` has one entry more than `tokens`: the last is the end mark's. `written` is what the model wrote,
+    of which its task made the text.
     """
 
     text: str
     score: float
     tokens: list[str]
     log_probabilities: list[float]
+    written: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class Prediction:
     def text(self) -> str:
         """The best output."""
         return self.candidates[0].text
+
+    @property
+    def written(self) -> str:
+        """What the model wrote, of which its task made the text."""
+        return self.candidates[0].written
 
     @property
     def score(self) -> float:

@@ -4,7 +4,6 @@ Shapes: K heads, S source pieces and T target pieces, each with the end mark.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,12 +97,6 @@ class Predictor:
             if not (_same_pieces(run.source, first.source) and _same_pieces(run.target, first.target)):
                 raise UserError("the runs of an ensemble need the same vocabularies", where=f"run {number}")
         self.model: Seq2Seq | Ensemble = self.models[0] if len(runs) == 1 else Ensemble(self.models)
-
-    def with_form(self, form: Form) -> "Predictor":
-        """The same models with lines of another form."""
-        other = copy(self)
-        other.form = form
-        return other
 
     def predict(
         self, lines: str | Sequence[str], options: Options = Options(), *, first_line: int = 1, **changes: Any
@@ -236,8 +229,9 @@ class Predictor:
 
     def _candidate(self, line: str, hypothesis: Hypothesis) -> Candidate:
         ids = hypothesis.ids
-        text = self.form.output(line, self.target.decode(ids))
-        return Candidate(text, hypothesis.score, self.target.tokens(ids), list(hypothesis.log_probabilities))
+        written = self.target.decode(ids)
+        text, tokens = self.form.output(line, written), self.target.tokens(ids)
+        return Candidate(text, hypothesis.score, tokens, list(hypothesis.log_probabilities), written)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Candidate]:
         """Force-score given targets: the log probability of each token and of the end mark, and the score of the whole.

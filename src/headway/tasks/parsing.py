@@ -7,7 +7,6 @@ from typing import Any
 
 from headway.data.trees.drawing import draw
 from headway.data.trees.penn import parse_tree
-from headway.decoding.form import Form
 from headway.decoding.predictor import Predictor
 from headway.decoding.trees import Trees
 from headway.errors import UserError
@@ -40,11 +39,10 @@ class Parsing(Translation):
     def readings(
         self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
     ) -> Readings:
-        """As for every task; what the model is given, and what it writes, is linear."""
         if reference is not None:
             allowed = "--input FILE of sentences alone, or neither for the trees of dev"
             raise UserError("a parser is read with its own outputs or with trees", where="--reference", allowed=allowed)
-        return super().readings(predictor.with_form(Form()), source, None, hypotheses=hypotheses)
+        return super().readings(predictor, source, None, hypotheses=hypotheses)
 
     def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
         return [_drawn(example) for example in super().examples(run, recipe, count)]

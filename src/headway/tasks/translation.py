@@ -204,7 +204,7 @@ def _read_freely(predictor: Predictor, lines: Iterator[str]) -> Iterator[Chunk]:
     while chunk := list(islice(lines, READ_TOGETHER)):
         shown = [line for line in chunk if line.strip()]
         said = predictor.predict(shown, Options(truncate=True, capture="all"))
-        yield Chunk(len(chunk), [Reading(each.source, each.attention, each.text, each.text) for each in said])
+        yield Chunk(len(chunk), [Reading(each.source, each.attention, each.written, each.text) for each in said])
 
 
 def _read_forced(predictor: Predictor, pairs: Iterable[Pair], hypotheses: bool) -> Iterator[Chunk]:
