@@ -210,7 +210,6 @@ class Task(ABC):
         """
         raise UserError("the examples of this task are no lines of text", where="task", received=self.name)
 
-    @abstractmethod
     def readings(
         self, predictor: Any, source: Path | None, reference: Path | None, *, hypotheses: bool = True
     ) -> Readings:
@@ -224,8 +223,9 @@ class Task(ABC):
             hypotheses: whether the model's own outputs come with it where there are references.
 
         Raises:
-            UserError: files that are missing or at fault, or no dev.
+            UserError: files that are missing or at fault, no dev, or a task whose examples no figure is made of.
         """
+        raise UserError("there are no figures over a corpus for this task", where="--figures", received=self.name)
 
 
 def check_readings(recipe: Recipe, source: Path | None, reference: Path | None) -> None:
