@@ -89,10 +89,7 @@ def test_no_text_of_help_is_taken_for_markup() -> None:
         (["--layers", "*"], "--layers: alone, this option does nothing; allowed: beside --attention"),
         (["--alignment-heads", "0"], "allowed: beside --alignments or --alignment-figure"),
         (["--sample", "--beam", "3"], "--beam: outputs are drawn or searched for, not both; allowed: without --sample"),
-        (
-            ["{recipe}"],
-            "RUN: this is a file, not a run folder: lines are read from standard input; received '{recipe}'",
-        ),
+        (["{recipe}"], "FILE: translation reads lines from standard input; received 'files among the runs'; allowed:"),
     ],
 )
 def test_options_of_predict_that_would_do_nothing(

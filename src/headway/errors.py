@@ -50,6 +50,8 @@ class UserError(HeadwayError):
 
 def flag(name: str) -> str:
     """An option, or an argument in capitals, as it is written on the command line."""
+    if name == "files":
+        return "FILE"
     return name if name.isupper() else "--" + name.removesuffix("_output").replace("_", "-")
 
 

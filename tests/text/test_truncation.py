@@ -17,15 +17,15 @@ def characters() -> Side:
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 20])
 def test_pieces(characters: Side, length: int) -> None:
     whole = [characters.encode(line) for line in LINES]
-    encoded, cut = encode_beginnings(characters, LINES, Truncation(length))
+    encoded, cut = encode_beginnings(characters.vocabulary, LINES, Truncation(length))
     assert encoded == [ids[:length] for ids in whole]
     assert cut == [len(ids) > length for ids in whole]
-    assert encode_beginnings(characters, LINES, None) == (whole, [False] * len(LINES))
+    assert encode_beginnings(characters.vocabulary, LINES, None) == (whole, [False] * len(LINES))
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 20])
 def test_words(characters: Side, length: int) -> None:
-    encoded, cut = encode_beginnings(characters, LINES, Truncation(length, "words"))
+    encoded, cut = encode_beginnings(characters.vocabulary, LINES, Truncation(length, "words"))
     assert encoded == [characters.encode(" ".join(line.split()[:length])) for line in LINES]
     assert cut == [len(line.split()) > length for line in LINES]
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 OF_RECIPE = "the recipe's"
 METRIC_NAMES = (
-    "bleu, chrf, ter, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, precision, recall, f0.5, accuracy; of "
-    "trees: bracket-f1, bracket-precision, bracket-recall, complete-match, tagging-accuracy, crossing-brackets, "
-    "well-formed."
+    "bleu, chrf, ter, wer, cer, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, precision, recall, f0.5, "
+    "accuracy; of trees: bracket-f1, bracket-precision, bracket-recall, complete-match, tagging-accuracy, "
+    "crossing-brackets, well-formed."
 )
 
 app = typer.Typer(
@@ -88,7 +88,13 @@ def _write_run_report(run: Path) -> None:
 @app.command()
 def predict(
     context: typer.Context,
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One run, or several to decode as an ensemble.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="One run, or several to decode as an ensemble; for speech, then the recordings to write down.",
+        ),
+    ],
     beam: Annotated[
         int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.", show_default=OF_RECIPE)
     ] = None,
@@ -136,12 +142,17 @@ def predict(
     average: Annotated[int | None, typer.Option(min=1, help="Use the mean of the run's last N checkpoints.")] = None,
     max_source_length: Annotated[
         int | None,
-        typer.Option(min=1, help="Longest source in pieces.", show_default="the recipe's, or what the model can read"),
+        typer.Option(
+            min=1, help="Longest source in pieces, or frames.", show_default="the recipe's, or what the model can read"
+        ),
     ] = None,
     truncate: Annotated[
         bool, typer.Option("--truncate", help="Cut sources that are too long instead of stopping.")
     ] = False,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source pieces decoded at once.")] = None,
+    skip_broken: Annotated[
+        bool, typer.Option("--skip-broken", help="Speech: an empty line for a recording that cannot be read.")
+    ] = False,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source pieces (or frames) decoded at once.")] = None,
     format: Annotated[
         str | None,
         typer.Option(
@@ -163,11 +174,13 @@ def predict(
     from headway.errors import UserError
     from headway.tasks import task_of
 
-    for path in runs:
-        if path.is_file():
-            what = "this is a file, not a run folder: lines are read from standard input"
-            raise UserError(what, where="RUN", received=str(path), allowed="headway predict RUN < FILE")
+    if runs[0].is_file():
+        what = "this is a file, not a run folder: lines are read from standard input"
+        raise UserError(what, where="RUN", received=str(runs[0]), allowed="headway predict RUN < FILE")
     options = given_options(context, "runs", "average", "device")
+    files = [path for path in runs[1:] if not path.is_dir()]
+    if files:
+        runs, options["files"] = [path for path in runs if path not in files], files
     _draw_alignments(task_of(runs).predict(runs, device, average, options), alignment_figure)
 
 
@@ -208,7 +221,8 @@ def score(
     significance: Annotated[str | None, typer.Option(help="bootstrap or randomisation, between systems.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Resamples or trials of the significance test.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the significance test.")] = 12345,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="bleu, chrf: ignore case.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="bleu, chrf, wer, cer: ignore case.")] = False,
+    no_punctuation: Annotated[bool, typer.Option("--no-punctuation", help="wer, cer: leave punctuation out.")] = False,
     tokenize: Annotated[
         str | None,
         typer.Option(
@@ -257,8 +271,15 @@ def score(
 
     if significance is not None and significance not in TESTS:
         raise UserError("unknown test", where="--significance", received=significance, allowed=TESTS)
-    settings = {"lowercase": lowercase, "tokenize": tokenize, "stem": stem, "jackknife": jackknife}
-    metrics = build_metrics(metric or ["bleu"], {name: value for name, value in settings.items() if value})
+    settings = {
+        "lowercase": lowercase or None,
+        "punctuation": False if no_punctuation else None,
+        "tokenize": tokenize,
+        "stem": stem or None,
+        "jackknife": jackknife or None,
+    }
+    given = {name: value for name, value in settings.items() if value is not None}
+    metrics = build_metrics(metric or ["bleu"], given)
     baselines = {}
     if lead:
         from headway.data.lead import leads_of_file

@@ -123,7 +123,7 @@ def _encode_side(
     side: Side, texts: Sequence[str], truncation: Truncation | None
 ) -> tuple[EncodedSide, NDArray[np.bool_]]:
     prepared = [side.prepare(text) for text in texts]
-    lines, truncated = encode_beginnings(side, prepared, truncation)
+    lines, truncated = encode_beginnings(side.vocabulary, prepared, truncation)
     lengths = np.array([len(line) for line in lines], dtype=np.int64)
     words = np.array([len(line.split()) for line in prepared], dtype=np.int64)
     if truncation is not None and truncation.unit == "words":

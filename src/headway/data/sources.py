@@ -93,18 +93,23 @@ class TabSeparated(PairSource):
     """A file with a pair a row, in columns that tabs separate. Quotes mean nothing special.
 
     Without `columns` a row has exactly two. With them it may have more, but all rows equally many: a stray tab would
-    silently shift the text into another column.
+    silently shift the text into another column. Where `columns` are names, the first row is not a pair but holds them.
     """
 
-    def __init__(self, path: Path, columns: tuple[int, ...] | None) -> None:
+    def __init__(self, path: Path, columns: tuple[int, ...] | tuple[str, ...] | None) -> None:
         super().__init__(str(path), (path,), columns or ())
-        self.chosen = columns or (1, 2)
 
     def __iter__(self) -> Iterator[Pair]:
-        expected, least = None if self.columns else 2, max(self.chosen)
-        for line, row in enumerate(read_lines(self.files[0]), start=1):
+        rows = enumerate(read_lines(self.files[0]), start=1)
+        expected, chosen = None if self.columns else 2, self.columns or (1, 2)
+        if any(isinstance(column, str) for column in chosen):
+            header = next(rows)[1].split("\t")
+            chosen, expected = tuple(self._place(str(name), header) for name in chosen), len(header)
+        places = [int(column) - 1 for column in chosen]
+        least = max(places) + 1
+        for line, row in rows:
             if not row.strip():
-                yield Pair.of(line, [""] * len(self.chosen))
+                yield Pair.of(line, [""] * len(places))
                 continue
             cells = row.split("\t")
             if expected is None and len(cells) >= least:
@@ -113,7 +118,14 @@ class TabSeparated(PairSource):
                 needed = f"{expected}" if expected else f"at least {least}"
                 where = f"{self.files[0]}:{line}"
                 raise UserError("wrong number of columns", where=where, received=len(cells), allowed=needed)
-            yield Pair.of(line, [cells[column - 1] for column in self.chosen])
+            yield Pair.of(line, [cells[place] for place in places])
+
+    def _place(self, name: str, header: list[str]) -> int:
+        """The number of the column of this name."""
+        if name not in header:
+            where = f"{self.files[0]}:1"
+            raise UserError("no column has this name", where=where, received=name, allowed=header)
+        return header.index(name) + 1
 
 
 class JsonLines(PairSource):
@@ -210,7 +222,7 @@ def open_source(config: CorpusConfig, where: str) -> PairSource:
     if config.source is not None:
         return ParallelFiles(config.source, *([config.target] if config.target else config.references))
     if config.tsv is not None:
-        return TabSeparated(config.tsv, cast(tuple[int, ...] | None, config.columns))
+        return TabSeparated(config.tsv, config.columns)
     if config.jsonl is not None:
         return JsonLines(config.jsonl, cast(tuple[str, ...], config.columns))
     if config.trees is not None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from headway.data.sources import read_lines
-from headway.errors import UserError, nearest
+from headway.errors import UserError, flag, nearest
 
 Statistics: TypeAlias = NDArray[np.float64]
 
@@ -33,6 +33,8 @@ METRICS = {
     "rouge-2": "headway.scoring.rouge:Rouge2",
     "rouge-l": "headway.scoring.rouge:RougeL",
     "rouge-lsum": "headway.scoring.rouge:RougeLsum",
+    "wer": "headway.scoring.speech:WordErrorRate",
+    "cer": "headway.scoring.speech:CharacterErrorRate",
     "exact_match": "headway.scoring.exact_match:ExactMatch",
     "precision": "headway.scoring.labels:Precision",
     "recall": "headway.scoring.labels:Recall",
@@ -147,9 +149,9 @@ def build_metrics(names: Sequence[str], options: Mapping[str, object]) -> list[M
         UserError: as `build_metric`; an option that none of the metrics has.
     """
     known = {name: inspect.signature(_metric_class(name)).parameters for name in names}
-    for option in options:
+    for option, value in options.items():
         if not any(option in parameters for parameters in known.values()):
-            where = f"--{option}"
+            where = flag(f"no_{option}" if value is False else option)
             raise UserError("none of these metrics has such an option", where=where, received=", ".join(names))
     own = ({option: value for option, value in options.items() if option in known[name]} for name in names)
     return [build_metric(name, **each) for name, each in zip(names, own, strict=True)]

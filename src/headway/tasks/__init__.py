@@ -11,11 +11,13 @@ from headway.scoring import METRICS, Metric, build_metric
 from headway.tasks.contract import Task
 from headway.tasks.labelling import ErrorDetection, Tagging
 from headway.tasks.parsing import Parsing
+from headway.tasks.speech import SpeechRecognition
 from headway.tasks.summarization import Summarization
 from headway.tasks.translation import Translation
 
 TASKS: dict[str, Task] = {
-    task.name: task for task in (Translation(), Summarization(), Parsing(), ErrorDetection(), Tagging())
+    task.name: task
+    for task in (Translation(), Summarization(), SpeechRecognition(), Parsing(), ErrorDetection(), Tagging())
 }
 
 

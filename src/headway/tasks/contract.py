@@ -188,7 +188,7 @@ class Task(ABC):
     def predict(
         self, runs: Sequence[Path], device: str, average: int | None, options: Mapping[str, Any]
     ) -> list[WordAlignment]:
-        """`headway predict`: from standard input to standard output; `options` are those that were given.
+        """`headway predict`: from standard input, or `files`, to standard output; `options` are those that were given.
 
         Returns:
             Alignments of the first lines to be drawn, where these were asked for.
@@ -214,7 +214,6 @@ class Task(ABC):
         """
         raise UserError("the examples of this task are no lines of text", where="task", received=self.name)
 
-    @abstractmethod
     def readings(
         self, predictor: Any, source: Path | None, reference: Path | None, *, hypotheses: bool = True
     ) -> Readings:
@@ -228,8 +227,9 @@ class Task(ABC):
             hypotheses: whether the model's own outputs come with it where there are references.
 
         Raises:
-            UserError: files that are missing or at fault, or no dev.
+            UserError: files that are missing or at fault, no dev, or a task whose examples no figure is made of.
         """
+        raise UserError("there are no figures over a corpus for this task", where="--figures", received=self.name)
 
 
 def check_readings(recipe: Recipe, source: Path | None, reference: Path | None) -> None:
@@ -249,6 +249,9 @@ def check_options(options: Iterable[str], allowed: Iterable[str], task: str) -> 
     """Raise UserError unless all `options` of a command are among those that the task has."""
     names = [flag(name) for name in allowed]
     for option in options:
+        if option == "files" and flag(option) not in names:
+            what, allowed = f"{task} reads lines from standard input", "headway predict RUN < FILE"
+            raise UserError(what, where="FILE", received="files among the runs", allowed=allowed)
         if flag(option) not in names:
             hint = nearest(flag(option), names)
             raise UserError(f"{task} has no such option{hint}", where=flag(option), allowed=names)

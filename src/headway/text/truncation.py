@@ -7,7 +7,7 @@ from functools import cache
 from typing import Literal
 
 from headway.recipe import DataConfig
-from headway.text.side import Side
+from headway.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ def source_truncation(data: DataConfig) -> Truncation | None:
 
 
 def encode_beginnings(
-    side: Side, prepared: Sequence[str], truncation: Truncation | None
+    vocabulary: Vocabulary, prepared: Sequence[str], truncation: Truncation | None
 ) -> tuple[list[list[int]], list[bool]]:
     """The ids of prepared lines, without BOS and EOS, and of which lines something was left out."""
     if truncation is None:
-        return side.vocabulary.encode_lines(prepared), [False] * len(prepared)
+        return vocabulary.encode_lines(prepared), [False] * len(prepared)
     if truncation.unit == "words":
         beginnings = [first_words(line, truncation.length) for line in prepared]
         cut = [len(part) < len(line.rstrip()) for part, line in zip(beginnings, prepared, strict=True)]
-        return side.vocabulary.encode_lines(beginnings), cut
-    encoded = side.vocabulary.encode_lines(prepared)
+        return vocabulary.encode_lines(beginnings), cut
+    encoded = vocabulary.encode_lines(prepared)
     return [ids[: truncation.length] for ids in encoded], [len(ids) > truncation.length for ids in encoded]
 
 
