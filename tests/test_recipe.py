@@ -64,7 +64,6 @@ def written(folder: Path, text: str | None = None) -> Path:
             "data.dev: a corpus of several files needs a source, and a target or references",
         ),
         ({"data": {"dev": {"jsonl": "x"}}}, "data.dev: a jsonl or hub corpus needs columns"),
-        ({"data": {"dev": {"tsv": "x", "columns": ["a", "b"]}}}, "data.dev: columns of a TSV are two numbers"),
         ({"data": {"dev": {"tsv": "x", "columns": [0, 1]}}}, "data.dev: columns of a TSV are two numbers"),
         ({"text": {"source": {"normalise": ["nfk"]}}}, "text.source.normalise.0: input should be 'nfkc'"),
         ({"vocabulary": {"size": 4}}, "vocabulary.size: input should be greater than 4"),

@@ -1,21 +1,28 @@
 """The run folder: all that an experiment leaves, and all that using its model needs. Nothing in it is pickled."""
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from headway.audio.side import FILE as AUDIO
+from headway.audio.side import AudioSide
 from headway.errors import UserError
 from headway.files import sha256, write_bytes, write_json, write_text
 from headway.models import Seq2Seq, build_model
 from headway.recipe import ModelConfig, Recipe, dump_recipe, parse_recipe, read_tree
 from headway.runtime import keep_freed_memory
-from headway.text.side import Side, load_sides
+from headway.text.side import Side, Words, load_side, load_sides
+from headway.text.vocabulary import Vocabulary
 
 FORMAT = 1
 
@@ -61,6 +68,20 @@ class RunFolder:
         """The report page."""
         return self.path / "report.html"
 
+    def read_sides(self) -> tuple["SourceSide", Side]:
+        """How sources become what the model reads, and targets ids. Raises UserError where it is missing or damaged."""
+        if (self.vocabulary / AUDIO).is_file():
+            return AudioSide.load(self.vocabulary), load_side(self.vocabulary / "target")
+        return load_sides(self.vocabulary)
+
+    def keep_sides(self, save: Callable[[Path], None]) -> None:
+        """Store what prepares sources and targets, which `save` writes into a folder, whole or not at all."""
+        unfinished = self.path / ".vocabulary.tmp"  # renamed when it is whole: a run may be killed here, too
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        save(unfinished)
+        unfinished.rename(self.vocabulary)
+
     def read_recipe(self) -> Recipe:
         """The recipe of this run. Raises UserError where the folder is no run."""
         if not self.recipe_file.is_file():
@@ -99,12 +120,42 @@ class RunFolder:
         self.write_manifest({"model_sha256": sha256(self.weights)} | changes)
 
 
+class SourceSide(Protocol):
+    """What prediction knows of sources: of lines of text (`Side`) or of recordings (`AudioSide`)."""
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The pieces; None where a source has none."""
+
+    @property
+    def size(self) -> int:
+        """How many pieces there are, or how many numbers a frame has."""
+
+    def name(self, source: Any) -> str:
+        """What a raw source is called."""
+
+    def encode(self, source: Any) -> Any:
+        """A raw source as batches hold it: ids without marks, or frames. Raises UserError where it cannot be read."""
+
+    def tokens(self, encoded: Any) -> list[str]:
+        """The pieces of an encoded source."""
+
+    def words(self, encoded: Any) -> Words:
+        """The words that these pieces make."""
+
+    def seconds(self, frames: NDArray[np.integer]) -> list[str]:
+        """Of speech, the seconds at which these frames begin, each for one position of a memory; nothing of text."""
+
+    def same(self, other: Any) -> bool:
+        """Whether a model of the other side can read what this one encodes."""
+
+
 @dataclass(frozen=True)
 class LoadedRun:
-    """A trained model with its text preparation."""
+    """A trained model with what prepares its sources and targets."""
 
     recipe: Recipe
-    source: Side
+    source: SourceSide
     target: Side
     model: Seq2Seq
 
@@ -125,9 +176,9 @@ def load_run(path: Path, device: torch.device, average: int | None = None) -> Lo
     recipe = folder.read_recipe()
     if not folder.vocabulary.is_dir():
         raise UserError("this run has no vocabulary yet: training has not begun", where=str(path))
-    source, target = load_sides(folder.vocabulary)
+    source, target = folder.read_sides()
     shared = source.vocabulary is target.vocabulary
-    model = build_model(recipe.model_as(ModelConfig), len(source.vocabulary), len(target.vocabulary), shared)
+    model = build_model(recipe.model_as(ModelConfig), source.size, target.size, shared)
     load_weights(model, trained_weights(folder, average), str(folder.weights))
     return LoadedRun(recipe, source, target, model.to(device).eval())
 

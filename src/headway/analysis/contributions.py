@@ -167,18 +167,18 @@ def contributions(
 
 
 def _of_batch(
-    predictor: Predictor, sources: list[list[int]], targets: list[list[int]], places: Sequence[int] | None
+    predictor: Predictor, sources: list[Any], targets: list[list[int]], places: Sequence[int] | None
 ) -> list[dict[str, Contributions]]:
     model = predictor.models[0]
-    source_ids, target_ids = ([np.asarray(each, dtype=np.int64) for each in side] for side in (sources, targets))
-    batch = collate(source_ids, target_ids).to(predictor.device)
+    target_ids = [np.asarray(each, dtype=np.int64) for each in targets]
+    batch = collate([np.asarray(each) for each in sources], target_ids).to(predictor.device)
     known = None if places is None else [place for place in places if place < batch.target_output.shape[1]]
     found = measure(model, lambda: log_probability(model, batch, known))
     arrays = {name: (each.norm.float().cpu().numpy(), each.gradient_input.float().cpu().numpy())
               for name, each in found.items()}  # fmt: skip
     rows = []
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        tokens = predictor.source.tokens(source), predictor.target.tokens(target)
+        tokens = predictor.attended(source), predictor.target.tokens(target)
         own = {}
         for name, (norm, gradient_input) in arrays.items():
             read = column_tokens(model.attention_axes(name), *tokens)

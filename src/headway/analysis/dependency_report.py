@@ -17,6 +17,7 @@ from headway.decoding.predictor import END, pick_device
 from headway.errors import UserError
 from headway.recipe import ParserConfig, Recipe, apply_override, dump_recipe, parse_recipe
 from headway.run import load_run
+from headway.text.side import Side
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ def inspect_dependencies(run: Path, request: Request, *, device: str = "auto", a
         UserError: no run, no sentences, no parser, or a parser that cannot be loaded.
     """
     loaded = load_run(run, pick_device(device))
+    if not isinstance(loaded.source, Side):
+        raise UserError("dependency heads are of words, and this model reads none", where=str(run))
     recipe = _changed(loaded.recipe, request.overrides)
     sources, targets = _sentences(recipe, request)
     parses = recipe.data.parses

@@ -175,14 +175,14 @@ def _of_pair(
     maps: list[Map],
     alignment: Alignment | None,
 ) -> Inspected:
-    if not prediction.source_tokens:
+    if prediction.is_empty:
         return Inspected(prediction.source, reference)
     said = [
         Said(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
         for each in prediction.candidates
     ]
-    tokens, arcs = [*prediction.source_tokens, END], list(_arcs(predictor, prediction))
-    return Inspected(prediction.source, reference, tokens, said, [], maps, alignment, arcs)
+    arcs = list(_arcs(predictor, prediction))
+    return Inspected(prediction.source, reference, prediction.attended, said, [], maps, alignment, arcs)
 
 
 def _attention_maps(prediction: Prediction) -> Iterator[Map]:
@@ -196,14 +196,10 @@ def _attention_maps(prediction: Prediction) -> Iterator[Map]:
 
 def _contributions(predictor: Predictor, predictions: Sequence[Prediction]) -> Iterator[dict[str, Contributions]]:
     """What each offset of layers without weights adds, a line; nothing for lines that were cut or are empty."""
-    whole = [each for each in predictions if each.source_tokens and _is_whole(predictor, each)]
+    whole = [each for each in predictions if not each.is_empty and predictor.can_read(each.source, each.written)]
     found = contributions(predictor, [each.source for each in whole], [each.written for each in whole])
     by_line = {id(each): own for each, own in zip(whole, found, strict=True)}
     return (by_line.get(id(each), {}) for each in predictions)
-
-
-def _is_whole(predictor: Predictor, prediction: Prediction) -> bool:
-    return len(predictor.source.encode(prediction.source)) == len(prediction.source_tokens)
 
 
 def _contribution_maps(found: Mapping[str, Contributions]) -> Iterator[Map]:

@@ -17,7 +17,6 @@ from headway.errors import UserError
 from headway.models import Seq2Seq, build_model
 from headway.recipe import ModelConfig, Recipe, load_recipe
 from headway.run import RunFolder
-from headway.text.side import load_sides
 
 
 @dataclass(frozen=True)
@@ -31,12 +30,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parts of a model; FLOPs are those of one pair of `length` source and `length` target tokens."""
+    """The parts of a model; FLOPs are those of one pair of `length` source and `length` target tokens.
+
+    Where the model `reads_frames`, `source_vocabulary` is how many numbers a frame has.
+    """
 
     parts: list[Part]
     source_vocabulary: int
     target_vocabulary: int
     length: int
+    reads_frames: bool = False
 
     @property
     def total(self) -> int:
@@ -66,10 +69,10 @@ class Parameters:
         with console.capture() as capture:
             console.print(table)
         shown = "\n".join(line.rstrip() for line in capture.get().splitlines())
-        return (
-            f"{shown}\nvocabularies of {self.source_vocabulary:,} and {self.target_vocabulary:,} pieces; "
-            f"FLOPs: forward, a pair of {self.length} + {self.length} tokens, a target token"
-        )
+        sizes = f"vocabularies of {self.source_vocabulary:,} and {self.target_vocabulary:,} pieces"
+        if self.reads_frames:
+            sizes = f"{self.source_vocabulary} bins a frame, a vocabulary of {self.target_vocabulary:,} pieces"
+        return f"{shown}\n{sizes}; FLOPs: forward, a pair of {self.length} + {self.length} tokens, a target token"
 
 
 def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> Parameters:
@@ -80,14 +83,15 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
     ids = np.full(length - 1, 4)  # with the end mark, `length` tokens
     device = next(model.parameters()).device
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model.eval()(collate([ids], [ids]).to(device))
+        model.eval()(collate([model.trial_source(length - 1)], [ids]).to(device))
     flops = {name.partition(".")[2]: sum(counts.values()) for name, counts in counter.get_flop_counts().items()}
     sizes: defaultdict[str, int] = defaultdict(int)
     names = _part_names(model)
     for name, parameter in model.named_parameters():
         sizes[_part_of(name, names)] += parameter.numel()
     parts = [Part(name, sizes[name], flops.get(name, 0) / length) for name in names]
-    return Parameters([part for part in parts if part.parameters or part.flops_per_token], *vocabularies, length)
+    parts = [part for part in parts if part.parameters or part.flops_per_token]
+    return Parameters(parts, *vocabularies, length, reads_frames=model.trial_source(1).ndim > 1)
 
 
 def _part_names(model: nn.Module) -> list[str]:
@@ -123,12 +127,13 @@ def parameters_of(path: Path, overrides: list[str], vocabulary: int | None, leng
         if overrides:
             raise UserError("a run folder's model cannot be changed", where=str(path), received=overrides)
         folder = RunFolder(path)
-        recipe, sides = folder.read_recipe(), load_sides(folder.vocabulary)
-        shared = sides[0].vocabulary is sides[1].vocabulary
-        return _count(recipe, (len(sides[0].vocabulary), len(sides[1].vocabulary)), shared, length)
+        recipe, (source, target) = folder.read_recipe(), folder.read_sides()
+        return _count(recipe, (source.size, target.size), source.vocabulary is target.vocabulary, length)
     recipe = load_recipe(path, overrides)
     own = recipe.vocabulary.target or recipe.vocabulary
     sizes = vocabulary or recipe.vocabulary.size, vocabulary or own.size
+    if recipe.model_as(ModelConfig).reads_frames():
+        sizes = recipe.data.audio.bins, sizes[1]
     return _count(recipe, sizes, recipe.vocabulary.shared, length)
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from headway.decoding.alignment import WordAlignment
 
 METRIC_NAMES = (
-    "bleu, chrf, ter, exact_match, aer, precision, recall, f0.5, accuracy; of trees: bracket-f1, bracket-precision, "
-    "bracket-recall, complete-match, tagging-accuracy, crossing-brackets, well-formed."
+    "bleu, chrf, ter, wer, cer, exact_match, aer, precision, recall, f0.5, accuracy; of trees: bracket-f1, "
+    "bracket-precision, bracket-recall, complete-match, tagging-accuracy, crossing-brackets, well-formed."
 )
 
 app = typer.Typer(
@@ -86,7 +86,13 @@ def _write_run_report(run: Path) -> None:
 @app.command()
 def predict(
     context: typer.Context,
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One run, or several to decode as an ensemble.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="One run, or several to decode as an ensemble; for speech, then the recordings to write down.",
+        ),
+    ],
     beam: Annotated[
         int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [default: the recipe's]")
     ] = None,
@@ -115,11 +121,14 @@ def predict(
     alignment_gold: AlignmentGold = None,
     alignment_figure: AlignmentFigure = None,
     average: Annotated[int | None, typer.Option(min=1, help="Use the mean of the run's last N checkpoints.")] = None,
-    max_source_length: Annotated[int | None, typer.Option(min=1, help="Longest source in pieces.")] = None,
+    max_source_length: Annotated[int | None, typer.Option(min=1, help="Longest source in pieces, or frames.")] = None,
     truncate: Annotated[
         bool, typer.Option("--truncate", help="Cut sources that are too long instead of stopping.")
     ] = False,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source pieces decoded at once.")] = None,
+    skip_broken: Annotated[
+        bool, typer.Option("--skip-broken", help="Speech: an empty line for a recording that cannot be read.")
+    ] = False,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source pieces (or frames) decoded at once.")] = None,
     format: Annotated[
         str | None,
         typer.Option(
@@ -141,6 +150,9 @@ def predict(
     from headway.tasks import task_of
 
     options = given_options(context, "runs", "average", "device")
+    files = [path for path in runs[1:] if not path.is_dir()]
+    if files:
+        runs, options["files"] = [path for path in runs if path not in files], files
     _draw_alignments(task_of(runs).predict(runs, device, average, options), alignment_figure)
 
 
@@ -171,7 +183,8 @@ def score(
     significance: Annotated[str | None, typer.Option(help="bootstrap or randomisation, between systems.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Resamples or trials of the significance test.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the significance test.")] = 12345,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="bleu, chrf: ignore case.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="bleu, chrf, wer, cer: ignore case.")] = False,
+    no_punctuation: Annotated[bool, typer.Option("--no-punctuation", help="wer, cer: leave punctuation out.")] = False,
     tokenize: Annotated[
         str | None, typer.Option(help="bleu: sacrebleu's tokenizer (13a, intl, zh, ja-mecab, char, none).")
     ] = None,
@@ -208,9 +221,12 @@ def score(
 
     if significance is not None and significance not in TESTS:
         raise UserError("unknown test", where="--significance", received=significance, allowed=TESTS)
-    options: dict[str, dict[str, Any]] = {"bleu": {}, "chrf": {}}
+    options: dict[str, dict[str, Any]] = {name: {} for name in ("bleu", "chrf", "wer", "cer")}
     if lowercase:
-        options["bleu"]["lowercase"] = options["chrf"]["lowercase"] = True
+        for each in options.values():
+            each["lowercase"] = True
+    if no_punctuation:
+        options["wer"]["punctuation"] = options["cer"]["punctuation"] = False
     if tokenize:
         options["bleu"]["tokenize"] = tokenize
     metrics = [build_metric(name, **options.get(name, {})) for name in metric or ["bleu"]]

@@ -119,6 +119,27 @@ def data_treebanks(
         write_text(output / f"{name}.txt", "".join(f"{line}\n" for line in lines))
 
 
+@data_app.command("digits")
+def data_digits(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings DIGIT_SPEAKER_TAKE.wav.")],
+    output: Annotated[Path, typer.Option(help="The folder to write to.")],
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all random draws.")] = 1,
+    train_size: Annotated[int, typer.Option(min=1, help="Strings to train on.")] = 5000,
+    test_size: Annotated[int, typer.Option(min=1, help="Strings of dev, and of the test.")] = 400,
+    dev_takes: Annotated[tuple[int, int], typer.Option(help="The first and last take that only dev has.")] = (45, 49),
+    left_out: Annotated[
+        str | None, typer.Option(help="The speaker whom only the test has. [default: the last by name]")
+    ] = None,
+    sample_rate: Annotated[int, typer.Option(min=1000, help="Of what is written, in Hz.")] = 8000,
+) -> None:
+    """Join recordings of single digits to strings of one to five, with pauses and noise: train, dev and test."""
+    from headway.tasks.digits import DigitOptions, write_digits
+
+    options = DigitOptions(seed, train_size, test_size, dev_takes, left_out, sample_rate)
+    for name, part in write_digits(folder, output, options).items():
+        typer.echo(f"{name}: {part.strings:,} strings, {part.digits:,} digits, {part.seconds / 60:.1f} minutes")
+
+
 @data_app.command("lengths")
 def data_lengths(
     task: Annotated[str, typer.Argument(metavar="TASK", help=LENGTH_TASKS)],

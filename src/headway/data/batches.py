@@ -1,6 +1,6 @@
 """Batches of about equally many tokens: planned for a whole epoch, collated from ids, shared among processes.
 
-Shapes: B batch, S source, T target; S and T count the end mark.
+Shapes: B batch, S source, T target, F frames, M numbers a frame; S and T count the end mark.
 """
 
 from abc import ABC, abstractmethod
@@ -18,6 +18,7 @@ from headway.recipe import TrainingConfig
 from headway.text.vocabulary import BOS, EOS, PAD
 
 Ids = NDArray[np.integer]
+Frames = NDArray[np.float32]
 Indices = NDArray[np.int64]
 UNLABELLED = -1
 
@@ -60,7 +61,7 @@ class Batch(TargetBatch):
     """Padded pairs. The target is y1 .. yn EOS, and in `counts` end marks count.
 
     Attributes:
-        source: (B, S) ids x1 .. xm EOS.
+        source: (B, S) ids x1 .. xm EOS, or (B, S, M) frames of speech, float32, which need no end mark.
         source_mask: (B, S).
         target_input: (B, T) ids BOS y1 .. yn: what the decoder reads; T = 0 where there are no targets.
         labels: by name, one a source piece, (B, S), or a target piece, (B, T), as the name begins (`source_heads`);
@@ -127,7 +128,7 @@ def _cuts(widths: NDArray[np.int64], batch_tokens: int) -> list[int]:
 
 
 def collate(
-    sources: Sequence[Ids],
+    sources: Sequence[NDArray[Any]],
     targets: Sequence[Ids] | None,
     indices: NDArray[np.integer] | None = None,
     labels: Sequence[Mapping[str, Ids]] = (),
@@ -135,12 +136,12 @@ def collate(
     """A batch of these pairs, with end marks and padding, on the CPU.
 
     Args:
-        sources: source ids of each pair, without begin and end marks.
+        sources: of each pair, source ids (m,) without begin and end marks, or frames (m, M).
         targets: target ids of each pair, or None where only sources are known.
         indices: (B,) positions of the pairs in their corpus; by default 0 .. B - 1.
         labels: the labels of each pair, of the same names; none by default.
     """
-    source, source_mask = _padded(sources, PAD, EOS)
+    source, source_mask = _padded(sources, PAD, EOS) if sources[0].ndim == 1 else _padded_frames(sources)
     if targets is None:
         target_output = source.new_zeros(len(sources), 0)
         target_input, target_mask = target_output, target_output.bool()
@@ -166,6 +167,15 @@ def _padded(rows: Sequence[Ids], padding: int, end: int) -> tuple[Tensor, Tensor
     values[padding_mask(lengths, values.shape[1])] = torch.from_numpy(np.concatenate(rows).astype(np.int64))
     values[torch.arange(len(rows)), lengths] = end
     return values, padding_mask(lengths + 1, values.shape[1])
+
+
+def _padded_frames(rows: Sequence[Frames]) -> tuple[Tensor, Tensor]:
+    """(B, F, M) with zeros after each row's frames, and the mask (B, F) of these."""
+    lengths = torch.tensor([len(row) for row in rows])
+    mask = padding_mask(lengths)
+    values = torch.zeros(*mask.shape, rows[0].shape[1])
+    values[mask] = torch.from_numpy(np.concatenate(rows))
+    return values, mask
 
 
 class EncodedPairs(ABC):

@@ -23,9 +23,9 @@ from headway.data.encoding import EncodedChunk, EncodedSide, chunks, encode_all
 from headway.data.labels import Labeller
 from headway.data.report import DUPLICATE, EMPTY, TOO_LONG, UNBALANCED, CorpusReport, Counts
 from headway.data.sources import PairSource, open_source
-from headway.data.storage import GrowingArray, cache_folder, read_array, workspace
+from headway.data.storage import GrowingArray, cache_folder, put_in_place, read_array, workspace
 from headway.errors import RunError
-from headway.files import sha256, sync_folder, write_json
+from headway.files import sha256, write_json
 from headway.recipe import CorpusConfig, DataConfig
 from headway.text.side import Side, save_sides
 
@@ -120,7 +120,7 @@ def build_corpus(
                 return corpus
             (work / "corpus").mkdir()
             _write(source, sides, filters, work, progress or (lambda done: None), labellers)
-            _move(work / "corpus", folder)
+            put_in_place(work / "corpus", folder)
             return Corpus(folder, where)
     except OSError as error:
         raise RunError(
@@ -143,17 +143,6 @@ def _open(folder: Path, name: str) -> Corpus | None:
     except (OSError, ValueError, KeyError, TypeError):
         shutil.rmtree(folder, ignore_errors=True)
         return None
-
-
-def _move(built: Path, folder: Path) -> None:
-    """Put a finished corpus in its place, unless another process was faster."""
-    sync_folder(built)
-    try:
-        built.rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-    sync_folder(folder.parent)
 
 
 def _write(

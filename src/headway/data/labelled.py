@@ -51,7 +51,10 @@ def open_labelled(
     for path in config.references:
         check_file(path, f"{where}.references")
     if config.tsv is not None:
-        columns = cast(tuple[int, int], config.columns or (1, 2))
+        columns = config.columns or (1, 2)
+        if any(isinstance(column, str) for column in columns):
+            raise UserError("columns of labelled words are numbers", where=f"{where}.columns", received=columns)
+        columns = cast(tuple[int, int], columns)
         return list(read_columns(config.tsv, columns, labels))
     if config.conllu is not None:
         return list(read_conllu(config.conllu, config.label, labels))

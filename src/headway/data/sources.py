@@ -84,27 +84,38 @@ class TabSeparated(PairSource):
     """A file with a pair a row, in columns that tabs separate. Quotes mean nothing special.
 
     Without `columns` a row has exactly two. With them it may have more, but all rows equally many: a stray tab would
-    silently shift the text into another column.
+    silently shift the text into another column. Where `columns` are names, the first row is not a pair but holds them.
     """
 
-    def __init__(self, path: Path, columns: tuple[int, int] | None) -> None:
+    def __init__(self, path: Path, columns: tuple[int, int] | tuple[str, str] | None) -> None:
         super().__init__(str(path), (path,), columns or ())
-        self.source_column, self.target_column = columns or (1, 2)
 
     def __iter__(self) -> Iterator[Pair]:
+        rows = enumerate(read_lines(self.files[0]), start=1)
         expected = None if self.columns else 2
-        for line, row in enumerate(read_lines(self.files[0]), start=1):
+        source, target = self.columns or (1, 2)
+        if isinstance(source, str):
+            header = next(rows)[1].split("\t")
+            source, target, expected = self._place(source, header), self._place(str(target), header), len(header)
+        source, target = int(source), int(target)
+        for line, row in rows:
             if not row.strip():
                 yield Pair(line, "", "")
                 continue
             cells = row.split("\t")
-            if expected is None and len(cells) >= max(self.source_column, self.target_column):
+            if expected is None and len(cells) >= max(source, target):
                 expected = len(cells)
             if len(cells) != expected:
-                needed = f"{expected}" if expected else f"at least {max(self.source_column, self.target_column)}"
+                needed = f"{expected}" if expected else f"at least {max(source, target)}"
                 where = f"{self.files[0]}:{line}"
                 raise UserError("wrong number of columns", where=where, received=len(cells), allowed=needed)
-            yield Pair(line, cells[self.source_column - 1], cells[self.target_column - 1])
+            yield Pair(line, cells[source - 1], cells[target - 1])
+
+    def _place(self, name: str, header: list[str]) -> int:
+        if name not in header:
+            where = f"{self.files[0]}:1"
+            raise UserError("no column has this name", where=where, received=name, allowed=header)
+        return header.index(name) + 1
 
 
 class JsonLines(PairSource):
@@ -199,7 +210,7 @@ def open_source(config: CorpusConfig, where: str) -> PairSource:
     if config.source is not None and config.target is not None:
         return ParallelFiles(config.source, config.target)
     if config.tsv is not None:
-        return TabSeparated(config.tsv, cast(tuple[int, int] | None, config.columns))
+        return TabSeparated(config.tsv, config.columns)
     if config.jsonl is not None:
         return JsonLines(config.jsonl, cast(tuple[str, str], config.columns))
     if config.trees is not None:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from headway.files import sync_folder
+
 
 def cache_folder() -> Path:
     """The folder named by the environment variable HEADWAY_CACHE, else ~/.cache/headway."""
@@ -35,6 +37,17 @@ def workspace(folder: Path) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def put_in_place(built: Path, folder: Path) -> None:
+    """Give a folder that was made in a workspace its name, unless another process was faster."""
+    sync_folder(built)
+    try:
+        built.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+    sync_folder(folder.parent)
 
 
 def _runs(process: int) -> bool:

@@ -49,14 +49,14 @@ def patterns_of(capture: Capture) -> tuple[str, ...]:
 
 
 def row_tokens(axes: Axes, source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """What the rows stand for: the tokens read at the source, and those written at the target."""
-    sides = {"source": [*source, END], "target": [*target, END]}
+    """What the rows stand for: what is read at the source, end mark included, and the tokens written at the target."""
+    sides = {"source": list(source), "target": [*target, END]}
     return sides["source"] + sides["target"] if axes.queries == "both" else sides[axes.queries]
 
 
 def column_tokens(axes: Axes, source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """What the columns stand for: the tokens read."""
-    sides = {"source": [*source, END], "target": [BEGIN, *target]}
+    """What the columns stand for: what is read, at the source with the end mark."""
+    sides = {"source": list(source), "target": [BEGIN, *target]}
     return sides["source"] + sides["target"] if axes.keys == "both" else sides[axes.keys]
 
 
@@ -88,6 +88,8 @@ def to_bertviz(
 ) -> dict[str, Any]:
     """The arguments of bertviz's `head_view` and `model_view`: tensors (1, K, T, S) a layer, and the tokens read.
 
+    `source` are those of the source with the end mark, `target` those of the output without it.
+
     Raises:
         UserError: there is no attention, or layers have different numbers of heads.
     """
@@ -98,7 +100,7 @@ def to_bertviz(
         kind: [torch.from_numpy(layer)[None] for layer in stack_layers(attention, names)]
         for kind, names in kinds.items()
     }
-    read = {"source": [*source, END], "target": [BEGIN, *target]}
+    read = {"source": list(source), "target": [BEGIN, *target]}
     own = kinds.get("decoder.self")
     if own is not None and axes[next(iter(own.values()))].keys == "both":
         return {"attention": tensors["decoder.self"], "tokens": read["source"] + read["target"]}

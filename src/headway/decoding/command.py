@@ -2,14 +2,14 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from headway.console import progress
+from headway.console import progress, warn
 from headway.data.sources import BYTE_ORDER_MARK, read_lines
 from headway.decoding.alignment import Aligner, WordAlignment
 from headway.decoding.predictor import END, Candidate, Options, Prediction, Predictor
@@ -78,7 +78,7 @@ def attention_record(prediction: Prediction, line: int, layers: tuple[str, ...])
         "line": line,
         "source": prediction.source,
         "target": prediction.text,
-        "source_tokens": [*prediction.source_tokens, END],
+        "source_tokens": prediction.attended,
         "target_tokens": [*prediction.tokens, END],
         "attention": {name: weights.astype(float).round(6).tolist() for name, weights in chosen.items()},
     }
@@ -95,36 +95,43 @@ def read_standard_input() -> Iterator[str]:
             ) from error
 
 
-def predict_stream(predictor: Predictor, options: Options, outlet: Outlet, prefix: Path | None) -> None:
-    """Decode standard input window by window and write the predictions in its order.
+def predict_stream(
+    predictor: Predictor,
+    options: Options,
+    outlet: Outlet,
+    prefix: Path | None,
+    sources: Iterable[Any],
+    window_size: int = WINDOW,
+) -> None:
+    """Decode sources, such as the lines of standard input, window by window and write the predictions in their order.
 
     Raises:
-        UserError: a line that is too long or not UTF-8, or a prefix file of another length.
+        UserError: a source that is too long or cannot be read, or a prefix file of another length.
     """
     prefixes = read_lines(prefix) if prefix else None
-    done = 0
+    done = skipped = 0
     with outlet.files() as write, progress("decoding", unit="lines") as line:
-        for window in _windows(read_standard_input()):
+        for window in _windows(sources, window_size):
             if prefixes is not None:
                 options = replace(options, prefixes=list(islice(prefixes, len(window))))
             for prediction in predictor.predict(window, options, first_line=done + 1):
                 done += 1
+                if prediction.problem is not None:
+                    skipped += 1
+                    warn(f"skipped: {prediction.problem}")
                 outlet.write(prediction)
                 write(prediction, done)
             sys.stdout.flush()
             line.update(done)
+    if skipped:
+        warn(f"{skipped:,} of {done:,} were skipped; their lines are empty")
     if prefixes is not None and next(prefixes, None) is not None:
         raise UserError("there are more prefixes than lines", where=f"--prefix {prefix}", allowed=f"{done}")
 
 
-def _windows(lines: Iterator[str]) -> Iterator[list[str]]:
-    window: list[str] = []
-    for line in lines:
-        window.append(line)
-        if len(window) == WINDOW:
-            yield window
-            window = []
-    if window:
+def _windows(sources: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    stream = iter(sources)
+    while window := list(islice(stream, size)):
         yield window
 
 
@@ -137,21 +144,16 @@ def _open(path: Path | None, option: str, stack: ExitStack) -> TextIO | None:
         raise UserError(f"cannot write there ({error.strerror})", where=f"{option} {path}") from error
 
 
-def force_score(predictor: Predictor, source: Path, target: Path, outlet: Outlet, *, as_json: bool) -> None:
-    """Write, for each line, the log probability of the target given the source, a token and in all.
+def force_score(
+    predictor: Predictor, sources: Sequence[Any], targets: Sequence[str], outlet: Outlet, *, as_json: bool
+) -> None:
+    """Write, for each pair, the log probability of the target given the source, a token and in all.
 
     Columns: log probability, the same a token, tokens (with the end mark).
 
     Raises:
-        UserError: files with different numbers of lines.
+        UserError: different numbers of sources and targets.
     """
-    sources, targets = list(read_lines(source)), list(read_lines(target))
-    if len(sources) != len(targets):
-        raise UserError(
-            "both files need the same number of lines",
-            where=f"{source}, {target}",
-            received=f"{len(sources)} and {len(targets)} lines",
-        )
     layers = () if outlet.aligner is None else (outlet.aligner.layer,)
     with outlet.files() as write:
         for line, prediction in enumerate(predictor.force(sources, targets, capture=layers), start=1):

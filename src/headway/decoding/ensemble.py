@@ -35,9 +35,9 @@ class Ensemble:
         self.models = tuple(models)
 
     def encode(self, source: Tensor, mask: Tensor) -> EnsembleMemory:
-        """Encode token ids (B, S) with every model."""
+        """Encode a source with every model."""
         members = tuple(model.encode(source, mask) for model in self.models)
-        return EnsembleMemory(members[0].values, mask, members)
+        return EnsembleMemory(members[0].values, members[0].mask, members)
 
     def start(self, memory: Memory) -> EnsembleState:
         """The states of all models before the first token."""

@@ -1,6 +1,6 @@
 """What a model makes of a line: outputs with their scores, and the attention behind the best one.
 
-Shapes: L layers, K heads, S source pieces and T target pieces, each with the end mark.
+Shapes: L layers, K heads, S positions of the source, T target pieces with the end mark.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.decoding.attention import Attention, by_kind, column_tokens, row_tokens, stack_layers, to_bertviz
+from headway.decoding.attention import END, Attention, by_kind, column_tokens, row_tokens, stack_layers, to_bertviz
 from headway.models.contract import Axes
 from headway.text.side import Words
 
@@ -35,9 +35,10 @@ class Candidate:
 class Prediction:
     """What a model makes of one line. `text`, `score` and `tokens` are those of the best candidate.
 
-    `attention`, where it was asked for, maps names to weights: `decoder.0.cross` (K, T, S) over `tokens` and
-    `source_tokens`, each followed by the end mark; `rows` and `columns` say what the axes of each stand for. With it
-    come the words that either's tokens are parts of.
+    `attention`, where it was asked for, maps names to weights: `decoder.0.cross` (K, T, S) over `tokens`, followed by
+    the end mark, and `attended`; `rows` and `columns` say what the axes of each stand for. With it come the words that
+    either's tokens are parts of. Speech has no source tokens but `seconds`: where each position of the model's memory
+    begins. `problem` says why a source was skipped (`Options.skip_broken`).
     """
 
     source: str
@@ -47,6 +48,8 @@ class Prediction:
     source_words: Words = NO_WORDS
     words: Words = NO_WORDS
     axes: dict[str, Axes] = field(default_factory=dict)
+    seconds: list[str] = field(default_factory=list)
+    problem: str | None = None
 
     @property
     def text(self) -> str:
@@ -68,13 +71,23 @@ class Prediction:
         """The best output's tokens."""
         return self.candidates[0].tokens
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was read: an empty line, or a source that was skipped."""
+        return not self.candidates[0].log_probabilities
+
+    @property
+    def attended(self) -> list[str]:
+        """What is read of the source: its tokens and the end mark or, of speech, the seconds."""
+        return self.seconds or [*self.source_tokens, END]
+
     def rows(self, name: str) -> list[str]:
         """The tokens of the rows of an attention: those read at the source, those written at the target."""
-        return row_tokens(self.axes[name], self.source_tokens, self.tokens)
+        return row_tokens(self.axes[name], self.attended, self.tokens)
 
     def columns(self, name: str) -> list[str]:
         """The tokens of the columns of an attention: those that are read."""
-        return column_tokens(self.axes[name], self.source_tokens, self.tokens)
+        return column_tokens(self.axes[name], self.attended, self.tokens)
 
     @property
     def captured(self) -> dict[str, Attention]:
@@ -99,4 +112,4 @@ class Prediction:
         Raises:
             UserError: there is no attention, or its layers have different numbers of heads.
         """
-        return to_bertviz(self.attention, self.axes, self.source_tokens, self.tokens)
+        return to_bertviz(self.attention, self.axes, self.attended, self.tokens)

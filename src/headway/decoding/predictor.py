@@ -1,6 +1,6 @@
-"""From raw lines to predictions, and from given targets to their scores, with a run's model.
+"""From raw lines (or recordings) to predictions, and from given targets to their scores, with a run's model.
 
-Shapes: K heads, S source pieces and T target pieces, each with the end mark.
+Shapes: K heads, S positions of the memory, such as the source pieces with the end mark, T target pieces with theirs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,6 @@ from headway.errors import UserError
 from headway.models import Seq2Seq
 from headway.recipe import DecodingConfig, ModelConfig, explain
 from headway.run import LoadedRun, load_run
-from headway.text.side import Side
 from headway.text.vocabulary import UNKNOWN
 
 __all__ = ["END", "Candidate", "Options", "Prediction", "Predictor", "load", "pick_device"]
@@ -35,9 +34,10 @@ __all__ = ["END", "Candidate", "Options", "Prediction", "Predictor", "load", "pi
 class Options:
     """How to decode; what is None comes from the recipe's `decoding` section.
 
-    `prefixes` gives each line's output its beginning, as text. `truncate` cuts a line that has more pieces than
-    `max_source_length` instead of refusing it. `capture` says which attention of the best outputs comes with them:
-    patterns of names, such as `decoder.*.cross`, or `all` for what there is.
+    `prefixes` gives each line's output its beginning, as text. `truncate` cuts a line that has more pieces (or frames)
+    than `max_source_length` instead of refusing it; with `skip_broken`, a source that cannot be read gives an empty
+    prediction, with its `problem`, instead of an error. `capture` says which attention of the best outputs comes with
+    them: patterns of names, such as `decoder.*.cross`, or `all` for what there is.
     """
 
     beam: int | None = None
@@ -50,6 +50,7 @@ class Options:
     prefixes: Sequence[str] | None = None
     max_source_length: int | None = None
     truncate: bool = False
+    skip_broken: bool = False
     capture: Capture = ()
 
     def resolved(self, config: DecodingConfig) -> DecodingConfig:
@@ -94,17 +95,18 @@ class Predictor:
         self._config = first.recipe.model_as(ModelConfig)
         self.models, self.device = [run.model for run in runs], device
         for number, run in enumerate(runs[1:], start=2):
-            if not (_same_pieces(run.source, first.source) and _same_pieces(run.target, first.target)):
+            if not (run.source.same(first.source) and run.target.same(first.target)):
                 raise UserError("the runs of an ensemble need the same vocabularies", where=f"run {number}")
         self.model: Seq2Seq | Ensemble = self.models[0] if len(runs) == 1 else Ensemble(self.models)
 
     def predict(
-        self, lines: str | Sequence[str], options: Options = Options(), *, first_line: int = 1, **changes: Any
+        self, lines: Any, options: Options = Options(), *, first_line: int = 1, **changes: Any
     ) -> list[Prediction]:
         """Decode lines, in any number; predictions come in their order, and an empty line gives an empty prediction.
 
         Args:
-            lines: raw text; one text is one line.
+            lines: raw text or, where the model reads speech, recordings (see `headway.audio.reading.Recording`); one
+                text, or path, is one line.
             options: how to decode; single options can be given by name instead (`beam=1`, `capture="all"`).
             first_line: the number of the first line, for messages and random streams.
             changes: fields of `Options`.
@@ -112,7 +114,7 @@ class Predictor:
         Raises:
             UserError: a line that is too long, or options that do not go together.
         """
-        lines = [lines] if isinstance(lines, str) else lines
+        lines = [lines] if isinstance(lines, str | Path) else lines
         if changes:
             options = _changed(options, changes)
         config = options.resolved(self.recipe.decoding)
@@ -120,7 +122,7 @@ class Predictor:
             raise UserError(
                 "attention is one model's: give one run", where="--attention", received=f"{len(self.models)} runs"
             )
-        sources = [self._source_ids(line, options, first_line + number) for number, line in enumerate(lines)]
+        sources, problems = self._encode(lines, options, first_line)
         prefixes = self._prefixes(options, len(lines))
         results: list[Prediction | None] = [None] * len(lines)
         for rows in _batches([len(ids) for ids in sources], config.batch_tokens):
@@ -129,22 +131,40 @@ class Predictor:
             captured = self._capture([sources[row] for row in rows], [each[0] for each in hypotheses], options.capture)
             for row, candidates, attention in zip(rows, hypotheses, captured, strict=True):
                 results[row] = self._prediction(lines[row], sources[row], candidates[: options.nbest], attention)
-        empty = Candidate("", 0.0, [], [])
-        return [result or Prediction(lines[row], [], [empty] * options.nbest) for row, result in enumerate(results)]
+        empty = [Candidate("", 0.0, [], [])] * options.nbest
+        return [
+            result or Prediction(self.source.name(lines[row]), [], empty, problem=problems.get(row))
+            for row, result in enumerate(results)
+        ]
 
-    def _source_ids(self, line: str, options: Options, number: int) -> list[int]:
-        ids = self.source.encode(self.form.source(line))
+    def _encode(self, lines: Sequence[Any], options: Options, first_line: int) -> tuple[list[Any], dict[int, str]]:
+        """Sources as batches hold them, and what is wrong with those to be skipped, by row; these have no length."""
+        sources, problems = list[Any](), dict[int, str]()
+        for row, line in enumerate(lines):
+            try:
+                sources.append(self._encode_one(line, options, first_line + row))
+            except UserError as error:
+                if not options.skip_broken:
+                    raise
+                sources.append([])
+                problems[row] = str(error)
+        return sources, problems
+
+    def _encode_one(self, line: Any, options: Options, number: int) -> Any:
+        source = self.source.encode(self.form.source(line))
         limit = options.max_source_length or self._config.longest_source()
-        if len(ids) > limit:
+        if len(source) > limit:
             if not options.truncate:
+                text = self.source.vocabulary is not None
+                unit = "pieces" if text else "frames"
                 raise UserError(
-                    "this line is too long",
-                    where=f"line {number}",
-                    received=f"{len(ids)} pieces",
-                    allowed=f"up to {limit}; --truncate cuts longer lines, --max-source-length moves the limit",
+                    f"this {'line' if text else 'recording'} is too long",
+                    where=f"line {number}" if text else self.source.name(line),
+                    received=f"{len(source)} {unit}",
+                    allowed=f"up to {limit}; --truncate cuts longer ones, --max-source-length moves the limit",
                 )
-            return ids[:limit]
-        return ids
+            return source[:limit]
+        return source
 
     def _prefixes(self, options: Options, count: int) -> list[list[int]]:
         if options.prefixes is None:
@@ -160,7 +180,7 @@ class Predictor:
 
     def _search(
         self,
-        sources: list[list[int]],
+        sources: list[Any],
         prefixes: list[list[int]],
         config: DecodingConfig,
         options: Options,
@@ -179,7 +199,7 @@ class Predictor:
 
     @torch.inference_mode()
     def _capture(
-        self, sources: list[list[int]], hypotheses: list[Hypothesis], capture: Capture
+        self, sources: list[Any], hypotheses: list[Hypothesis], capture: Capture
     ) -> list[dict[str, NDArray[np.float32]]]:
         """The attention behind each hypothesis: a whole-target pass sees exactly what the steps of the search saw."""
         if not capture:
@@ -200,32 +220,44 @@ class Predictor:
             )
         whole = {name: weights.float().cpu().numpy() for name, weights in attention.items()}
         axes = {name: self.models[0].attention_axes(name) for name in whole}
-        lengths = zip(batch.source_mask.sum(1).tolist(), batch.target_mask.sum(1).tolist(), strict=True)
+        read, written = self.models[0].source_lengths(batch.source_mask.sum(1)), batch.target_mask.sum(1)
+        lengths = zip(read.tolist(), written.tolist(), strict=True)
         sizes = [{"source": source, "target": target, "both": source + target} for source, target in lengths]
         return [
             {name: each[row, :, : size[axes[name].queries], : size[axes[name].keys]] for name, each in whole.items()}
             for row, size in enumerate(sizes)
         ]
 
-    def can_read(self, source: str, target: str) -> bool:
+    def can_read(self, source: Any, target: str) -> bool:
         """Whether the model has positions for this source and this target."""
         length, given = len(self.source.encode(source)), len(self.target.encode(target))
         room = self._config.longest_target(length)
         return length <= self._config.longest_source() and (room is None or given <= room)
 
+    def attended(self, source: Any) -> list[str]:
+        """What is read of an encoded source: its tokens and the end mark or, of speech, seconds."""
+        return self._seconds(source) or [*self.source.tokens(source), END]
+
+    def _seconds(self, source: Any) -> list[str]:
+        after = self.models[0].source_lengths(torch.arange(1, len(source) + 1))
+        return self.source.seconds(np.flatnonzero(np.diff(after.numpy(), prepend=0)))
+
     @torch.inference_mode()
     def attention_names(self) -> list[str]:
         """The names of all the attention that the model has, such as `decoder.0.cross`; none where it has no such."""
-        batch = collate([np.array([UNKNOWN])], [np.array([UNKNOWN])]).to(self.device)
+        batch = collate([self.models[0].trial_source(1)], [np.array([UNKNOWN])]).to(self.device)
         return list(self.models[0](batch, capture=("*",)).attention)
 
     def _prediction(
-        self, line: str, source: list[int], hypotheses: list[Hypothesis], attention: dict[str, NDArray[np.float32]]
+        self, line: Any, source: Any, hypotheses: list[Hypothesis], attention: dict[str, NDArray[np.float32]]
     ) -> Prediction:
         words = (self.source.words(source), self.target.words(hypotheses[0].ids)) if attention else (NO_WORDS, NO_WORDS)
         candidates = [self._candidate(line, each) for each in hypotheses]
         axes = {name: self.models[0].attention_axes(name) for name in attention}
-        return Prediction(line, self.source.tokens(source), candidates, attention, *words, axes)
+        return Prediction(
+            self.source.name(line), self.source.tokens(source), candidates, attention, *words, axes,
+            self._seconds(source),
+        )  # fmt: skip
 
     def _candidate(self, line: str, hypothesis: Hypothesis) -> Candidate:
         ids = hypothesis.ids
@@ -233,7 +265,7 @@ class Predictor:
         text, tokens = self.form.output(line, written), self.target.tokens(ids)
         return Candidate(text, hypothesis.score, tokens, list(hypothesis.log_probabilities), written)
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Candidate]:
+    def score(self, sources: Sequence[Any], targets: Sequence[str]) -> list[Candidate]:
         """Force-score given targets: the log probability of each token and of the end mark, and the score of the whole.
 
         Raises:
@@ -242,7 +274,7 @@ class Predictor:
         return [prediction.candidates[0] for prediction in self.force(sources, targets)]
 
     @torch.inference_mode()
-    def force(self, sources: Sequence[str], targets: Sequence[str], *, capture: Capture = ()) -> list[Prediction]:
+    def force(self, sources: Sequence[Any], targets: Sequence[str], *, capture: Capture = ()) -> list[Prediction]:
         """Predictions whose one candidate is the given target, scored, with the attention that is asked for.
 
         Raises:
@@ -278,7 +310,7 @@ class Predictor:
 
 
 def _limits(
-    sources: list[list[int]],
+    sources: list[Any],
     prefixes: list[list[int]],
     config: DecodingConfig,
     lines: list[int],
@@ -304,12 +336,8 @@ def _limits(
     return Limits(config.min_length, longest, prefixes if any(prefixes) else ())
 
 
-def _pairs(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
+def _pairs(sources: Sequence[Any], targets: Sequence[Sequence[int]]) -> Batch:
     return collate([np.asarray(ids) for ids in sources], [np.asarray(ids, dtype=np.int64) for ids in targets])
-
-
-def _same_pieces(one: Side, other: Side) -> bool:
-    return one.tokens(range(len(one.vocabulary))) == other.tokens(range(len(other.vocabulary)))
 
 
 def _changed(options: Options, changes: dict[str, Any]) -> Options:

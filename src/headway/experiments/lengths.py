@@ -131,7 +131,7 @@ def _scores(name: str, recipe: Recipe, run: Path, test: LengthTest) -> list[Leng
 def score_lengths(name: str, predictor: Predictor, test: LengthTest) -> list[LengthScore]:
     """Decode the test's prompts and score each length. A prompt that is too long for the model counts as wrong."""
     longest = predictor.recipe.model_as(ModelConfig).longest_source()
-    reads = [len(ids) <= longest for ids in predictor.source.encode_lines(test.prompts)]
+    reads = [len(predictor.source.encode(prompt)) <= longest for prompt in test.prompts]
     said = predictor.predict([prompt if read else "" for prompt, read in zip(test.prompts, reads, strict=True)])
     metric = build_metric("exact_match")
     statistics = metric.statistics([each.text for each in said], [test.answers])

@@ -21,6 +21,8 @@ MODELS: dict[str, Callable[..., Seq2Seq]] = {
 def build_model(config: ModelConfig, source_size: int, target_size: int, shared: bool) -> Seq2Seq:
     """The model that `config` describes, with freshly drawn weights from torch's global generator.
 
+    `source_size` counts the pieces of the source vocabulary or, where `config.reads_frames()`, the numbers of a frame.
+
     Raises:
         UserError: options that do not go together, or a number of parameters that cannot be matched.
     """

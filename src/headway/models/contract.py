@@ -8,19 +8,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Generic, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.data.batches import AnyBatch, Batch
 from headway.mixers import State
+from headway.text.vocabulary import UNKNOWN
 
 __all__ = ["Memory", "Model", "Output", "Seq2Seq", "State", "wanted"]
 
 
 @dataclass(frozen=True)
 class Memory:
-    """An encoded source: values (B, S, D) and a mask (B, S), True where a position is real."""
+    """An encoded source: values (B, S, D) and a mask (B, S), True where a position is real.
+
+    S is the source's own length, or what a model that shortens its source makes of it (`Seq2Seq.source_lengths`).
+    """
 
     values: Tensor
     mask: Tensor
@@ -29,7 +35,8 @@ class Memory:
 class Axes(NamedTuple):
     """Which tokens attend (`queries`) and which are attended to (`keys`), of each row.
 
-    `source`: x1 .. xm EOS; `target`: BOS y1 .. yn; `both`: the one directly followed by the other. Padding comes last.
+    `source`: x1 .. xm EOS, or the positions of a shortened source; `target`: BOS y1 .. yn; `both`: the one directly
+    followed by the other. Padding comes last.
     """
 
     queries: Literal["source", "target", "both"]
@@ -75,16 +82,24 @@ class Seq2Seq(Model[Batch]):
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
-        """Encode token ids (B, S), real where mask (B, S) is True."""
+        """Encode token ids (B, S), or frames (B, S, M) of speech, real where mask (B, S) is True."""
 
     @abstractmethod
     def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
         """Logits for every target position at once, given the true tokens before it.
 
         Args:
-            batch: source and target ids with their masks.
+            batch: sources and target ids with their masks.
             capture: patterns (`decoder.*.cross`) of the attention to return; costs nothing when empty.
         """
+
+    def source_lengths(self, lengths: Tensor) -> Tensor:
+        """How many positions the memory has for sources of these lengths, end marks included."""
+        return lengths
+
+    def trial_source(self, length: int) -> NDArray[Any]:
+        """A source of this length, without its end mark, to try the model on."""
+        return np.full(length, UNKNOWN)
 
     @abstractmethod
     def start(self, memory: Memory) -> State:

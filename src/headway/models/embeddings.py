@@ -1,20 +1,40 @@
 """Token embeddings and the projection to the vocabulary, which may be one and the same matrix.
 
-Shapes: L length, D model, V vocabulary.
+Shapes: B batch, S source, L length, D model, V vocabulary.
 """
 
-from typing import Literal
+from abc import ABC, abstractmethod
+from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.models.dropout import Dropout
 from headway.recipe import ModelConfig
+from headway.text.vocabulary import UNKNOWN
 
 Tied = Literal["all", "target", "none"]
 
 
-class Embedding(nn.Module):
+class SourceReader(nn.Module, ABC):
+    """The way from a source, as a batch holds it, into a model."""
+
+    @abstractmethod
+    def read(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """A padded source with its mask (B, S), to (B, S', D) with the mask (B, S') of what is left."""
+
+    @abstractmethod
+    def lengths(self, lengths: Tensor) -> Tensor:
+        """How many positions are left of sources of these lengths, end marks included."""
+
+    @abstractmethod
+    def trial(self, length: int) -> NDArray[Any]:
+        """A source of this length, without its end mark, that holds nothing in particular."""
+
+
+class Embedding(SourceReader):
     """Token vectors times sqrt(D), plus positions, then dropout (Vaswani et al. 2017, sections 3.4, 3.5 and 5.4)."""
 
     def __init__(self, tokens: nn.Embedding, position: nn.Module, dropout: float) -> None:
@@ -26,6 +46,15 @@ class Embedding(nn.Module):
         """(..., L) ids at positions start, start + 1, ... to (..., L, D)."""
         x = self.tokens(ids) * self.scale + self.position(start, start + ids.shape[-1])
         return self.dropout(x)  # type: ignore[no-any-return]
+
+    def read(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return self(source), mask
+
+    def lengths(self, lengths: Tensor) -> Tensor:
+        return lengths
+
+    def trial(self, length: int) -> NDArray[Any]:
+        return np.full(length, UNKNOWN)
 
 
 def token_embedding(size: int, dim: int) -> nn.Embedding:

@@ -5,9 +5,10 @@ Shapes: B batch, S source, T target, D model, V vocabulary, R rows of a decoding
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -19,7 +20,8 @@ from headway.mixers.masks import drop_full
 from headway.mixers.positions import build_absolute
 from headway.models.blocks import DecoderLayer, EncoderLayer, SourceView
 from headway.models.contract import Memory, Output, Seq2Seq, wanted
-from headway.models.embeddings import Embedding, output_projection, token_embedding, tying
+from headway.models.embeddings import Embedding, SourceReader, output_projection, token_embedding, tying
+from headway.models.front_end import FrontEnd
 from headway.models.sharing import sentences_of
 from headway.models.stacks import attention_options, beside_mixer, shared_positions, stack_mixers
 from headway.recipe import TransformerConfig
@@ -51,7 +53,7 @@ class Transformer(Seq2Seq):
 
     Args:
         config: the `model` section of a recipe.
-        source_size: size of the source vocabulary.
+        source_size: size of the source vocabulary or, with a front end, how many numbers a frame has.
         target_size: size of the target vocabulary.
         shared: whether both sides have the same vocabulary.
 
@@ -61,12 +63,18 @@ class Transformer(Seq2Seq):
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int, shared: bool) -> None:
         super().__init__()
-        tied = tying(config, shared)
+        tied = tying(config, shared and config.front_end is None)
         dim = config.dim
-        source, target = token_embedding(source_size, dim), token_embedding(target_size, dim)
+        source = token_embedding(source_size, dim) if config.front_end is None else None
+        target = token_embedding(target_size, dim)
         positions = [build_absolute(config.position, dim, config.max_position) for _ in range(2)]
-        self.source_embedding = Embedding(source, positions[0], config.dropout)
-        self.target_embedding = Embedding(source if tied == "all" else target, positions[1], config.dropout)
+        self.source_embedding: SourceReader
+        if config.front_end is None:
+            assert source is not None
+            self.source_embedding = Embedding(source, positions[0], config.dropout)
+        else:
+            self.source_embedding = FrontEnd(config.front_end, source_size, dim, positions[0], config.dropout)
+        self.target_embedding = Embedding(source if source and tied == "all" else target, positions[1], config.dropout)
         self.encoder = nn.ModuleList(_encoder_layers(config))
         self.decoder = nn.ModuleList(_decoder_layers(config))
         # Post-norm layers end in a norm; a pre-norm stack needs one more at its top.
@@ -78,7 +86,8 @@ class Transformer(Seq2Seq):
         return self._encode(source, mask, ())[0]
 
     def _encode(self, source: Tensor, mask: Tensor, capture: Sequence[str]) -> tuple[Memory, dict[str, Tensor]]:
-        x, padding, attention = self.source_embedding(source), drop_full(mask), {}
+        x, mask = self.source_embedding.read(source, mask)
+        padding, attention = drop_full(mask), {}
         for number, layer in enumerate(self.encoder):
             name = f"encoder.{number}.self"
             x, weights = layer(x, padding, wanted(name, capture))
@@ -119,6 +128,12 @@ class Transformer(Seq2Seq):
         logits = few_rows_linear(self.decoder_norm(x), self.projection)
         after_all = replace(state, layers=tuple(layers), position=state.position + 1)
         return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32)), after_all
+
+    def source_lengths(self, lengths: Tensor) -> Tensor:
+        return self.source_embedding.lengths(lengths)
+
+    def trial_source(self, length: int) -> NDArray[Any]:
+        return self.source_embedding.trial(length)
 
     def layers(self) -> Sequence[nn.Module]:
         return [*shared_positions(self), *self.encoder, *self.decoder]

@@ -4,10 +4,12 @@ A recipe is read from YAML, changed by `key.path=value` overrides, checked as a 
 written, resolved, into the run folder. A key that does not exist is an error that names the nearest one that does.
 """
 
+from headway.recipe.audio import AudioConfig, SpecAugmentConfig
 from headway.recipe.base import Section, merge
 from headway.recipe.models import (
     PRESETS,
     DecoderOnlyConfig,
+    FrontEndConfig,
     MatchConfig,
     ModelConfig,
     ModelSection,
@@ -47,11 +49,13 @@ from headway.recipe.sections import (
 __all__ = [
     "PARSERS",
     "PRESETS",
+    "AudioConfig",
     "CorpusConfig",
     "DataConfig",
     "DecoderOnlyConfig",
     "DecodingConfig",
     "DependencyConfig",
+    "FrontEndConfig",
     "MatchConfig",
     "ModelConfig",
     "ModelSection",
@@ -64,6 +68,7 @@ __all__ = [
     "RecurrentConfig",
     "Section",
     "SideConfig",
+    "SpecAugmentConfig",
     "StackConfig",
     "StackedConfig",
     "SynchronousConfig",

@@ -60,8 +60,12 @@ class ModelConfig(ModelSection):
         """The most positions that the model can ever read, or None where it has no such limit."""
         return None
 
+    def reads_frames(self) -> bool:
+        """Whether a source is frames of numbers, as speech is, instead of pieces of text."""
+        return False
+
     def longest_source(self) -> int:
-        """The most pieces that a source may have."""
+        """The most pieces, or frames, that a source may have."""
         return self.max_position - 1
 
     def longest_target(self, source_length: int) -> int | None:
@@ -83,6 +87,24 @@ class MatchConfig(Section):
 
     to: PositiveInt | dict[str, Any]
     by: Literal["feed_forward", "head_dim", "n", "hidden"] = "feed_forward"
+
+
+class FrontEndConfig(Section):
+    """Convolutions over frames, each with a gated linear unit, before the encoder of a model that reads speech.
+
+    Every layer leaves one of `stride` positions. `channels`: the size between layers, before the gate halves it.
+    """
+
+    layers: PositiveInt = 2
+    kernel: PositiveInt = 5
+    stride: PositiveInt = 2
+    channels: PositiveInt = 1024
+
+    @model_validator(mode="after")
+    def _halves(self) -> FrontEndConfig:
+        if self.channels % 2 or not self.kernel % 2:
+            raise ValueError("channels must be even, for the gate to halve them, and kernel odd, to have a middle")
+        return self
 
 
 class StackedConfig(ModelConfig):
@@ -118,11 +140,20 @@ class StackedConfig(ModelConfig):
 
 
 class TransformerConfig(StackedConfig):
-    """The encoder-decoder of Vaswani et al. (2017)."""
+    """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its source are frames instead of pieces."""
 
     kind: Literal["transformer"] = "transformer"
+    front_end: FrontEndConfig | None = None
     encoder: StackConfig = StackConfig()
     decoder: StackConfig = StackConfig()
+
+    def reads_frames(self) -> bool:
+        return self.front_end is not None
+
+    def longest_source(self) -> int:
+        if self.front_end is None:
+            return super().longest_source()
+        return int(self.max_position * self.front_end.stride**self.front_end.layers)
 
 
 class DecoderOnlyConfig(StackedConfig):
@@ -290,6 +321,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "decoder": {"mixer": {"kind": "ngram", "n": 12}},
     },
     "multinn-speech": {
+        "front_end": {},
         "encoder": {"mixer": {"kind": "ngram", "n": 11, "global_context": True}},
         "decoder": {"mixer": {"kind": "ngram", "n": 11}},
     },

@@ -35,17 +35,26 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def _resolve_match(tree: dict[str, Any], beside: Path) -> None:
     """Put the model of the recipe that `model.match_parameters` names in the place of its path."""
-    model = tree.get("model")
-    match = model.get("match_parameters") if isinstance(model, dict) else None
-    to = match.get("to") if isinstance(match, dict) else match
-    if not isinstance(to, str):
+    to = _matched(tree)
+    if to is None:
         return
     path = Path(to) if Path(to).exists() else beside / to
     other = read_tree(path)
     _resolve_match(other, path.parent)
-    by = {"by": match["by"]} if isinstance(match, dict) and "by" in match else {}
-    assert isinstance(model, dict)
-    model["match_parameters"] = {"to": parse_model(other.get("model", {})).model_dump(mode="json")} | by
+    _set_matched(tree, parse_model(other.get("model", {})).model_dump(mode="json"))
+
+
+def _matched(tree: dict[str, Any]) -> str | None:
+    """The recipe that `model.match_parameters` names, if it names one."""
+    model = tree.get("model")
+    match = model.get("match_parameters") if isinstance(model, dict) else None
+    to = match.get("to") if isinstance(match, dict) else match
+    return to if isinstance(to, str) else None
+
+
+def _set_matched(tree: dict[str, Any], to: Any) -> None:
+    match = tree["model"]["match_parameters"]
+    tree["model"]["match_parameters"] = (match if isinstance(match, dict) else {}) | {"to": to}
 
 
 def read_tree(path: Path, below: Sequence[Path] = ()) -> dict[str, Any]:
@@ -69,6 +78,10 @@ def read_tree(path: Path, below: Sequence[Path] = ()) -> dict[str, Any]:
         raise UserError(f"this is not YAML ({problem})", where=f"{path}{line}") from error
     if not isinstance(tree, dict):
         raise UserError("a recipe is a mapping of keys to values", where=str(path), received=type(tree).__name__)
+    if (to := _matched(tree)) is not None and (path.parent / to).exists():
+        _set_matched(
+            tree, str((path.parent / to).resolve())
+        )  # it stands beside this recipe, not one that begins from it
     if "base" not in tree:
         return tree
     base, path = tree.pop("base"), path.resolve()
@@ -159,7 +172,8 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
         names = ("source", "target", "tsv", "jsonl", "m2", "conllu", "trees")
         paths = {name: getattr(config, name) for name in names if getattr(config, name) is not None}
         found: dict[str, Any] = {name: resolve(path) for name, path in paths.items()}
-        return config.model_copy(update=found | {"references": tuple(map(resolve, config.references))})
+        lists = {name: tuple(map(resolve, getattr(config, name))) for name in ("references", "librispeech")}
+        return config.model_copy(update=found | lists)
 
     def parser(config: ParserConfig | None) -> ParserConfig | None:
         """A model that is a file or folder here; any other model has a name."""

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from headway.errors import UserError
+from headway.recipe.audio import AudioConfig
 from headway.recipe.base import Metrics, Probability, Section
 from headway.recipe.models import MODELS, AnyModel, ModelSection, TransformerConfig
 from headway.recipe.objectives import ObjectiveConfig
 from headway.recipe.parses import ParsesConfig
 
 
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str | Path) else value
+
+
 class CorpusConfig(Section):
     """Where examples come from. Pairs: two line-aligned files, one TSV, one JSONL file or a data set of the hub.
 
-    Plain files may be compressed (.gz, .xz). `columns` names the source and target column of a TSV (numbers from 1), or
-    the two fields of a JSONL file or hub data set (dots reach into nested fields: `translation.de`).
+    Plain files may be compressed (.gz, .xz). `columns` names the source and target column of a TSV (numbers from 1, or
+    names that stand in its first row), or the two fields of a JSONL file or hub data set (dots reach into nested
+    fields: `translation.de`).
+
+    Speech: pairs whose source is the path of a recording, relative to the file it stands in, or one or more folders
+    laid out as `librispeech` is.
 
     Labelled words: a `tsv` with a word a row and a blank line between sentences (`columns`: those of word and label), a
     `conllu` file (`label`: its column), an `m2` file (`annotator`: one by number, or all) or a `source` with corrected
@@ -40,6 +49,7 @@ class CorpusConfig(Section):
     conllu: Path | None = None
     label: Literal["upos", "xpos", "lemma", "deprel"] = "upos"
     references: tuple[Path, ...] = ()
+    librispeech: Annotated[tuple[Path, ...], BeforeValidator(_listed)] = ()
     trees: Path | None = None
     leaves: Literal["tags", "xx"] = "tags"
     functions: bool = False
@@ -47,11 +57,12 @@ class CorpusConfig(Section):
 
     @model_validator(mode="after")
     def _one_origin(self) -> CorpusConfig:
-        origins = (self.tsv, self.jsonl, self.hub, self.m2, self.conllu, self.trees)
+        origins = (self.tsv, self.jsonl, self.hub, self.m2, self.conllu, self.librispeech, self.trees)
         files = self.source is not None or self.target is not None or bool(self.references)
         if files + sum(map(bool, origins)) != 1:
             raise ValueError(
-                "a corpus is either {source, target}, {tsv}, {jsonl}, {hub}, {m2}, {conllu}, {trees} or {references}"
+                "a corpus is either {source, target}, {tsv}, {jsonl}, {hub}, {m2}, {conllu}, {trees}, {references} or"
+                " {librispeech}"
             )
         if files and (self.source is None or (self.target is None) != bool(self.references)):
             raise ValueError("a corpus of several files needs a source, and a target or references")
@@ -59,15 +70,15 @@ class CorpusConfig(Section):
             raise ValueError("annotator belongs to m2")
         if (self.leaves != "tags" or self.functions) and not self.trees:
             raise ValueError("leaves and functions belong to trees")
-        if self.tsv and self.columns and not all(isinstance(column, int) and column > 0 for column in self.columns):
-            raise ValueError("columns of a TSV are two numbers, counted from 1")
+        if self.tsv and any(isinstance(column, int) and column < 1 for column in self.columns or ()):
+            raise ValueError("columns of a TSV are two numbers, counted from 1, or two names of its first row")
         if (self.jsonl or self.hub) and not (self.columns and all(isinstance(name, str) for name in self.columns)):
             raise ValueError("a jsonl or hub corpus needs columns: [source field, target field]")
         return self
 
     def origin(self) -> str:
         """Which kind of origin this is, by the key that tells, such as target (of two files), tsv or trees."""
-        keys = ("target", "tsv", "jsonl", "hub", "m2", "conllu", "references", "trees")
+        keys = ("target", "tsv", "jsonl", "hub", "m2", "conllu", "references", "trees", "librispeech")
         return next(key for key in keys if getattr(self, key))
 
 
@@ -86,6 +97,7 @@ class DataConfig(Section):
     max_ratio: Annotated[float, Field(gt=1)] | None = None
     drop_duplicates: bool = False
     parses: ParsesConfig = ParsesConfig()
+    audio: AudioConfig = AudioConfig()
 
 
 class SideConfig(Section):
@@ -157,9 +169,10 @@ class TrainingConfig(Section):
     """The training loop.
 
     `updates`, `epochs`, `minutes`: the end, whichever comes first. `batch_tokens` counts padded tokens of the longer
-    side and is global: over all processes; with `batch_sentences`, a batch is so many examples instead. `dev_metrics`:
-    what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or a dev metric; says
-    which checkpoints are the best and, with `patience`, ends training once that many evaluations brought no better one.
+    side (of speech: frames) and is global: over all processes; with `batch_sentences`, a batch is so many examples
+    instead. `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or
+    a dev metric; says which checkpoints are the best and, with `patience`, ends training once that many evaluations
+    brought no better one.
     `max_bad_updates`: how many NaN or infinite losses in a row are skipped.
     """
 

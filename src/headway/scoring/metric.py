@@ -29,6 +29,8 @@ METRICS = {
     "chrf": "headway.scoring.translation:Chrf",
     "ter": "headway.scoring.translation:Ter",
     "aer": "headway.scoring.alignment_error:AlignmentErrorRate",
+    "wer": "headway.scoring.speech:WordErrorRate",
+    "cer": "headway.scoring.speech:CharacterErrorRate",
     "exact_match": "headway.scoring.exact_match:ExactMatch",
     "precision": "headway.scoring.labels:Precision",
     "recall": "headway.scoring.labels:Recall",

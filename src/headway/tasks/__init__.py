@@ -11,9 +11,12 @@ from headway.scoring import METRICS, Metric, build_metric
 from headway.tasks.contract import Task
 from headway.tasks.labelling import ErrorDetection, Tagging
 from headway.tasks.parsing import Parsing
+from headway.tasks.speech import SpeechRecognition
 from headway.tasks.translation import Translation
 
-TASKS: dict[str, Task] = {task.name: task for task in (Translation(), Parsing(), ErrorDetection(), Tagging())}
+TASKS: dict[str, Task] = {
+    task.name: task for task in (Translation(), SpeechRecognition(), Parsing(), ErrorDetection(), Tagging())
+}
 
 
 def build_task(name: str) -> Task:

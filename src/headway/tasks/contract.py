@@ -184,7 +184,7 @@ class Task(ABC):
     def predict(
         self, runs: Sequence[Path], device: str, average: int | None, options: Mapping[str, Any]
     ) -> list[WordAlignment]:
-        """`headway predict`: from standard input to standard output; `options` are those that were given.
+        """`headway predict`: from standard input, or `files`, to standard output; `options` are those that were given.
 
         Returns:
             Alignments of the first lines to be drawn, where these were asked for.
@@ -210,7 +210,6 @@ class Task(ABC):
         """
         raise UserError("the examples of this task are no lines of text", where="task", received=self.name)
 
-    @abstractmethod
     def readings(
         self, predictor: Any, source: Path | None, reference: Path | None, *, hypotheses: bool = True
     ) -> Readings:
@@ -224,8 +223,9 @@ class Task(ABC):
             hypotheses: whether the model's own outputs come with it where there are references.
 
         Raises:
-            UserError: files that are missing or at fault, or no dev.
+            UserError: files that are missing or at fault, no dev, or a task whose examples no figure is made of.
         """
+        raise UserError("there are no figures over a corpus for this task", where="--figures", received=self.name)
 
 
 def check_readings(recipe: Recipe, source: Path | None, reference: Path | None) -> None:
@@ -251,7 +251,7 @@ def check_options(options: Iterable[str], allowed: Iterable[str], task: str) -> 
 
 
 def _flag(name: str) -> str:
-    return "--" + name.removesuffix("_output").replace("_", "-")
+    return "FILE" if name == "files" else "--" + name.removesuffix("_output").replace("_", "-")
 
 
 def numbers(text: str | None, option: str) -> list[int] | None:

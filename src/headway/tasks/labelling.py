@@ -1,7 +1,6 @@
 """Tasks that label words with a tagger: grammatical error detection, part-of-speech tagging."""
 
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -160,12 +159,12 @@ class TokenTask(Task):
             return Labelling.load(folder.vocabulary)
         place = encoder_place(recipe.model_as(TaggerConfig).encoder)
         labelling = Labelling(WordPieces.load(place), self._labels_of(train))
-        unfinished = folder.path / ".vocabulary.tmp"  # renamed when it is whole: a run may be killed here, too
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir()
-        encoder_config(place).save_pretrained(str(unfinished))
-        labelling.save(unfinished)
-        unfinished.rename(folder.vocabulary)
+
+        def save(unfinished: Path) -> None:
+            encoder_config(place).save_pretrained(str(unfinished))
+            labelling.save(unfinished)
+
+        folder.keep_sides(save)
         return labelling
 
     def load(self, runs: Sequence[Path], device: str, average: int | None) -> TokenPredictor:

@@ -1,6 +1,5 @@
 """Translation, and whatever else turns one line of text into another: sides, pairs, search."""
 
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -28,7 +27,7 @@ from headway.data.sources import (
 )
 from headway.decoding.alignment import Aligner, WordAlignment
 from headway.decoding.attention import patterns_of
-from headway.decoding.command import Outlet, force_score, predict_stream
+from headway.decoding.command import Outlet, force_score, predict_stream, read_standard_input
 from headway.decoding.form import Form
 from headway.decoding.predictor import END, Options, Prediction, Predictor, load
 from headway.decoding.search import Sampling
@@ -115,6 +114,8 @@ class Translation(Task):
             if corpus is not None:
                 check_origin(corpus, f"data.{name}", self.origins)
         config = recipe.model_as(ModelConfig)
+        if config.reads_frames():
+            raise UserError(f"{self.name} has no recordings that this could read", where="model.front_end")
         with torch.device("meta"):  # the vocabularies are not known yet, so that nothing can be matched
             model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, recipe.vocabulary.shared)
         check_objective(recipe, model)
@@ -133,19 +134,10 @@ class Translation(Task):
         self, runs: Sequence[Path], device: str, average: int | None, options: Mapping[str, Any]
     ) -> list[WordAlignment]:
         check_options(options, (*SEARCH, *SAMPLING, *OUTPUT, *ALIGNMENT, *self.forms), self.name)
-        search = {name: options[name] for name in SEARCH if name in options}
-        sampling = {name: options[name] for name in SAMPLING if name in options}
         predictor = load(*runs, device=device, average=average, form=self.form(options))
         aligner = _aligner(predictor, options)
-        patterns = patterns_of(options.get("layers", "*.cross")) if options.get("attention") else ()
-        chosen = Options(
-            **search,
-            sampling=Sampling(**sampling) if options.get("sample") else None,
-            capture=patterns + ((aligner.layer,) if aligner else ()),
-        )
-        with_scores = options.get("scores", False) or chosen.nbest > 1
-        outlet = Outlet(with_scores, options.get("attention"), patterns, options.get("alignments"), aligner)
-        predict_stream(predictor, chosen, outlet, options.get("prefix"))
+        chosen, outlet = search_options(options, aligner)
+        predict_stream(predictor, chosen, outlet, options.get("prefix"), read_standard_input())
         for note in predictor.form.notes():
             say(note)
         return outlet.shown
@@ -162,7 +154,14 @@ class Translation(Task):
         aligner = _aligner(predictor, options)
         outlet = Outlet(alignments=options.get("alignments"), aligner=aligner)
         as_json = options.get("json_output", False)
-        force_score(predictor, options["source"], options["target"], outlet, as_json=as_json)
+        sources, targets = (list(read_lines(options[name])) for name in ("source", "target"))
+        if len(sources) != len(targets):
+            raise UserError(
+                "both files need the same number of lines",
+                where=f"{options['source']}, {options['target']}",
+                received=f"{len(sources)} and {len(targets)} lines",
+            )
+        force_score(predictor, sources, targets, outlet, as_json=as_json)
         return outlet.shown
 
     def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
@@ -226,6 +225,20 @@ def _read_forced(predictor: Predictor, pairs: Iterable[Pair], hypotheses: bool) 
         )
 
 
+def search_options(options: Mapping[str, Any], aligner: Aligner | None = None) -> tuple[Options, Outlet]:
+    """What the options of `headway predict` say of search, and of where its predictions go."""
+    search = {name: options[name] for name in SEARCH if name in options}
+    sampling = {name: options[name] for name in SAMPLING if name in options}
+    patterns = patterns_of(options.get("layers", "*.cross")) if options.get("attention") else ()
+    chosen = Options(
+        **search,
+        sampling=Sampling(**sampling) if options.get("sample") else None,
+        capture=patterns + ((aligner.layer,) if aligner else ()),
+    )
+    with_scores = options.get("scores", False) or chosen.nbest > 1
+    return chosen, Outlet(with_scores, options.get("attention"), patterns, options.get("alignments"), aligner)
+
+
 def _aligner(predictor: Predictor, options: Mapping[str, Any]) -> Aligner | None:
     """What makes alignments, if any file of them is asked for. Raises UserError."""
     if not (options.get("alignments") or options.get("alignment_figure")):
@@ -241,7 +254,7 @@ def example_of(prediction: Prediction, reference: str | None) -> Example:
         hypothesis=prediction.text,
         reference=reference,
         score=prediction.score,
-        source_tokens=[*prediction.source_tokens, END],
+        source_tokens=prediction.attended,
         target_tokens=[*prediction.tokens, END],
         attention=prediction.attention,
     )
@@ -279,7 +292,7 @@ def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
     """Find out, on a sentence of one piece, whether the model has the attention that the objective reads."""
     objective = Objective(recipe.objective)
     if objective.capture:
-        sentence = collate([np.array([4])], [np.array([4])]).to("meta")
+        sentence = collate([model.trial_source(1)], [np.array([4])]).to("meta")
         objective.check(model(sentence, capture=("*", *objective.capture)).attention)
 
 
@@ -288,10 +301,7 @@ def prepare_sides(recipe: Recipe, folder: RunFolder) -> tuple[Side, Side]:
     if folder.vocabulary.is_dir():
         return load_sides(folder.vocabulary)
     sides = new_sides(recipe)
-    unfinished = folder.path / ".vocabulary.tmp"  # renamed when it is whole: a run may be killed here, too
-    shutil.rmtree(unfinished, ignore_errors=True)
-    save_sides(sides, unfinished)
-    unfinished.rename(folder.vocabulary)
+    folder.keep_sides(lambda unfinished: save_sides(sides, unfinished))
     return sides
 
 

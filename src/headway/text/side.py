@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +26,7 @@ from headway.text.vocabulary import (
 )
 
 FILE = "sides.json"
+SIDE_FILE = "side.json"
 FORMAT = 1
 # More examples cost preparation, memory and time, and move hardly any piece of a SentencePiece model.
 SAMPLE = 2_000_000
@@ -82,6 +83,15 @@ class Side:
     config: SideConfig
     vocabulary: Vocabulary
 
+    @property
+    def size(self) -> int:
+        """How many pieces the vocabulary has."""
+        return len(self.vocabulary)
+
+    def name(self, line: str) -> str:
+        """What a raw line is called: itself."""
+        return line
+
     def prepare(self, line: str) -> str:
         """Normalise and segment a raw line."""
         return prepare(line, self.config)
@@ -123,6 +133,16 @@ class Side:
         """The pieces with these ids, specials included."""
         return [self.vocabulary.piece(id) for id in ids]
 
+    def seconds(self, positions: object) -> list[str]:
+        """Text takes no time."""
+        return []
+
+    def same(self, other: object) -> bool:
+        """Whether the other side has the same pieces."""
+        if not isinstance(other, Side) or self.size != other.size:
+            return False
+        return self.tokens(range(self.size)) == other.tokens(range(other.size))
+
 
 def _raw_span(prepared: str, spans: list[Span], start: int, end: int, length: int) -> Span:
     """The raw characters of prepared[start:end], without the spaces it begins with unless it has nothing else."""
@@ -145,22 +165,40 @@ def train_sides(text: TextConfig, vocabulary: VocabularyConfig, pairs: Pairs) ->
     Raises:
         UserError: as `train_vocabulary`.
     """
-    configs = (text.source, text.target)
-
-    def prepared(pieces: PiecesConfig, *numbers: int) -> Iterator[str]:
-        chosen = (tuple(pair[number] for number in numbers) for pair in pairs())
-        counts_all = pieces.kind in ("word", "whitespace")
-        for lines in chosen if counts_all else _sample(chosen, SAMPLE):
-            for number, line in zip(numbers, lines, strict=True):
-                yield prepare(line, configs[number])
-
     if vocabulary.shared:
-        both = train_vocabulary(vocabulary, prepared(vocabulary, 0, 1), side="text of both sides")
+        lines = (
+            prepare(line, config)
+            for pair in _chosen(vocabulary, pairs())
+            for line, config in zip(pair, (text.source, text.target), strict=True)
+        )
+        both = train_vocabulary(vocabulary, lines, side="text of both sides")
         return Side(text.source, both), Side(text.target, both)
-    source = train_vocabulary(vocabulary, prepared(vocabulary, 0), side="source text")
-    own, where = (vocabulary.target, "vocabulary.target") if vocabulary.target else (vocabulary, "vocabulary")
-    target = train_vocabulary(own, prepared(own, 1), where, side="target text")
-    return Side(text.source, source), Side(text.target, target)
+    source = train_side(text.source, vocabulary, (pair[0] for pair in pairs()), "source text")
+    return source, train_target(text.target, vocabulary, (pair[1] for pair in pairs()), "target text")
+
+
+def train_target(config: SideConfig, vocabulary: VocabularyConfig, lines: Iterable[str], name: str) -> Side:
+    """Train the vocabulary of the target, which may be of a kind and size of its own, as `train_side` does."""
+    if vocabulary.target is None:
+        return train_side(config, vocabulary, lines, name)
+    return train_side(config, vocabulary.target, lines, name, "vocabulary.target")
+
+
+def train_side(
+    config: SideConfig, pieces: PiecesConfig, lines: Iterable[str], name: str, where: str = "vocabulary"
+) -> Side:
+    """Train the vocabulary of one side, as `train_sides` does, on raw lines.
+
+    Args:
+        name: what errors call the text.
+        where: the recipe key that errors name.
+    """
+    prepared = (prepare(line, config) for line in _chosen(pieces, lines))
+    return Side(config, train_vocabulary(pieces, prepared, where, side=name))
+
+
+def _chosen(pieces: PiecesConfig, items: Iterable[Item]) -> Iterable[Item]:
+    return items if pieces.kind in ("word", "whitespace") else _sample(items, SAMPLE)
 
 
 def _sample(items: Iterable[Item], count: int) -> list[Item]:
@@ -176,6 +214,18 @@ def _sample(items: Iterable[Item], count: int) -> list[Item]:
         elif (slot := generator.randrange(number)) < count:
             sample[slot] = item
     return sample
+
+
+def save_side(side: Side, folder: Path) -> None:
+    """Write one side, settings and vocabulary, into `folder`, which is made where it does not exist."""
+    side.vocabulary.save(folder)
+    write_json(folder / SIDE_FILE, {"format": FORMAT, "text": side.config.model_dump(mode="json")})
+
+
+def load_side(folder: Path) -> Side:
+    """Read what `save_side` wrote. Raises UserError where a file is missing, damaged or of another format."""
+    description = read_description(folder / SIDE_FILE, FORMAT)
+    return Side(_settings(description, "text", folder / SIDE_FILE), load_vocabulary(folder))
 
 
 def save_sides(sides: tuple[Side, Side], folder: Path) -> None:
@@ -203,11 +253,15 @@ def load_sides(folder: Path) -> tuple[Side, Side]:
         UserError: a file is missing, damaged or of another format.
     """
     description = read_description(folder / FILE, FORMAT)
-    try:
-        source, target = (SideConfig.model_validate(description.get(name)) for name in ("source", "target"))
-    except ValidationError as error:
-        raise UserError("the settings of the text are damaged", where=str(folder / FILE)) from error
+    source, target = (_settings(description, name, folder / FILE) for name in ("source", "target"))
     if description.get("shared"):
         both = load_vocabulary(folder / "shared")
         return Side(source, both), Side(target, both)
     return Side(source, load_vocabulary(folder / "source")), Side(target, load_vocabulary(folder / "target"))
+
+
+def _settings(description: Mapping[str, object], name: str, file: Path) -> SideConfig:
+    try:
+        return SideConfig.model_validate(description.get(name))
+    except ValidationError as error:
+        raise UserError("the settings of the text are damaged", where=str(file)) from error

@@ -1,0 +1,1 @@
+"""Recordings: from a file or an array to frames that a model reads."""

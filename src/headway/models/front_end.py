@@ -1,0 +1,69 @@
+"""What a model reads of speech: frames, shortened by convolutions, in the place of embedded tokens.
+
+Shapes: B batch, F frames, M numbers a frame, C channels, S positions that are left, D model.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headway.mixers.masks import drop_full, padding_mask, zero_padding
+from headway.models.dropout import Dropout
+from headway.models.embeddings import SourceReader
+from headway.recipe import FrontEndConfig
+
+
+class FrontEnd(SourceReader):
+    """Convolutions, each with a gated linear unit, then times sqrt(D), plus positions, then dropout.
+
+    That of fairseq's speech-to-text Transformer (Wang et al. 2020, section 3.1, after Synnaeve et al. 2020): with two
+    layers of kernel 5 and stride 2, one position of four is left. A layer's padding is zero wherever it comes from, the
+    end of an utterance or a longer one in the same batch, so that neither changes a real position.
+
+    Args:
+        config: layers, kernel, stride and channels C.
+        features: M.
+        dim: D.
+        position: what is added to positions start .. stop - 1.
+        dropout: its probability.
+    """
+
+    def __init__(self, config: FrontEndConfig, features: int, dim: int, position: nn.Module, dropout: float) -> None:
+        super().__init__()
+        inner = [config.channels // 2] * (config.layers - 1)
+        sizes = zip([features, *inner], [*inner, dim], strict=True)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(before, 2 * after, config.kernel, config.stride, config.kernel // 2) for before, after in sizes
+        )
+        self.features, self.stride = features, config.stride
+        self.position, self.dropout, self.scale = position, Dropout(dropout), dim**0.5
+
+    def read(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return self(source, mask)  # type: ignore[no-any-return]
+
+    def forward(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Frames (B, F, M) with their mask (B, F) to (B, S, D) with theirs (B, S)."""
+        x, lengths = zero_padding(source, drop_full(mask)), mask.sum(1)
+        for convolution in self.convolutions:
+            x = F.glu(convolution(x.transpose(1, 2)), dim=1).transpose(1, 2)
+            lengths = self._after_layer(lengths)
+            mask = padding_mask(lengths, x.shape[1])
+            x = zero_padding(x, drop_full(mask))
+        x = x * self.scale + self.position(0, x.shape[1])
+        return self.dropout(x), mask
+
+    def lengths(self, lengths: Tensor) -> Tensor:
+        for _ in self.convolutions:
+            lengths = self._after_layer(lengths)
+        return lengths
+
+    def trial(self, length: int) -> NDArray[Any]:
+        return np.zeros((length, self.features), dtype=np.float32)
+
+    def _after_layer(self, length: Tensor) -> Tensor:
+        """An odd kernel, padded by half of it, leaves ceil(length / stride) positions."""
+        return torch.div(length + self.stride - 1, self.stride, rounding_mode="floor")
