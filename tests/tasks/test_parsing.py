@@ -16,7 +16,6 @@ import headway
 from headway.cli import main
 from headway.data.trees.pairs import read_trees
 from headway.data.trees.penn import parse_tree
-from headway.decoding.form import Form
 from headway.errors import UserError
 from headway.recipe import Recipe, parse_recipe
 from headway.run import RunFolder
@@ -225,13 +224,13 @@ def test_what_is_read_is_linear_and_what_is_compared_are_trees(run: Run, tmp_pat
         task.readings(model, run.dev, run.dev)
 
 
-def test_a_page_shows_the_linear_trees_that_attention_is_over(
+def test_a_page_shows_trees_and_the_tokens_that_attention_is_over(
     run: Run, run_headway: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run.recipe.parent)
     assert run_headway("inspect", run.path, "--sentences", "3", "--nbest", "1", "--output", tmp_path / "p").code == 0
     shown = sentences_of(tmp_path / "p")
-    said = headway.load(run.path).with_form(Form()).predict([each["source"] for each in shown])
+    said = headway.load(run.path).predict([each["source"] for each in shown])
     assert [each["outputs"][0]["text"] for each in shown] == [each.text for each in said]
     assert [each["tokens"][each["outputs"][0]["tokens"]] for each in shown] == [[*s.tokens, "</s>"] for s in said]
     assert all(each["reference"].startswith("(") for each in shown)

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from headway.analysis.contributions import Contributions, contributions
 from headway.decoding.alignment import Aligner, build_aligner
 from headway.decoding.attention import ALL, END, by_kind
-from headway.decoding.form import Form
 from headway.decoding.labelling import Look, TokenPredictor
 from headway.decoding.predictor import Options, Prediction, Predictor
 from headway.errors import UserError
@@ -148,7 +147,6 @@ def inspect(predictor: Any, request: Request) -> Iterator[Inspected]:
 
 @inspect.register
 def _inspect_pairs(predictor: Predictor, request: Request) -> Iterator[Inspected]:
-    predictor = predictor.with_form(Form())  # attention is over the text that the model writes
     beam = max(predictor.recipe.decoding.beam, request.nbest)
     options = Options(beam=beam, nbest=request.nbest, capture=ALL, truncate=True)
     aligner = _aligner(predictor, request)
