@@ -185,7 +185,7 @@ def test_options_of_text_are_refused(heard, run_headway, reversal):
     ended = run_headway("predict", heard.run, *heard.recordings, "--alignments", "a.txt")
     assert (ended.code, "speech_recognition has no such option" in ended.err) == (2, True)
     ended = run_headway("predict", reversal.run, heard.recordings[0])
-    assert (ended.code, "FILE: translation has no such option" in ended.err) == (2, True)
+    assert (ended.code, "FILE: translation reads lines from standard input" in ended.err) == (2, True)
 
 
 def test_the_data_can_be_checked_first(heard, run_headway):
@@ -241,6 +241,8 @@ def test_kills_change_nothing(tmp_path, run_headway, monkeypatch):
         ({"text": {"source": {"segment": "moses"}}}, "text.source: a recording has no text"),
         ({"data": RECIPE["data"] | {"count": "words"}}, "data.count: transcripts are counted in pieces"),
         ({"data": RECIPE["data"] | {"max_ratio": 2.0}}, "data.max_ratio: speech_recognition has no pairs"),
+        ({"data": RECIPE["data"] | {"truncate_source": 9}}, "data.truncate_source: speech_recognition has no pairs"),
+        ({"data": RECIPE["data"] | {"lead": [8]}}, "data.lead: speech_recognition has no pairs"),
         ({"data": RECIPE["data"] | {"audio": {"max_frames": 5000}}}, "data.audio.max_frames: recordings may be longer"),
         ({"objective": {"dependency": {}}}, "objective: speech is learned from transcripts alone"),
         ({"model": {"kind": "recurrent"}}, "model.front_end: a model of speech needs"),

@@ -90,7 +90,7 @@ class SpeechRecognition(Task):
             )
         for key in ("drop_duplicates", "max_ratio", "truncate_source", "lead"):
             if getattr(recipe.data, key):
-                raise UserError(f"{self.name} has no texts as sources that this could be about", where=f"data.{key}")
+                raise UserError(f"{self.name} has no pairs of texts that this could be about", where=f"data.{key}")
         if recipe.vocabulary.shared:
             raise UserError("only transcripts have a vocabulary", where="vocabulary.shared", received=True)
         if recipe.text.source != SideConfig():
