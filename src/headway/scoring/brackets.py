@@ -153,40 +153,38 @@ class BracketF1(TreeMetric):
         return [f"precision {_share(matched, said):.2f}, recall {_share(matched, wanted):.2f}: {counts}"]
 
 
-class BracketPrecision(TreeMetric):
+class TreeShare(TreeMetric):
+    """One of the sums as a share of another, times 100."""
+
+    part: str
+    whole: str
+
+    def aggregate(self, totals: Statistics) -> float:
+        return _share(self.total(totals, self.part), self.total(totals, self.whole))
+
+
+class BracketPrecision(TreeShare):
     """The share of labelled brackets that are in the reference, times 100."""
 
-    name = "bracket-precision"
-
-    def aggregate(self, totals: Statistics) -> float:
-        return _share(self.total(totals, "matched"), self.total(totals, "said"))
+    name, part, whole = "bracket-precision", "matched", "said"
 
 
-class BracketRecall(TreeMetric):
+class BracketRecall(TreeShare):
     """The share of the reference's labelled brackets that were found, times 100."""
 
-    name = "bracket-recall"
-
-    def aggregate(self, totals: Statistics) -> float:
-        return _share(self.total(totals, "matched"), self.total(totals, "wanted"))
+    name, part, whole = "bracket-recall", "matched", "wanted"
 
 
-class CompleteMatch(TreeMetric):
+class CompleteMatch(TreeShare):
     """The share of sentences all of whose labelled brackets are those of the reference, times 100."""
 
-    name = "complete-match"
-
-    def aggregate(self, totals: Statistics) -> float:
-        return _share(self.total(totals, "complete"), self.total(totals, "sentences"))
+    name, part, whole = "complete-match", "complete", "sentences"
 
 
-class TaggingAccuracy(TreeMetric):
+class TaggingAccuracy(TreeShare):
     """The share of words, punctuation aside, with the tag of the reference, times 100."""
 
-    name = "tagging-accuracy"
-
-    def aggregate(self, totals: Statistics) -> float:
-        return _share(self.total(totals, "right tags"), self.total(totals, "tags"))
+    name, part, whole = "tagging-accuracy", "right tags", "tags"
 
 
 class CrossingBrackets(TreeMetric):
