@@ -208,10 +208,11 @@ class RecurrentAttentionConfig(Section):
 
     `kind`: `soft` takes the weighted sum of all positions, `hard` one position, `monotonic` one position that never
     moves back, `none` nothing. `score`: dot, general, concat or location (Luong et al. 2015), additive (Bahdanau et
-    al. 2015), the same function as concat. `timing`: attention before the state's update, from where the context enters
-    the recurrence (`bahdanau`), or after it (`luong`). `window`: `global`, or positions up to `width` from a centre:
-    the target's own position (`local-m`) or a predicted one (`local-p`). `input_feeding`: with Luong's timing, the last
-    readout enters the recurrence.
+    al. 2015), the same function as concat. `scaled`: dot, general and location scores, sums of as many products as
+    `decoder.hidden`, over its root (Vaswani et al. 2017), so that attention begins soft. `timing`: attention before the
+    state's update, from where the context enters the recurrence (`bahdanau`), or after it (`luong`). `window`:
+    `global`, or positions up to `width` from a centre: the target's own position (`local-m`) or a predicted one
+    (`local-p`). `input_feeding`: with Luong's timing, the last readout enters the recurrence.
 
     Only for hard and monotonic, in training: `estimator`: `reinforce` or `straight_through`; for the former, `entropy`
     is the weight of the entropy bonus and `baseline_decay` that of the old moving average of rewards.
@@ -219,6 +220,7 @@ class RecurrentAttentionConfig(Section):
 
     kind: Literal["soft", "hard", "monotonic", "none"] = "soft"
     score: Literal["dot", "general", "concat", "additive", "location"] = "general"
+    scaled: bool = False
     timing: Literal["bahdanau", "luong"] = "luong"
     window: Literal["global", "local-m", "local-p"] = "global"
     width: PositiveInt = 10
@@ -229,6 +231,8 @@ class RecurrentAttentionConfig(Section):
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
+        if self.scaled and self.score in ("concat", "additive"):
+            raise ValueError(f"scaled is for scores that are products; {self.score} has bounds: set scaled: false")
         if self.timing == "bahdanau" and self.input_feeding:
             raise ValueError("input_feeding belongs to timing luong: with bahdanau the context is fed as it is")
         if self.kind == "none" and self.input_feeding:

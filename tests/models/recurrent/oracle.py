@@ -89,6 +89,11 @@ def first_state(config: RecurrentConfig, model: Recurrent, last: list[State]) ->
 
 def score(config: RecurrentConfig, model: Recurrent, s: Tensor, h: Tensor, position: int) -> Tensor:
     """How well position j, with the encoder's state s, suits the decoder's state h."""
+    unscaled = unscaled_score(config, model, s, h, position)
+    return unscaled / math.sqrt(len(h)) if config.attention.scaled else unscaled
+
+
+def unscaled_score(config: RecurrentConfig, model: Recurrent, s: Tensor, h: Tensor, position: int) -> Tensor:
     kind, module = config.attention.score, model.decoder.attention.score
     if kind == "dot":
         return s @ h

@@ -169,6 +169,7 @@ def test_every_combination_is_taken_or_refused_by_name():
         ({"encoder": {"bidirectional": True, "hidden": 7}}, "model.encoder: two directions share hidden"),
         ({"decoder": {"layers": 3}}, "decoder.start copy needs as many layers"),
         ({"decoder": {"hidden": 4, "start": "project"}, "attention": {"score": "dot"}}, "attention.score dot compares"),
+        ({"attention": {"score": "concat", "scaled": True}}, "concat has bounds"),
         ({"readout": "state", "attention": {"kind": "none"}, "tied": "target"}, "readout state predicts from"),
     ],
 )

@@ -37,6 +37,7 @@ class SourceAttention(nn.Module):
         super().__init__()
         self.config = config
         self.score = SCORES[config.score](encoder, decoder, positions)
+        self.scale = decoder**-0.5 if config.scaled else 1.0
         self.window = WINDOWS[config.window](decoder, config.width)
 
     def view(self, values: Tensor, mask: Tensor) -> SourceView:
@@ -74,7 +75,7 @@ class SourceAttention(nn.Module):
 
     def _scores(self, query: Tensor, view: SourceView, positions: Tensor) -> tuple[Tensor, Tensor | None]:
         allowed, factor = self.window(query, view.mask, positions)
-        scores = self.score(query, view.keys)
+        scores = self.score(query, view.keys) * self.scale
         return scores + additive(allowed, scores.dtype), factor
 
     def _choose(self, scores: Tensor, factor: Tensor | None, place: Tensor | None) -> Choice:
