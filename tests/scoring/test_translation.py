@@ -106,6 +106,13 @@ def test_bleu_statistics_by_hand() -> None:
     assert statistics.tolist() == [[7, 6, 5, 4, 2, 1, 7, 6, 5, 4]]
 
 
+@pytest.mark.parametrize(("tokenize", "warns"), [("13a", True), ("none", False)])
+def test_tokenised_text_is_warned_of_unless_it_is_said_to_be(tokenize: str, warns: bool, caplog) -> None:
+    text = ["a cat sat ."] * 100
+    build_metric("bleu", tokenize=tokenize).score(text, [text])
+    assert ("tokenized period" in caplog.text) == warns
+
+
 @pytest.mark.parametrize("tokenize", ["13a", "intl", "zh", "char", "none"])
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("count", [1, 2])

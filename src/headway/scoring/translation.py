@@ -51,7 +51,7 @@ class Bleu(Sacrebleu):
         smooth_method: what stands for a precision of zero; `exp` is mteval-v13a's (Chen and Cherry 2014, method 3).
         smooth_value: the value of `floor` and `add-k`; None for sacrebleu's.
         max_ngram_order: the longest n-gram.
-        force: do not warn of hypotheses that look tokenised.
+        force: do not warn of hypotheses that look tokenised; `tokenize="none"` says that they are meant to be.
 
     Raises:
         UserError: an unknown tokenizer, or one that cannot be loaded here.
@@ -81,7 +81,7 @@ class Bleu(Sacrebleu):
                 smooth_method=smooth_method,
                 smooth_value=smooth_value,
                 max_ngram_order=max_ngram_order,
-                force=force,
+                force=force or tokenize == "none",
             )
         except (ImportError, RuntimeError, OSError) as error:  # a library that is missing, or a model to be downloaded
             reason = " ".join(str(error).split())
