@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every variant on the same data, then ROUGE of dev beside the first eight words of the sources; stopped, it goes on.
 #   recipes/summarization/debian/measure.sh DATA OUTPUT [KEY.PATH=VALUE ...]
-# DATA holds train.tsv.gz and dev.tsv.gz; VARIANTS names others than all three, as in VARIANTS="attention multinn".
+# DATA holds train.tsv.gz and dev.tsv.gz; VARIANTS names others than all four, as in VARIANTS="attention recurrent".
 set -eu
 data=$1 output=$2
 shift 2
@@ -10,7 +10,7 @@ mkdir -p "$output"
 gzip -dc "$data/dev.tsv.gz" | cut -f 1 > "$output/dev.source"
 gzip -dc "$data/dev.tsv.gz" | cut -f 2 > "$output/dev.target"
 outputs=""
-for name in ${VARIANTS:-attention multinn hybrid}; do
+for name in ${VARIANTS:-attention multinn hybrid recurrent}; do
     headway train "$recipes/$name.yaml" "data.folder=$data" "$@" --output "$output/$name" --resume
     headway predict "$output/$name" < "$output/dev.source" > "$output/$name.txt"
     outputs="$outputs $output/$name.txt"
