@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every variant on the same data, then ROUGE of dev beside the first eight words of the sources; stopped, it goes on.
+# Every variant on the same data, then ROUGE of dev beside the first eight words and the first sentences; stopped, it goes on.
 #   recipes/summarization/debian/measure.sh DATA OUTPUT [KEY.PATH=VALUE ...]
 # DATA holds train.tsv.gz and dev.tsv.gz; VARIANTS names others than all four, as in VARIANTS="attention recurrent".
 set -eu
@@ -17,4 +17,4 @@ for name in ${VARIANTS:-attention multinn hybrid recurrent}; do
 done
 # shellcheck disable=SC2086  (the names are ours and have no spaces)
 headway score --metric rouge-1 rouge-2 rouge-l --hypotheses $outputs --references "$output/dev.target" \
-    --source "$output/dev.source" --lead 8 --significance bootstrap | tee "$output/scores.txt"
+    --source "$output/dev.source" --lead 8 1-sentences --significance bootstrap | tee "$output/scores.txt"
