@@ -10,9 +10,9 @@ from timing import compare
 from torch import Tensor
 from torch.nn import functional as F
 
+from headway.device import keep_freed_memory
 from headway.mixers.attention import attend
-from headway.mixers.masks import padding_mask
-from headway.runtime import keep_freed_memory
+from headway.tensors.masks import padding_mask
 
 
 def explicit(inputs: list[Tensor], allowed: Tensor | None, causal: bool) -> None:

@@ -8,8 +8,8 @@ from timing import compare
 from torch import Tensor
 from torch.nn import functional as F
 
-from headway.models.dropout import dropout
-from headway.runtime import keep_freed_memory
+from headway.device import keep_freed_memory
+from headway.tensors.dropout import dropout
 
 
 def both_ways(function: Callable[[Tensor, float], Tensor], x: Tensor) -> None:

@@ -15,14 +15,18 @@ import numpy as np
 import torch
 from timing import compare
 
-from headway.data.tokens import TokenBatch, collate_windows
+from headway.corpora.word_corpus import collate_windows
+from headway.device import keep_freed_memory
+from headway.losses import Objective
+from headway.losses.objective_config import ObjectiveConfig
+from headway.models.model_config import TaggerConfig
 from headway.models.tagger import build_tagger, encoder_config
-from headway.objectives import Objective
-from headway.recipe import ObjectiveConfig, OptimizerConfig, TaggerConfig, TrainingConfig
-from headway.runtime import keep_freed_memory
-from headway.text.pretrained import Window, encoder_place
-from headway.training.parallel import Parallel
-from headway.training.updates import TrainingStep, build_optimizer, compute_gradients
+from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
+from headway.processing.pretrained import Window, encoder_place
+from headway.recipe import TrainingConfig
+from headway.runs.training.parallel import Parallel
+from headway.runs.training.updates import TrainingStep, compute_gradients
+from headway.tensors.batch import TokenBatch
 
 SENTENCES, BATCHES = 32, 3
 

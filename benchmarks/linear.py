@@ -1,4 +1,4 @@
-"""A linear map of few rows: x W^T as torch.nn.functional.linear has it, beside W x^T (headway.mixers.linear).
+"""A linear map of few rows: x W^T as torch.nn.functional.linear has it, beside W x^T (headway.tensors.linear).
 
 Each call takes another of many weights, as the layers of a model do, so that no weight waits in the cache.
 """

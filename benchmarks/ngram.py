@@ -11,8 +11,8 @@ from timing import compare
 from torch import Tensor
 from torch.nn import functional as F
 
+from headway.device import keep_freed_memory
 from headway.mixers import Mixer, build_mixer
-from headway.runtime import keep_freed_memory
 
 DIM, HEADS, N = 512, 8, 5
 HEAD, WINDOW = DIM // HEADS, 2 * N - 1

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from headway.mixers.attention import Attention, CrossAttention
-from headway.mixers.dependency import DependencyAttention
+from headway.mixers.dependency_attention import DependencyAttention
 from headway.mixers.local import LocalAttention
 from headway.mixers.ngram import Ngram
 from headway.mixers.nplm import Nplm
 from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import Alibi, Rotary, T5Bias
-from headway.models.blocks import DecoderLayer, EncoderLayer, FeedForward, Residual
+from headway.models.block import DecoderLayer, EncoderLayer, FeedForward, Residual
 from headway.models.decoder_only import DecoderOnly
 from headway.models.layer_attention import LayerAttention, LayerAverage
 from headway.models.transformer import Transformer

@@ -9,18 +9,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.config import merge
 from headway.errors import UserError
-from headway.recipe import (
-    PRESETS,
-    CorpusConfig,
-    Recipe,
-    apply_override,
-    changed_keys,
-    dump_recipe,
-    load_recipe,
-    merge,
-    parse_recipe,
-)
+from headway.formats.corpus_config import CorpusConfig
+from headway.models.model_config import PRESETS
+from headway.recipe import Recipe, apply_override, changed_keys, dump_recipe, load_recipe, parse_recipe
 
 TREE: dict[str, Any] = {"data": {"train": {"tsv": "train.tsv"}}, "training": {"updates": 10}}
 

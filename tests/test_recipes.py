@@ -6,7 +6,7 @@ import pytest
 
 from headway.errors import UserError
 from headway.recipe import load_recipe, read_tree
-from headway.training.prepare import check_recipe
+from headway.runs.training.preparation import check_recipe
 from tests.models.encoders import write_encoder
 
 FOLDER = Path(__file__).parents[1] / "recipes"

@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.analysis.layers import measure
-from headway.analysis.run_report import write_run_report
 from headway.console import say
-from headway.data.labelled import Labelled, open_labelled
 from headway.errors import UserError
 from headway.files import write_json, write_text
-from headway.recipe import CorpusConfig, load_recipe
-from headway.run import RunFolder
-from headway.scoring import bootstrap_interval, build_metric
+from headway.formats.corpus_config import CorpusConfig
+from headway.formats.labelled_words import Labelled, open_labelled
+from headway.metrics import bootstrap_interval, build_metric
+from headway.recipe import load_recipe
+from headway.runs.inspect.layer_report import measure
+from headway.runs.inspect.run_report import write_run_report
+from headway.runs.run_folder import RunFolder
+from headway.runs.training.loop import train
 from headway.tasks import load
-from headway.training.loop import train
 
 SYSTEMS = ("untrained", "bert", "avgl", "shmla", "mhmla")
 METRICS = ("precision", "recall", "f0.5")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headway.mixers import build_mixer
     from headway.recipe import Recipe, load_recipe
+    from headway.runs.training.loop import train
     from headway.tasks import load
-    from headway.training.loop import train
 
 __version__ = version("headway")
 __all__ = ["Recipe", "__version__", "build_mixer", "load", "load_recipe", "train"]
@@ -18,7 +18,7 @@ _HOMES = {
     "load": "headway.tasks",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",
-    "train": "headway.training.loop",
+    "train": "headway.runs.training.loop",
 }
 
 

@@ -5,7 +5,8 @@ Every mistake a user can make raises a `UserError`; the command line prints it w
 """
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 class HeadwayError(Exception):
@@ -23,7 +24,7 @@ class UserError(HeadwayError):
 
     Args:
         what: the mistake, one sentence without a full stop.
-        where: a recipe key (`model.heads`), `file:line` or an option (`--beam`).
+        where: a recipe key (`model.heads`), `file:line` or an option (`option("beam")`).
         received: the value that was given.
         allowed: the values that would have been right, in words or as a list of names.
     """
@@ -40,12 +41,21 @@ class UserError(HeadwayError):
     ) -> None:
         self.what, self.where, self.received = what, where, received
         self.allowed = allowed if allowed is None or isinstance(allowed, str) else ", ".join(allowed)
-        message = f"{where}: {what}" if where else what
-        if received is not None:
-            message += f"; received {received!r}"
+        super().__init__(self.spelled(lambda name: name))
+
+    def spelled(self, spell: Callable[[str], str]) -> str:
+        """The message, with each option that it names as `spell` writes it: a keyword, a flag, a field of JSON."""
+        message = f"{self.where}: {self.what}" if self.where else self.what
+        if self.received is not None:
+            message += f"; received {self.received!r}"
         if self.allowed is not None:
             message += f"; allowed: {self.allowed}"
-        super().__init__(message)
+        return re.sub(r"\0([a-z_]+)\0", lambda named: spell(named[1]), message)
+
+
+def option(name: str) -> str:
+    """An option in the text of an error, by its key; each shell spells it in its own way."""
+    return f"\0{name}\0"
 
 
 def flag(name: str) -> str:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.analysis.test_inspection import sentences_of
 from tests.conftest import Reversal
 from tests.docs.pages import ROOT, run_page
+from tests.runs.inspect.test_inspection import sentences_of
 
 
 def test_the_page_runs(reversal: Reversal, tmp_path: Path) -> None:

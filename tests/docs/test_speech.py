@@ -2,8 +2,8 @@
 
 import soundfile
 
-from tests.audio.tones import tone
 from tests.docs.pages import ROOT, run_page
+from tests.processing.audio.tones import tone
 
 
 def test_the_page_runs(tmp_path):

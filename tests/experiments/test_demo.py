@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from headway.decoding.predictor import Candidate, Prediction
+from headway.corpora.generated.dates import DateExample, generate_dates, languages
 from headway.errors import UserError
 from headway.experiments import demo
 from headway.experiments.demo import exact_match, run_demo
-from headway.run import RunFolder
-from headway.tasks.dates import DateExample, generate_dates, languages
+from headway.predictors.prediction import Candidate, Prediction
+from headway.runs.run_folder import RunFolder
 from tests.conftest import plain
 
 SMALL = ("training.updates=20", "training.checkpoint_every=10", "training.precision=float32", "model.dim=16",

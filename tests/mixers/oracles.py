@@ -2,7 +2,7 @@
 
 import torch
 
-from headway.mixers.masks import padding_mask
+from headway.tensors.masks import padding_mask
 
 DIM = 6
 

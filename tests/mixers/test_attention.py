@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from headway.mixers.attention import Attention, CrossAttention, attend
-from headway.mixers.masks import padding_mask
+from headway.tensors.masks import padding_mask
 from tests import reference
 from tests.mixers.oracles import assert_same, gradients
 

@@ -7,7 +7,7 @@ from headway.errors import UserError
 from headway.mixers import Attention, build_mixer
 from headway.mixers.attention import attend
 from headway.mixers.local import LocalAttention
-from headway.mixers.masks import band_mask, padding_mask
+from headway.tensors.masks import band_mask, padding_mask
 from tests import reference
 from tests.mixers.oracles import DIM, assert_equals_oracle
 

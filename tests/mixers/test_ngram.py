@@ -5,8 +5,8 @@ import torch
 
 from headway.errors import UserError
 from headway.mixers import build_mixer
-from headway.mixers.masks import padding_mask
 from headway.mixers.ngram import Ngram
+from headway.tensors.masks import padding_mask
 from tests import reference
 from tests.mixers.oracles import DIM, assert_equals_oracle
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.batches import Batch, collate
-from headway.decoding.hypotheses import length_penalty
-from headway.decoding.limits import Limits
-from headway.decoding.search import Sampling, beam_search, sample
 from headway.errors import UserError
 from headway.models import build_model
 from headway.models.decoder_only import DecoderOnlyState, packing, take
-from headway.recipe import DecoderOnlyConfig
-from headway.text.vocabulary import BOS
+from headway.models.model_config import DecoderOnlyConfig
+from headway.search.beam import beam_search
+from headway.search.hypotheses import length_penalty
+from headway.search.limits import Limits
+from headway.search.sampling import Sampling, sample
+from headway.tensors.batch import BOS, Batch, collate
 from tests import reference
 from tests.models.toys import SOURCE_SIZE, TARGET_SIZE, batch
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from headway.data.batches import collate
 from headway.errors import UserError
 from headway.models import build_model
 from headway.models.front_end import FrontEnd
-from headway.recipe import FrontEndConfig, parse_model
+from headway.models.model_config import FrontEndConfig, parse_model
+from headway.tensors.batch import collate
 
 M, D, V = 7, 8, 9
 MODEL = {

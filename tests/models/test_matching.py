@@ -7,7 +7,8 @@ from torch import nn
 from headway.errors import UserError
 from headway.models import build_model
 from headway.models.matching import count_parameters
-from headway.recipe import load_recipe, parse_model
+from headway.models.model_config import parse_model
+from headway.recipe import load_recipe
 
 
 def total(section, vocabulary: int = 32_768) -> int:

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from headway.data.batches import collate
 from headway.errors import UserError
 from headway.mixers import MIXERS
 from headway.mixers.relative import T5Bias
 from headway.models import build_model
+from headway.tensors.batch import collate
 from tests.models import toys
 
 STACKS = {

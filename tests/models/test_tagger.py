@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from headway.data.batches import rows
-from headway.data.tokens import TokenBatch, collate_windows
+from headway.corpora.word_corpus import collate_windows
 from headway.errors import UserError
+from headway.losses import Objective
+from headway.losses.objective_config import ObjectiveConfig
+from headway.models.model_config import TaggerConfig
 from headway.models.tagger import Tagger, build_tagger, encoder_config
-from headway.objectives import Objective
-from headway.recipe import ObjectiveConfig, TaggerConfig
-from headway.text.pretrained import Window, WordPieces, encoder_place
+from headway.processing.pretrained import Window, WordPieces, encoder_place
+from headway.tensors.batch import TokenBatch, rows
 from tests.models.encoders import DIM, HEADS, LAYERS, write_encoder
 
 WINDOWS = [

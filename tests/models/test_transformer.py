@@ -7,12 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from headway.data.batches import collate
 from headway.errors import UserError
-from headway.mixers.masks import causal_mask
 from headway.models import build_model
-from headway.recipe import PRESETS, parse_model
-from headway.text.vocabulary import BOS
+from headway.models.model_config import PRESETS, parse_model
+from headway.tensors.batch import BOS, collate
+from headway.tensors.masks import causal_mask
 from tests import reference
 from tests.models import toys
 

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from headway.data.batches import Batch, collate
 from headway.models import build_model
-from headway.recipe import TransformerConfig
+from headway.models.model_config import TransformerConfig
+from headway.tensors.batch import Batch, collate
 
 SOURCE_SIZE, TARGET_SIZE = 11, 9
 

@@ -14,16 +14,16 @@ import yaml
 
 import headway
 from headway.cli import main
-from headway.data.trees.pairs import read_trees
-from headway.data.trees.penn import parse_tree
 from headway.errors import UserError
+from headway.formats.penn import parse_tree
+from headway.formats.treebanks import read_trees
+from headway.metrics.brackets import is_linear
 from headway.recipe import Recipe, parse_recipe
-from headway.run import RunFolder
-from headway.scoring.brackets import is_linear
+from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
 from headway.tasks.parsing import Parsing
-from tests.analysis.test_inspection import sentences_of
 from tests.conftest import Command
+from tests.runs.inspect.test_inspection import sentences_of
 
 RECIPE: dict[str, Any] = {
     "task": "parsing",

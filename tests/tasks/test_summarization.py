@@ -11,10 +11,11 @@ import yaml
 
 import headway
 from headway.cli import main
-from headway.data.sources import Pair
+from headway.corpora.data_config import LeadConfig
 from headway.errors import UserError
-from headway.recipe import LeadConfig, parse_recipe
-from headway.scoring import build_metric
+from headway.formats.pairs import Pair
+from headway.metrics import build_metric
+from headway.recipe import parse_recipe
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.summarization import as_long_as_references
 from tests.conftest import Command, Finished, plain

@@ -16,19 +16,20 @@ from typing import Any
 
 import torch
 
-from headway.analysis.run_report import write_run_report
-from headway.audio.reading import facts_of
 from headway.console import say
-from headway.data.recordings import Utterance, open_recordings, read_utterances
-from headway.decoding.predictor import Predictor
+from headway.corpora.generated.digits import DigitOptions, write_digits
 from headway.errors import UserError
 from headway.files import write_json, write_text
-from headway.recipe import CorpusConfig, load_recipe
-from headway.run import RunFolder
-from headway.scoring import bootstrap_interval, build_metric
+from headway.formats.corpus_config import CorpusConfig
+from headway.formats.recordings import Utterance, open_recordings, read_utterances
+from headway.metrics import bootstrap_interval, build_metric
+from headway.predictors.sequence_predictor import Predictor
+from headway.processing.audio.audio_files import facts_of
+from headway.recipe import load_recipe
+from headway.runs.inspect.run_report import write_run_report
+from headway.runs.run_folder import RunFolder
+from headway.runs.training.loop import train
 from headway.tasks import load
-from headway.tasks.digits import DigitOptions, write_digits
-from headway.training.loop import train
 
 ENCODERS = ("attention", "local", "multinn")
 TESTS = {"dev takes": "dev.tsv", "speaker left out": "test-speaker.tsv"}

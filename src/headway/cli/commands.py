@@ -15,12 +15,12 @@ from headway.cli.arguments import (
     Device,
     given_options,
 )
-from headway.cli.bench import bench_app
-from headway.cli.data import data_app
-from headway.cli.inspect import inspect
+from headway.cli.bench_commands import bench_app
+from headway.cli.data_commands import data_app
+from headway.cli.inspect_commands import inspect
 
 if TYPE_CHECKING:
-    from headway.decoding.alignment import WordAlignment
+    from headway.predictors.word_alignment import WordAlignment
 
 OF_RECIPE = "the recipe's"
 METRIC_NAMES = (
@@ -68,7 +68,7 @@ def train(
 ) -> None:
     """Train a model from raw text; killed at any moment, it goes on exactly where it was with --resume."""
     from headway.recipe import load_recipe
-    from headway.training.loop import train as run_training
+    from headway.runs.training.loop import train as run_training
 
     code = run_training(load_recipe(recipe, overrides or ()), output, resume=resume)
     if code == 0:
@@ -80,7 +80,7 @@ def _write_run_report(run: Path) -> None:
     import os
 
     if int(os.environ.get("RANK", 0)) == 0:
-        from headway.analysis.run_report import write_run_report
+        from headway.runs.inspect.run_report import write_run_report
 
         write_run_report(run)
 
@@ -186,7 +186,7 @@ def predict(
 
 def _draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
     if path is not None:
-        from headway.analysis.figures import alignment_page
+        from headway.runs.inspect.figures import alignment_page
 
         alignment_page(shown, path)
 
@@ -266,8 +266,8 @@ def score(
     if not hypotheses or not references:
         raise UserError("both --hypotheses and --references are needed", where="headway score")
     check_companions(given_options(context), SCORE_NEEDS)
-    from headway.scoring import build_metrics
-    from headway.scoring.report import TESTS, score_files
+    from headway.metrics import build_metrics
+    from headway.metrics.score_report import TESTS, score_files
 
     if significance is not None and significance not in TESTS:
         raise UserError("unknown test", where="--significance", received=significance, allowed=TESTS)
@@ -282,7 +282,7 @@ def score(
     metrics = build_metrics(metric or ["bleu"], given)
     baselines = {}
     if lead:
-        from headway.data.lead import leads_of_file
+        from headway.corpora.lead import leads_of_file
         from headway.recipe import parse_lead
 
         if source is None:
@@ -294,12 +294,12 @@ def score(
     )  # fmt: skip
     typer.echo(report.to_json() if json_output else report.text())
     if by_length is not None:
-        from headway.analysis.lengths import UNITS, score_files_by_length
+        from headway.runs.inspect.length_quality import UNITS, score_files_by_length
 
         if source is None or length_unit not in UNITS:
             message = "quality by length needs the sources, and a unit of their length"
             raise UserError(message, where="--by-length", allowed="--source FILE --length-unit words or characters")
-        from headway.tasks.contract import numbers
+        from headway.tasks.task import numbers
 
         edges = numbers(length_bins, "--length-bins")
         lengths = score_files_by_length(metrics[0], hypotheses, references, source, unit=length_unit, edges=edges)
@@ -320,7 +320,7 @@ def lengths(
     output: Annotated[Path, typer.Option(help="The folder of all runs; what is finished there is not done again.")],
 ) -> None:
     """Train variants on a length task, and draw their accuracy at trained and at longer lengths."""
-    from headway.experiments.lengths import compare_lengths
+    from headway.experiments.length_suite import compare_lengths
 
     files = [Path(each) for each in recipes if "=" not in each]
     raise typer.Exit(compare_lengths(files, data, output, [each for each in recipes if "=" in each]))

@@ -7,19 +7,20 @@ from pathlib import Path
 
 from rich.table import Table as RichTable
 
-from headway.analysis.figures import alignment_figure
-from headway.analysis.report import Table
-from headway.analysis.run_report import write_run_report
 from headway.console import console, say
-from headway.data.sources import Pair
-from headway.decoding.predictor import Options, Prediction, Predictor, load
+from headway.corpora.generated.dates import DateExample, generate_dates, languages, write_dates
 from headway.errors import UserError
+from headway.formats.pairs import Pair
+from headway.metrics import build_metric
+from headway.predictors.prediction import Prediction
+from headway.predictors.sequence_predictor import Options, Predictor, load
 from headway.recipe import Recipe, load_recipe
-from headway.run import RunFolder
-from headway.scoring import build_metric
-from headway.tasks.dates import DateExample, generate_dates, languages, write_dates
+from headway.runs.inspect.figures import alignment_figure
+from headway.runs.inspect.report_page import Table
+from headway.runs.inspect.run_report import write_run_report
+from headway.runs.run_folder import RunFolder
+from headway.runs.training.loop import train
 from headway.tasks.translation import example_of, examples_of
-from headway.training.loop import train
 
 SHOWN = 12
 

@@ -11,10 +11,10 @@ from packaging.requirements import Requirement
 
 import headway
 from headway.console import console
-from headway.decoding.predictor import load
+from headway.device import machine
+from headway.predictors.sequence_predictor import load
 from headway.recipe import parse_recipe
-from headway.runtime import machine
-from headway.training.loop import train
+from headway.runs.training.loop import train
 
 SELF_TEST_UPDATES = 200
 

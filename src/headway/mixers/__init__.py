@@ -7,9 +7,9 @@ from typing import Any
 
 from headway.errors import UserError, nearest
 from headway.mixers.attention import Attention
-from headway.mixers.contract import Mixed, Mixer, Part, Shares, State
-from headway.mixers.dependency import DependencyAttention
+from headway.mixers.dependency_attention import DependencyAttention
 from headway.mixers.local import LocalAttention
+from headway.mixers.mixer import Mixed, Mixer, Part, Shares, State
 from headway.mixers.ngram import Ngram
 from headway.mixers.nplm import Nplm
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.mixers.contract import Mixed, Mixer, State, require_causal
-from headway.mixers.linear import few_rows_linear
-from headway.mixers.masks import additive, causal_mask, zero_padding
+from headway.mixers.mixer import Mixed, Mixer, State, require_causal
 from headway.mixers.relative import RelativePositions
+from headway.tensors.linear import few_rows_linear
+from headway.tensors.masks import additive, causal_mask, zero_padding
 
 # On a CPU three tensor operations with the weights in between beat torch's fused kernel up to this many weights (2 to 5
 # times at 10 to 100 positions; benchmarks/attention.py); above it the fused kernel's flat memory counts.

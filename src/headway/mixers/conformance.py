@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from headway.mixers.contract import Mixer
-from headway.mixers.masks import padding_mask
+from headway.mixers.mixer import Mixer
+from headway.tensors.masks import padding_mask
 
 Build = Callable[[bool], Mixer]
 BATCH, LENGTH = 5, 7

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headway.mixers.attention import Attention, attend
-from headway.mixers.contract import Mixed, State, require_causal
-from headway.mixers.masks import band_mask
+from headway.mixers.mixer import Mixed, State, require_causal
 from headway.mixers.relative import RelativePositions
+from headway.tensors.masks import band_mask
 
 # A block shares its keys among M queries: many make the products large, few make them hold little beyond the window.
 SMALLEST_BLOCK = 32

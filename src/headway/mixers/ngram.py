@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headway.mixers.attention import size_of_head
-from headway.mixers.contract import Mixed, Mixer, Part, Shares, State, part, require_causal
-from headway.mixers.linear import few_rows_linear
-from headway.mixers.masks import zero_padding
+from headway.mixers.mixer import Mixed, Mixer, Part, Shares, State, part, require_causal
+from headway.tensors.linear import few_rows_linear
+from headway.tensors.masks import zero_padding
 
 
 @dataclass(frozen=True)

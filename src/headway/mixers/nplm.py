@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.mixers.contract import Mixed, Mixer, Shares, State, part, require_causal
-from headway.mixers.linear import few_rows_linear
-from headway.mixers.masks import zero_padding
+from headway.mixers.mixer import Mixed, Mixer, Shares, State, part, require_causal
+from headway.tensors.linear import few_rows_linear
+from headway.tensors.masks import zero_padding
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from headway.models.contract import Axes, Memory, Model, Output, Seq2Seq, State
 from headway.models.decoder_only import DecoderOnly
 from headway.models.matching import matched
+from headway.models.model import Axes, Memory, Model, Output, Seq2Seq, State
+from headway.models.model_config import ModelConfig, StackedConfig
 from headway.models.recurrent import Recurrent
 from headway.models.transformer import Transformer
-from headway.recipe import ModelConfig, StackedConfig
 
 __all__ = ["Axes", "Memory", "Model", "Output", "Seq2Seq", "State", "build_model"]
 

@@ -13,17 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.data.batches import Batch
 from headway.mixers import State
-from headway.mixers.linear import few_rows_linear
-from headway.mixers.masks import drop_full, padding_mask
 from headway.mixers.positions import build_absolute
-from headway.models.blocks import EncoderLayer
-from headway.models.contract import Axes, Memory, Output, Seq2Seq, wanted
-from headway.models.dropout import Dropout
+from headway.models.block import EncoderLayer
 from headway.models.embeddings import output_projection, token_embedding, tying
+from headway.models.model import Axes, Memory, Output, Seq2Seq, wanted
+from headway.models.model_config import DecoderOnlyConfig
 from headway.models.stacks import beside_mixer, shared_positions, stack_mixers
-from headway.recipe import DecoderOnlyConfig
+from headway.tensors.batch import Batch
+from headway.tensors.dropout import Dropout
+from headway.tensors.linear import few_rows_linear
+from headway.tensors.masks import drop_full, padding_mask
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.models.dropout import Dropout
-from headway.recipe import ModelConfig
-from headway.text.vocabulary import UNKNOWN
+from headway.models.model_config import ModelConfig
+from headway.tensors.batch import UNKNOWN
+from headway.tensors.dropout import Dropout
 
 Tied = Literal["all", "target", "none"]
 

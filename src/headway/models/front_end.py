@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.mixers.masks import drop_full, padding_mask, zero_padding
-from headway.models.dropout import Dropout
 from headway.models.embeddings import SourceReader
-from headway.recipe import FrontEndConfig
+from headway.models.model_config import FrontEndConfig
+from headway.tensors.dropout import Dropout
+from headway.tensors.masks import drop_full, padding_mask, zero_padding
 
 
 class FrontEnd(SourceReader):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from headway.models.dropout import Dropout
+from headway.tensors.dropout import Dropout
 
 
 class LayerMix(nn.Module, ABC):

@@ -7,7 +7,7 @@ from torch import nn
 
 from headway.errors import UserError
 from headway.mixers import mixer_class, options_of
-from headway.recipe import MatchConfig, StackedConfig, parse_model
+from headway.models.model_config import MatchConfig, StackedConfig, parse_model
 
 TOLERANCE = 0.01
 LARGEST = 1 << 16

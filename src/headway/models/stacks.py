@@ -8,8 +8,8 @@ from torch import nn
 from headway.errors import UserError
 from headway.mixers import Mixer, build_mixer, mixer_class, options_of
 from headway.mixers.relative import RELATIVE_POSITIONS, RelativePosition, RelativePositions
-from headway.models.blocks import FeedForward
-from headway.recipe import StackConfig, StackedConfig
+from headway.models.block import FeedForward
+from headway.models.model_config import StackConfig, StackedConfig
 
 
 def attention_options(config: StackedConfig) -> dict[str, Any]:

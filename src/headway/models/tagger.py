@@ -12,12 +12,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from headway.data.tokens import TokenBatch
 from headway.errors import UserError
-from headway.models.contract import Model, Output, wanted
 from headway.models.layer_attention import build_layer_mix
-from headway.recipe import TaggerConfig
-from headway.text.pretrained import encoder_place, transformers_quiet
+from headway.models.model import Model, Output, wanted
+from headway.models.model_config import TaggerConfig
+from headway.processing.pretrained import encoder_place, transformers_quiet
+from headway.tensors.batch import TokenBatch
 
 LAYERS = "layers"  # the name of the attention over layers
 

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.data.batches import Batch
 from headway.mixers import State
 from headway.mixers.attention import CrossAttention
-from headway.mixers.linear import few_rows_linear
-from headway.mixers.masks import drop_full
 from headway.mixers.positions import build_absolute
-from headway.models.blocks import DecoderLayer, EncoderLayer, SourceView
-from headway.models.contract import Memory, Output, Seq2Seq, wanted
+from headway.models.block import DecoderLayer, EncoderLayer, SourceView
 from headway.models.embeddings import Embedding, SourceReader, output_projection, token_embedding, tying
 from headway.models.front_end import FrontEnd
+from headway.models.model import Memory, Output, Seq2Seq, wanted
+from headway.models.model_config import TransformerConfig
 from headway.models.sharing import sentences_of
 from headway.models.stacks import attention_options, beside_mixer, shared_positions, stack_mixers
-from headway.recipe import TransformerConfig
+from headway.tensors.batch import Batch
+from headway.tensors.linear import few_rows_linear
+from headway.tensors.masks import drop_full
 
 
 @dataclass(frozen=True)

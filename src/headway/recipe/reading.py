@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from headway.errors import UserError, nearest
-from headway.recipe.base import merge
-from headway.recipe.models import MODELS, AnyModel, ModelSection, TaggerConfig
-from headway.recipe.parses import AnyParser, ParserConfig
-from headway.recipe.sections import CorpusConfig, LeadConfig, Recipe
+from headway.config import explain, merge
+from headway.corpora.data_config import LeadConfig
+from headway.errors import UserError
+from headway.formats.corpus_config import CorpusConfig
+from headway.models.model_config import ModelSection, TaggerConfig, parse_model
+from headway.parses.parses_config import AnyParser, ParserConfig
+from headway.recipe.sections import Recipe
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -120,44 +122,7 @@ def parse_recipe(tree: dict[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(tree)
     except ValidationError as error:
-        raise UserError(explain(error)) from error
-
-
-def explain(error: ValidationError) -> str:
-    """Every mistake on a line of its own, with its recipe key."""
-    return "\n".join(_explain(each) for each in error.errors())
-
-
-def _explain(error: Any) -> str:
-    path = _without_kind([str(part) for part in error["loc"]])
-    where = ".".join(path) or "recipe"
-    if error["type"] == "extra_forbidden":
-        names = list(_fields_at([str(part) for part in error["loc"][:-1]]))
-        return str(UserError(f"unknown key{nearest(path[-1], names)}", where=where, allowed=names))
-    if error["type"] == "missing":
-        return f"{where}: this key is needed"
-    message = error["msg"].removeprefix("Value error, ")
-    received = "" if isinstance(error["input"], dict | BaseModel) else f"; received {error['input']!r}"
-    return f"{where}: {message[0].lower()}{message[1:]}{received}"
-
-
-def _without_kind(path: list[str]) -> list[str]:
-    """The path of recipe keys: pydantic puts a model's kind between `model` and the keys below it."""
-    return [path[0], *path[2:]] if path[:1] == ["model"] and path[1:2] and path[1] in MODELS else path
-
-
-def _fields_at(loc: Sequence[str]) -> Iterable[str]:
-    section: type[BaseModel] = Recipe
-    for name in loc:
-        if name in MODELS:
-            section = MODELS[name]
-            continue
-        if name == "model":
-            continue
-        annotation = section.model_fields[name].annotation
-        candidates = [annotation, *get_args(annotation)]
-        section = next(each for each in candidates if isinstance(each, type) and issubclass(each, BaseModel))
-    return section.model_fields
+        raise UserError(explain(error, Recipe)) from error
 
 
 def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
@@ -216,20 +181,12 @@ def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def parse_model(value: Any) -> ModelSection:
-    """A `model` section alone: a preset's name, or keys. Raises UserError."""
-    try:
-        return TypeAdapter(AnyModel).validate_python(value)
-    except ValidationError as error:
-        raise UserError(explain(error)) from error
-
-
 def parse_corpus(value: dict[str, Any], where: str) -> CorpusConfig:
     """A corpus given on the command line. Raises UserError."""
     try:
         return CorpusConfig.model_validate(value)
     except ValidationError as error:
-        raise UserError(explain(error), where=where) from error
+        raise UserError(explain(error, CorpusConfig), where=where) from error
 
 
 def parse_lead(value: str) -> LeadConfig:
@@ -247,4 +204,4 @@ def parse_parser(value: str, whitespace: str) -> ParserConfig:
         config: ParserConfig = TypeAdapter(AnyParser).validate_python(value)
         return ParserConfig.model_validate(config.model_dump() | {"whitespace": whitespace})
     except ValidationError as error:
-        raise UserError(explain(error), where="--parser or --whitespace") from error
+        raise UserError(explain(error, ParserConfig), where="--parser or --whitespace") from error

@@ -2,199 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
+from headway.config import Metrics, Section
+from headway.corpora.data_config import DataConfig
 from headway.errors import UserError
-from headway.recipe.audio import AudioConfig
-from headway.recipe.base import Metrics, Probability, Section
-from headway.recipe.models import MODELS, AnyModel, ModelSection, TransformerConfig
-from headway.recipe.objectives import ObjectiveConfig
-from headway.recipe.parses import ParsesConfig
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str | Path) else value
-
-
-class CorpusConfig(Section):
-    """Where examples come from. Pairs: two line-aligned files, one TSV, one JSONL file or a data set of the hub.
-
-    Plain files may be compressed (.gz, .xz). `columns` names the source and target column of a TSV (numbers from 1, or
-    names that stand in its first row), or the two fields of a JSONL file or hub data set (dots reach into nested
-    fields: `translation.de`). Further columns, or `references` in the place of `target`, are further references:
-    metrics compare with all of them, training learns the first.
-
-    Speech: pairs whose source is the path of a recording, relative to the file it stands in, or one or more folders
-    laid out as `librispeech` is.
-
-    Labelled words: a `tsv` with a word a row and a blank line between sentences (`columns`: those of word and label), a
-    `conllu` file (`label`: its column), an `m2` file (`annotator`: one by number, or all) or a `source` with corrected
-    `references`, from which wrong words are found.
-
-    `trees`: a treebank in Penn brackets or TIGER-XML. The target is the linear form of a tree, with `leaves` of `tags`
-    or `xx`; `functions` keeps what labels say of grammatical functions.
-    """
-
-    source: Path | None = None
-    target: Path | None = None
-    tsv: Path | None = None
-    jsonl: Path | None = None
-    hub: str | None = None
-    hub_config: str | None = None
-    split: str | None = None
-    m2: Path | None = None
-    annotator: Annotated[int, Field(ge=0)] | None = None
-    conllu: Path | None = None
-    label: Literal["upos", "xpos", "lemma", "deprel"] = "upos"
-    references: tuple[Path, ...] = ()
-    librispeech: Annotated[tuple[Path, ...], BeforeValidator(_listed)] = ()
-    trees: Path | None = None
-    leaves: Literal["tags", "xx"] = "tags"
-    functions: bool = False
-    columns: tuple[str, ...] | tuple[int, ...] | None = None
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> CorpusConfig:
-        origins = (self.tsv, self.jsonl, self.hub, self.m2, self.conllu, self.librispeech, self.trees)
-        files = self.source is not None or self.target is not None or bool(self.references)
-        if files + sum(map(bool, origins)) != 1:
-            raise ValueError(
-                "a corpus is either {source, target}, {tsv}, {jsonl}, {hub}, {m2}, {conllu}, {trees}, {references} or"
-                " {librispeech}"
-            )
-        if files and (self.source is None or (self.target is None) != bool(self.references)):
-            raise ValueError("a corpus of several files needs a source, and a target or references")
-        if self.columns is not None and len(self.columns) < 2:
-            raise ValueError("columns are those of the source and of one or more targets")
-        if self.annotator is not None and not self.m2:
-            raise ValueError("annotator belongs to m2")
-        if (self.leaves != "tags" or self.functions) and not self.trees:
-            raise ValueError("leaves and functions belong to trees")
-        if self.tsv and any(isinstance(column, int) and column < 1 for column in self.columns or ()):
-            raise ValueError("columns of a TSV are numbers, counted from 1, or names of its first row")
-        if (self.jsonl or self.hub) and not (self.columns and all(isinstance(name, str) for name in self.columns)):
-            raise ValueError("a jsonl or hub corpus needs columns: [source field, target field]")
-        return self
-
-    def origin(self) -> str:
-        """Which kind of origin this is, by the key that tells, such as target (of two files), tsv or trees."""
-        keys = ("target", "tsv", "jsonl", "hub", "m2", "conllu", "references", "trees", "librispeech")
-        return next(key for key in keys if getattr(self, key))
-
-
-class LeadConfig(Section):
-    """The first so many words (as white space separates them), sentences or characters of a source.
-
-    Short: a number of words, or a number and a unit, as in `3-sentences`.
-    """
-
-    count: PositiveInt
-    unit: Literal["words", "sentences", "characters"] = "words"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        if isinstance(value, int | str):
-            count, _, unit = str(value).partition("-")
-            return {"count": count} | ({"unit": unit} if unit else {})
-        return value
-
-    @property
-    def name(self) -> str:
-        """As scores are listed: `lead-8-words`."""
-        return f"lead-{self.count}-{self.unit}"
-
-
-class DataConfig(Section):
-    """The corpora and which of their pairs are kept.
-
-    `count`: whether `max_length`, `max_ratio` and `truncate_source` are about vocabulary `pieces`, without the end
-    mark, or about the `words` of the segmented text, before the vocabulary cuts them. `truncate_source`: of a longer
-    source the first so many are read, in training, dev and prediction alike. `lead`: beginnings of the dev sources that
-    are scored as if they were outputs, beside the model's.
-    """
-
-    train: CorpusConfig
-    dev: CorpusConfig | None = None
-    folder: Path | None = None
-    count: Literal["pieces", "words"] = "pieces"
-    max_length: PositiveInt = 100
-    max_ratio: Annotated[float, Field(gt=1)] | None = None
-    truncate_source: PositiveInt | None = None
-    drop_duplicates: bool = False
-    lead: tuple[LeadConfig, ...] = ()
-    parses: ParsesConfig = ParsesConfig()
-    audio: AudioConfig = AudioConfig()
-
-    @model_validator(mode="after")
-    def _room_for_what_is_cut(self) -> DataConfig:
-        if self.truncate_source is not None and self.truncate_source > self.max_length:
-            raise ValueError(
-                f"max_length ({self.max_length}) is below truncate_source ({self.truncate_source}): all sources that"
-                " are cut would be dropped"
-            )
-        return self
-
-
-class SideConfig(Section):
-    """How the text of one side is prepared before the vocabulary cuts it into pieces."""
-
-    language: str = "en"
-    normalise: tuple[Literal["nfkc", "punctuation", "lower"], ...] = ()
-    segment: Literal["none", "whitespace", "moses"] = "none"
-
-
-class TextConfig(Section):
-    """Preparation of both sides."""
-
-    source: SideConfig = SideConfig()
-    target: SideConfig = SideConfig()
-
-
-class PiecesConfig(Section):
-    """The pieces of text: their kind and number (with the four special symbols).
-
-    `bpe`, `unigram` and `char` are SentencePiece models; `word` keeps the most frequent segmented tokens; `whitespace`
-    keeps every token that whitespace separates and gives it back unchanged. `size` does not bind `char`/`whitespace`.
-    """
-
-    kind: Literal["bpe", "unigram", "char", "word", "whitespace"] = "bpe"
-    size: Annotated[int, Field(gt=4)] = 8000
-    min_frequency: PositiveInt = 1
-    character_coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
-
-
-class VocabularyConfig(PiecesConfig):
-    """The vocabulary of either side, or one that both share. `target`: what the target's is, where it is of its own."""
-
-    shared: bool = False
-    target: PiecesConfig | None = None
-
-    @model_validator(mode="after")
-    def _one_or_two(self) -> VocabularyConfig:
-        if self.shared and self.target:
-            raise ValueError("a shared vocabulary has no target of its own")
-        return self
-
-
-class OptimizerConfig(Section):
-    """The optimizer and the learning rate over the updates.
-
-    `inverse_sqrt`: linear warm-up to `learning_rate`, then proportional to update ** -0.5. `noam`: dim ** -0.5 *
-    min(update ** -0.5, update * warmup ** -1.5), times `learning_rate`. `linear`: warm-up, then down to zero at the
-    last update. `constant`: warm-up, then `learning_rate`.
-    """
-
-    kind: Literal["adam", "adamw"] = "adam"
-    learning_rate: Annotated[float, Field(gt=0)] = 7e-4
-    betas: tuple[Probability, Probability] = (0.9, 0.98)
-    epsilon: Annotated[float, Field(gt=0)] = 1e-9
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    schedule: Literal["inverse_sqrt", "noam", "linear", "constant"] = "inverse_sqrt"
-    warmup: Annotated[int, Field(ge=0)] = 4000
+from headway.losses.objective_config import ObjectiveConfig
+from headway.models.model_config import MODELS, AnyModel, ModelSection, TransformerConfig
+from headway.optimizers.optimizers import OptimizerConfig
+from headway.processing.text.text_config import TextConfig, VocabularyConfig
+from headway.search.decoding_config import DecodingConfig
 
 
 class AverageConfig(Section):
@@ -244,22 +63,9 @@ class TrainingConfig(Section):
             raise ValueError("evaluate_every must be a multiple of checkpoint_every")
         return self
 
-
-class DecodingConfig(Section):
-    """Search. Scores are log probabilities over ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14).
-
-    The longest output is `max_length` pieces where given, else `max_length_ratio` * source + `max_length_offset`. No
-    sequence of `no_repeat_ngram` pieces comes twice in an output; 0 allows all.
-    """
-
-    beam: PositiveInt = 4
-    length_penalty: Annotated[float, Field(ge=0)] = 0.6
-    min_length: Annotated[int, Field(ge=0)] = 0
-    max_length: PositiveInt | None = None
-    max_length_ratio: Annotated[float, Field(ge=0)] = 1.0
-    max_length_offset: Annotated[int, Field(ge=0)] = 50
-    no_repeat_ngram: Annotated[int, Field(ge=0)] = 0
-    batch_tokens: PositiveInt = 4096
+    def batch_sizes(self) -> dict[str, Any]:
+        """The sizes of a batch, as the plan of an epoch takes them."""
+        return {"batch_tokens": self.batch_tokens, "batch_sentences": self.batch_sentences}
 
 
 AnyKind = TypeVar("AnyKind", bound=ModelSection)

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import UserError, nearest
+from headway.metrics import METRICS, Metric, build_metric
 from headway.recipe import Recipe
-from headway.run import RunFolder
-from headway.scoring import METRICS, Metric, build_metric
-from headway.tasks.contract import Task
-from headway.tasks.labelling import ErrorDetection, Tagging
+from headway.runs.run_folder import RunFolder
 from headway.tasks.parsing import Parsing
-from headway.tasks.speech import SpeechRecognition
+from headway.tasks.speech_recognition import SpeechRecognition
 from headway.tasks.summarization import Summarization
+from headway.tasks.task import Task
 from headway.tasks.translation import Translation
+from headway.tasks.word_labelling import ErrorDetection, Tagging
 
 TASKS: dict[str, Task] = {
     task.name: task
@@ -46,7 +46,7 @@ def load(run: str | Path, *more_runs: str | Path, device: str = "auto", average:
         average: use the mean of each run's last so many checkpoints.
 
     Returns:
-        What the run's task predicts with, such as a `headway.decoding.predictor.Predictor` for translation.
+        What the run's task predicts with, such as a `headway.predictors.sequence_predictor.Predictor` for translation.
 
     Raises:
         UserError: a folder that holds no finished model.

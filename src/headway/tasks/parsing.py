@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.data.trees.drawing import draw
-from headway.data.trees.penn import parse_tree
-from headway.decoding.predictor import Predictor
-from headway.decoding.trees import Trees
 from headway.errors import UserError
+from headway.formats.penn import parse_tree
+from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.tree_formatter import Trees
 from headway.recipe import Recipe
-from headway.tasks.contract import Example, Readings
+from headway.tasks.task import Example, Readings
 from headway.tasks.translation import Translation
+from headway.trees.drawing import draw
 
 
 class Parsing(Translation):

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from headway.data.sources import Pair
-from headway.recipe import LeadConfig, Recipe
-from headway.run import RunFolder
+from headway.corpora.data_config import LeadConfig
+from headway.formats.pairs import Pair
+from headway.recipe import Recipe
+from headway.runs.run_folder import RunFolder
 from headway.tasks.translation import PreparedPairs, Translation, prepare_pairs
 
 

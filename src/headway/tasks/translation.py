@@ -10,35 +10,32 @@ import numpy as np
 import torch
 
 from headway.console import progress, say, warn
-from headway.data.annotation.heads import HeadLabeller, head_labellers
-from headway.data.batches import collate
-from headway.data.checks import DataCheck, check
-from headway.data.corpus import Corpus, CorpusReport, build_corpus
-from headway.data.labels import Labeller
-from headway.data.lead import lead
-from headway.data.sources import (
-    PAIR_ORIGINS,
-    Pair,
-    PairSource,
-    check_file,
-    check_origin,
-    open_source,
-    overlap,
-    read_lines,
-)
-from headway.decoding.alignment import Aligner, WordAlignment
-from headway.decoding.attention import patterns_of
-from headway.decoding.command import Outlet, force_score, predict_stream, read_standard_input
-from headway.decoding.form import Form
-from headway.decoding.predictor import END, Options, Prediction, Predictor, load
-from headway.decoding.search import Sampling
+from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
+from headway.corpora.data_checks import DataCheck, check
+from headway.corpora.data_config import LeadConfig
+from headway.corpora.lead import lead
+from headway.corpora.overlap import overlap
 from headway.errors import UserError, check_companions
+from headway.formats.corpus_config import CorpusConfig
+from headway.formats.lines import check_file, read_lines
+from headway.formats.pairs import PAIR_ORIGINS, Pair, PairSource, check_origin, open_source
+from headway.losses import Objective
 from headway.models import Model, Seq2Seq, build_model
-from headway.objectives import Objective
-from headway.recipe import CorpusConfig, LeadConfig, ModelConfig, Recipe
-from headway.run import LoadedRun, RunFolder
-from headway.tasks.alignments import choose_aligner
-from headway.tasks.contract import (
+from headway.models.model_config import ModelConfig
+from headway.parses.heads import HeadLabeller, head_labellers
+from headway.predictors.captured_attention import END, patterns_of
+from headway.predictors.formatter import Form
+from headway.predictors.prediction import Prediction
+from headway.predictors.prediction_stream import Outlet, force_score, predict_stream, read_standard_input
+from headway.predictors.sequence_predictor import Options, Predictor, load
+from headway.predictors.word_alignment import Aligner, WordAlignment
+from headway.processing.labeller import Labeller
+from headway.processing.text.text_processor import Side, load_sides, save_sides, train_sides
+from headway.recipe import Recipe
+from headway.runs.run_folder import LoadedRun, RunFolder
+from headway.search.sampling import Sampling
+from headway.tasks.aligners import choose_aligner
+from headway.tasks.task import (
     Chunk,
     DevOutputs,
     Example,
@@ -51,7 +48,7 @@ from headway.tasks.contract import (
     given_pairs,
     numbers,
 )
-from headway.text.side import Side, load_sides, save_sides, train_sides
+from headway.tensors.batch import collate
 
 SEARCH = (
     "beam",

@@ -8,9 +8,9 @@ import math
 import torch
 from torch import Tensor
 
-from headway.data.batches import Batch
+from headway.models.model_config import RecurrentConfig
 from headway.models.recurrent import Recurrent
-from headway.recipe import RecurrentConfig
+from headway.tensors.batch import Batch
 from tests.reference import softmax
 
 State = list[Tensor]  # h, and the memory cell c of an LSTM

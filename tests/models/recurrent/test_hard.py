@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from headway.data.batches import collate
+from headway.losses import Objective
+from headway.losses.objective_config import ObjectiveConfig
 from headway.models.recurrent.choices import Choice, hard
 from headway.models.recurrent.reinforce import Reinforce
-from headway.objectives import Objective
-from headway.recipe import ObjectiveConfig
+from headway.tensors.batch import collate
 from tests.models.recurrent import toys
 from tests.models.toys import batch
 

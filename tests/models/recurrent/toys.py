@@ -4,9 +4,10 @@ from typing import Any
 
 import torch
 
+from headway.config import merge
 from headway.models import build_model
+from headway.models.model_config import RecurrentConfig
 from headway.models.recurrent import Recurrent
-from headway.recipe import RecurrentConfig, merge
 from tests.models.toys import SOURCE_SIZE, TARGET_SIZE
 
 BASE: dict[str, Any] = {

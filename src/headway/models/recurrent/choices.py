@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from headway.recipe.models import RecurrentAttentionConfig
+from headway.models.model_config import RecurrentAttentionConfig
 
 
 class Choice(NamedTuple):

@@ -8,8 +8,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import Batch
 from headway.models.recurrent.choices import Choice
+from headway.tensors.batch import Batch
 
 
 class Reinforce(nn.Module):

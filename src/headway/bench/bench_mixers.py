@@ -1,0 +1,211 @@
+"""`headway bench mixers`: every mixer's time and memory by length, beside self-attention with torch's fused kernel.
+
+Shapes: B batch, L length, D model, K heads.
+"""
+
+import math
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from headway.bench.timing import (
+    PRECISIONS,
+    BenchReport,
+    Contender,
+    Measurement,
+    Play,
+    check_choices,
+    check_output,
+    compete,
+)
+from headway.device import keep_freed_memory
+from headway.mixers import Mixed, build_mixer
+from headway.mixers.attention import Attention
+
+DIM, HEADS, N = 512, 8, 5
+BASELINE = "fused attention"
+MIXERS: Mapping[str, Mapping[str, Any]] = {
+    "ngram": {"kind": "ngram", "n": N, "heads": HEADS},
+    "ngram, global": {"kind": "ngram", "n": N, "heads": HEADS, "global_context": True},
+    "local": {"kind": "local", "n": N, "heads": HEADS},
+    "nplm": {"kind": "nplm", "n": N},
+    "attention": {"kind": "attention", "heads": HEADS},
+    BASELINE: {"kind": f"{__name__}:FusedAttention", "heads": HEADS},
+}
+LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+TOKENS = 4096  # of a batch, or one sequence where that is longer
+FITTED_FROM = 512  # the exponents are those of long sequences
+POSITIONS, ROWS, STEPS = (40, 4000), 16, 20  # decoding steps: where, of how many rows, how many a round
+
+NOTES = (
+    f"forward and backward passes of one mixer, D={DIM}, K={HEADS}, n={N}, on batches of {TOKENS} tokens; "
+    f"'times the baseline' is speed beside self-attention with torch's scaled_dot_product_attention.",
+    f"step at p: decoding step number p of {ROWS} rows by the causal mixer.",
+)
+
+
+class FusedAttention(Attention):
+    """Self-attention by torch's scaled_dot_product_attention at every length."""
+
+    def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
+        query, key, value = self._project(x)
+        values = F.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+        return self._finish(values, None, mask)
+
+
+def run_bench_mixers(
+    lengths: Sequence[int],
+    precision: str,
+    rounds: int,
+    device: torch.device,
+    output: Path | None = None,
+    figure: Path | None = None,
+) -> BenchReport:
+    """Measure every mixer at every length, and a decoding step at two positions.
+
+    Args:
+        lengths: L.
+        precision: float32 or bf16.
+        rounds: turns of each contender.
+        device: where.
+        output: where to write the report as JSON.
+        figure: where to draw time by length.
+
+    Raises:
+        UserError: an unknown precision, or a file that cannot be written.
+        RunError: a contender failed.
+    """
+    check_choices("--precision", [precision], PRECISIONS)
+    for path in (output, figure):
+        check_output(path)
+    passes = [
+        each
+        for length in lengths
+        for each in _compete(partial(setup_passes, length), f"L {length}", precision, rounds, device, MIXERS)
+    ]
+    causal = {name: options for name, options in MIXERS.items() if not options.get("global_context")}
+    steps = [
+        each
+        for position in POSITIONS
+        for each in _compete(partial(setup_steps, position), f"step at {position}", precision, rounds, device, causal)
+    ]
+    notes = [*NOTES, *_growth(passes), *_steps(steps)]
+    report = BenchReport("mixers, tokens a second", "setting", [*passes, *steps], {}, notes).write(output)
+    if figure is not None:
+        from headway.runs.inspect.charts import line_chart
+
+        line_chart(_lines(passes), figure, x="length", y="milliseconds per 1,000 tokens", logarithmic=True)
+    return report
+
+
+def _compete(
+    setup: Callable[..., Any],
+    setting: str,
+    precision: str,
+    rounds: int,
+    device: torch.device,
+    mixers: Mapping[str, Mapping[str, Any]],
+) -> list[Measurement]:
+    contenders = [Contender(name, setup, (name, precision, str(device))) for name in mixers]
+    return compete(precision, setting, contenders, rounds)
+
+
+def batch_size(length: int) -> int:
+    """Sequences of a batch."""
+    return max(1, TOKENS // length)
+
+
+def setup_passes(length: int, name: str, precision: str, device: str) -> tuple[Play, dict[str, Any]]:
+    """Forward and backward passes of a mixer that sees both sides."""
+    keep_freed_memory()
+    torch.manual_seed(1)
+    mixer = build_mixer(MIXERS[name], DIM, causal=False).to(device)
+    x = torch.randn(batch_size(length), length, DIM, device=device, requires_grad=True)
+    inputs = [x, *mixer.parameters()]
+
+    def play(number: int) -> int:
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            values = mixer(x, None).values
+        torch.autograd.grad(values, inputs, torch.ones_like(values))
+        _wait(x.device)
+        return x.shape[0] * length
+
+    before = _peak_bytes(x.device)
+    play(0)
+    peak = _peak_bytes(x.device) - before
+    return play, {"precision": precision, "length": length, "bytes_per_sequence": peak / batch_size(length)}
+
+
+def setup_steps(position: int, name: str, precision: str, device: str) -> tuple[Play, dict[str, Any]]:
+    """Decoding steps of a causal mixer, all from the same state: a state is a value."""
+    keep_freed_memory()
+    torch.manual_seed(1)
+    mixer = build_mixer(MIXERS[name], DIM, causal=True).to(device)
+    x = torch.randn(ROWS, DIM, device=device)
+    with torch.inference_mode(), torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
+        _, state = mixer.prefill(x[:, None].expand(-1, position, -1))
+
+    @torch.inference_mode()
+    def play(number: int) -> int:
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            for _ in range(STEPS):
+                mixer.step(x, state)
+        _wait(x.device)
+        return STEPS * ROWS
+
+    play(0)
+    return play, {"precision": precision, "position": position}
+
+
+def _wait(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def _peak_bytes(device: torch.device) -> int:
+    """The most memory that this process has held so far, on the device."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _lines(passes: Sequence[Measurement]) -> dict[str, list[tuple[float, float]]]:
+    """Milliseconds per 1,000 tokens by length, for each mixer."""
+    lines: dict[str, list[tuple[float, float]]] = {name: [] for name in MIXERS}
+    for each in passes:
+        lines[each.contender].append((each.facts["length"], 1e6 / median(each.speeds)))
+    return lines
+
+
+def _growth(passes: Sequence[Measurement]) -> list[str]:
+    """With which power of the length time and memory of one sequence grow, by least squares."""
+    notes = []
+    for name in MIXERS:
+        long = [each for each in passes if each.contender == name and each.facts["length"] >= FITTED_FROM]
+        if len(long) >= 3:
+            lengths = [math.log(each.facts["length"]) for each in long]
+            seconds = [math.log(each.facts["length"] / median(each.speeds)) for each in long]
+            memory = [math.log(max(1.0, each.facts["bytes_per_sequence"])) for each in long]
+            time_power, memory_power = (float(np.polyfit(lengths, values, 1)[0]) for values in (seconds, memory))
+            notes.append(
+                f"{name}: from {FITTED_FROM} on, time grows as L^{time_power:.2f}, memory as L^{memory_power:.2f}"
+            )
+    return notes
+
+
+def _steps(steps: Sequence[Measurement]) -> list[str]:
+    """How much more a late step costs than an early one."""
+    seconds = {(each.contender, each.facts["position"]): 1e3 * ROWS / median(each.speeds) for each in steps}
+    first, last = POSITIONS
+    return [
+        f"{name}: step {seconds[name, first]:.3f} ms at position {first} and {seconds[name, last]:.3f} ms at {last}"
+        for name in dict.fromkeys(each.contender for each in steps)
+    ]

@@ -1,0 +1,258 @@
+"""`headway bench train`: headway's training step beside plain loops around torch.nn.Transformer and torch.nn.LSTM.
+
+Shapes: B batch, S source, T target, D model, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from headway.bench.timing import (
+    PRECISIONS,
+    SIZES,
+    BenchReport,
+    Contender,
+    Measurement,
+    Play,
+    Size,
+    SyntheticCorpus,
+    check_choices,
+    check_output,
+    compete,
+    matrix_peak,
+)
+from headway.device import keep_freed_memory
+from headway.losses import Objective
+from headway.losses.objective_config import ObjectiveConfig
+from headway.mixers.positions import sinusoids
+from headway.models import build_model
+from headway.models.model_config import RecurrentConfig, TransformerConfig, parse_model
+from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
+from headway.optimizers.schedules import learning_rate
+from headway.recipe import TrainingConfig
+from headway.runs.training.checkpoints import seed_update
+from headway.runs.training.parallel import Parallel
+from headway.runs.training.updates import TrainingStep, compute_gradients
+from headway.tensors.batch import PAD, Indices
+
+NOTES = (
+    "times the baseline: median over the rounds of tokens/s beside those of the plain loop in the same round",
+    "of the peak: FLOPs of the matrix products, forward and backward, a second, beside the peak of the precision",
+    "plain: torch.nn.Transformer, or for recurrent sizes torch.nn.LSTM without attention; CrossEntropyLoss, Adam and"
+    " clip_grad_norm_, as the tutorials put them together;"
+    " torch.nn.Transformer also drops attention weights and inner activations of the feed-forward networks",
+)
+
+
+PLAIN = ObjectiveConfig()
+
+
+def _recurrent(dim: int) -> RecurrentConfig:
+    """Luong's attention without input feeding, over LSTMs of two layers."""
+    layers = {"layers": 2, "hidden": dim}
+    config = parse_model({"kind": "recurrent", "dim": dim, "encoder": layers, "decoder": layers, "tied": "all"})
+    assert isinstance(config, RecurrentConfig)
+    return config
+
+
+RECURRENT_SIZES = {
+    "recurrent": Size(_recurrent(512), 10_000, 4096, 1, 30),
+    "recurrent-small": Size(_recurrent(256), 8_000, 4096, 2, 30),
+    "recurrent-tiny": Size(_recurrent(24), 101, 256, 1, 7),
+}
+ALL_SIZES: dict[str, Size[Any]] = {**SIZES, **RECURRENT_SIZES}
+
+
+def run_bench_train(
+    sizes: Sequence[str], precisions: Sequence[str], rounds: int, output: Path | None = None
+) -> BenchReport:
+    """Measure training at each of `sizes`: headway in each of `precisions`, and the plain loop in float32.
+
+    Args:
+        sizes: names in `ALL_SIZES`.
+        precisions: float32, bf16.
+        rounds: turns of each contender.
+        output: where to write the report as JSON.
+
+    Raises:
+        UserError: an unknown size or precision, or an output that cannot be written.
+        RunError: a contender failed.
+    """
+    check_choices("--size", sizes, ALL_SIZES)
+    check_choices("--precision", precisions, PRECISIONS)
+    check_output(output)
+    peaks = {precision: matrix_peak(precision) for precision in dict.fromkeys([*precisions, "float32"])}
+    measurements: list[Measurement] = []
+    for size in sizes:
+        ours = [Contender(f"headway {precision}", setup_headway, (size, precision)) for precision in precisions]
+        measurements += compete(size, "", [*ours, Contender("plain float32", setup_plain, (size,))], rounds)
+    return BenchReport("training, target tokens a second", "", _with_flops(measurements), peaks, NOTES).write(output)
+
+
+def _with_flops(measurements: list[Measurement]) -> list[Measurement]:
+    """All contenders of a size are asked for the same matrix products; headway counted them."""
+    counted = {each.size: each.facts["flops_per_token"] for each in measurements if "flops_per_token" in each.facts}
+    for each in measurements:
+        each.facts["flops_per_token"] = counted.get(each.size, 0)
+    return measurements
+
+
+def plan(size: Size[Any], corpus: SyntheticCorpus) -> list[Indices]:
+    """The batches, one an update; round n takes the n-th group of `size.updates`."""
+    training = TrainingConfig(updates=1, batch_tokens=size.batch_tokens)
+    return corpus.plan(seed=1, epoch=0, **training.batch_sizes())
+
+
+def in_round(size: Size[Any], batches: Sequence[Indices], number: int) -> list[Indices]:
+    """The batches of a round; more rounds than there are batches begin again."""
+    return [batches[(number * size.updates + update) % len(batches)] for update in range(size.updates)]
+
+
+def setup_headway(name: str, precision: str, objective: ObjectiveConfig = PLAIN) -> tuple[Play, dict[str, Any]]:
+    """headway's own update, from collating on, as the training loop makes it.
+
+    With a dependency objective the lowest layers have dependency heads.
+    """
+    keep_freed_memory()
+    size = ALL_SIZES[name]
+    corpus = SyntheticCorpus(size.vocabulary, labelled=objective.dependency is not None)
+    batches = plan(size, corpus)
+    config = TrainingConfig.model_validate({"updates": 1, "precision": precision})
+    parallel = Parallel(0, 1, torch.device("cpu"), config)
+    torch.manual_seed(1)
+    config_of_model = size.model if objective.dependency is None else with_dependency_heads(size.model)
+    model = build_model(config_of_model, size.vocabulary, size.vocabulary, shared=True)
+    step = TrainingStep(model, Objective(objective)).train()
+    schedule = OptimizerConfig()
+    optimizer = build_optimizer(schedule, step)
+    done = 0
+
+    def update(indices: Indices) -> int:
+        nonlocal done
+        done += 1
+        seed_update(config.seed, done, parallel.rank)
+        gradients = compute_gradients(step, corpus, [indices], parallel, config.clip_norm, False)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(schedule, done, dim=size.model.dim, updates=None)
+        assert gradients.finite
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return gradients.tokens
+
+    with FlopCounterMode(display=False) as counter:
+        tokens = sum(update(indices) for indices in in_round(size, batches, 0))
+    facts = {
+        "precision": precision,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "flops_per_token": counter.get_total_flops() / tokens if name in SIZES else 0,  # it knows no fused recurrence
+    }
+    return lambda number: sum(update(indices) for indices in in_round(size, batches, number)), facts
+
+
+def with_dependency_heads(model: TransformerConfig) -> TransformerConfig:
+    """The same model with a dependency head in the lowest layer of either side."""
+    changes = {}
+    for name in ("encoder", "decoder"):
+        stack = getattr(model, name)
+        mixers = [{"kind": "dependency"}, *stack.mixers()[1:]]
+        changes[name] = stack.model_copy(update={"mixer": mixers})
+    return model.model_copy(update=changes)
+
+
+class PlainTransformer(nn.Module):
+    """What the tutorials make of torch.nn.Transformer, with one embedding for both sides and the output."""
+
+    def __init__(self, size: Size[TransformerConfig]) -> None:
+        super().__init__()
+        config = size.model
+        self.embedding = nn.Embedding(size.vocabulary, config.dim, padding_idx=PAD)
+        nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
+        self.register_buffer("positions", sinusoids(config.max_position, config.dim))
+        self.positions: Tensor
+        self.dropout = nn.Dropout(config.dropout)
+        self.transformer = nn.Transformer(
+            config.dim,
+            config.heads,
+            config.encoder.layers,
+            config.decoder.layers,
+            config.feed_forward,
+            config.dropout,
+            batch_first=True,
+        )
+        self.projection = nn.Linear(config.dim, size.vocabulary, bias=False)
+        self.projection.weight = self.embedding.weight
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """(B, L) ids to (B, L, D)."""
+        scaled = self.embedding(ids) * self.embedding.embedding_dim**0.5
+        return self.dropout(scaled + self.positions[: ids.shape[1]])  # type: ignore[no-any-return]
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Logits (B, T, V) for ids (B, S) and (B, T)."""
+        length = target.shape[1]
+        causal = torch.ones(length, length, dtype=torch.bool).triu(1)  # torch.nn.Transformer: True = may not attend
+        output = self.transformer(
+            self.embed(source),
+            self.embed(target),
+            tgt_mask=causal,
+            src_key_padding_mask=source == PAD,
+            tgt_key_padding_mask=target == PAD,
+            memory_key_padding_mask=source == PAD,
+            tgt_is_causal=True,
+        )
+        return self.projection(output)  # type: ignore[no-any-return]
+
+
+class PlainRecurrent(nn.Module):
+    """What the tutorials make of torch.nn.LSTM: an encoder whose last state begins the decoder, without attention."""
+
+    def __init__(self, size: Size[RecurrentConfig]) -> None:
+        super().__init__()
+        config = size.model
+        self.embedding = nn.Embedding(size.vocabulary, config.dim, padding_idx=PAD)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder, self.decoder = (
+            nn.LSTM(config.dim, side.hidden, side.layers, batch_first=True, dropout=config.dropout)
+            for side in (config.encoder, config.decoder)
+        )
+        self.projection = nn.Linear(config.decoder.hidden, size.vocabulary, bias=False)
+        self.projection.weight = self.embedding.weight
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Logits (B, T, V) for ids (B, S) and (B, T)."""
+        _, state = self.encoder(self.dropout(self.embedding(source)))
+        output, _ = self.decoder(self.dropout(self.embedding(target)), state)
+        return self.projection(self.dropout(output))  # type: ignore[no-any-return]
+
+
+def setup_plain(name: str) -> tuple[Play, dict[str, Any]]:
+    """The plain loop, on batches that were collated before."""
+    size = ALL_SIZES[name]
+    corpus = SyntheticCorpus(size.vocabulary)
+    batches = plan(size, corpus)
+    torch.manual_seed(1)
+    model = (PlainTransformer(size) if name in SIZES else PlainRecurrent(size)).train()
+    criterion = nn.CrossEntropyLoss(label_smoothing=ObjectiveConfig().label_smoothing, ignore_index=PAD)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+
+    def play(number: int) -> int:
+        tokens = 0
+        for indices in in_round(size, batches, number):
+            batch = corpus.collate(indices)
+            logits = model(batch.source, batch.target_input)
+            loss = criterion(logits.flatten(0, 1), batch.target_output.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            assert loss.isfinite()
+            tokens += int(batch.target_mask.sum())
+        return tokens
+
+    play(0)
+    facts = {"precision": "float32", "parameters": sum(parameter.numel() for parameter in model.parameters())}
+    return play, facts

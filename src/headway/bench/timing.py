@@ -1,0 +1,314 @@
+"""Speed, measured beside other implementations in one run: what both benches share.
+
+Every contender lives in a process of its own. All are started and warmed up first; then they take turns, a round each,
+so that whatever else the machine does meets them alike, and a ratio always compares two neighbouring rounds.
+"""
+
+import io
+import json
+import multiprocessing
+import statistics
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from torch.nn import functional as F
+
+from headway.console import progress
+from headway.corpora.plan import EncodedPairs
+from headway.device import machine
+from headway.errors import RunError, UserError
+from headway.files import write_text
+from headway.models.model_config import ModelConfig, TransformerConfig, parse_model
+
+PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
+
+SHORTEST, LONGEST, PAIRS = 5, 100, 100_000
+
+
+Config = TypeVar("Config", bound=ModelConfig)
+
+
+@dataclass(frozen=True)
+class Size(Generic[Config]):
+    """A model with one vocabulary for both sides, and how much work a round of it is.
+
+    Args:
+        model: the recipe's model section.
+        vocabulary: its size.
+        batch_tokens: tokens of a training batch.
+        updates: training updates a round.
+        forced: tokens of an output in decoding.
+    """
+
+    model: Config
+    vocabulary: int
+    batch_tokens: int
+    updates: int
+    forced: int
+
+
+def _transformer(section: Any) -> TransformerConfig:
+    config = parse_model(section)
+    assert isinstance(config, TransformerConfig)
+    return config
+
+
+SIZES = {
+    "base": Size(_transformer("transformer-base"), 10_000, 4096, 1, 30),
+    "small": Size(_transformer("transformer-small"), 8_000, 4096, 2, 30),
+    "tiny": Size(_transformer({"preset": "transformer-tiny", "dim": 32, "feed_forward": 48}), 101, 256, 1, 7),
+}
+
+
+class SyntheticCorpus(EncodedPairs):
+    """Pairs of random ids, lengths skewed as those of sentences are: targets of 5 to 100, 28 on average.
+
+    A source is 0.8 to 1.25 times as long as its target. Where `labelled`, pieces have random heads, on the target side
+    to the left.
+    """
+
+    def __init__(self, vocabulary: int, pairs: int = PAIRS, *, labelled: bool = False) -> None:
+        self.labelled = labelled
+        random = np.random.default_rng(1)
+        targets = np.clip(SHORTEST + random.gamma(2.4, 9.5, pairs), SHORTEST, LONGEST)
+        sources = np.clip(targets * random.uniform(0.8, 1.25, pairs), SHORTEST, LONGEST)
+        self.target_lengths, self.source_lengths = targets.astype(np.int32), sources.astype(np.int32)
+        self.lines, self.fingerprint = np.arange(1, pairs + 1), ""
+        self._ids = random.integers(4, vocabulary, (2, LONGEST + pairs))
+
+    def source(self, index: int) -> NDArray[np.integer]:
+        return self._ids[0, index : index + int(self.source_lengths[index])]
+
+    def target(self, index: int) -> NDArray[np.integer]:
+        return self._ids[1, index : index + int(self.target_lengths[index])]
+
+    def labels(self, index: int) -> Mapping[str, NDArray[np.integer]]:
+        """The heads of one pair, if any."""
+        if not self.labelled:
+            return {}
+        source, target = self.source(index), self.target(index)
+        return {"source_heads": source % len(source), "target_heads": target % np.arange(1, len(target) + 1)}
+
+
+# A contender's round: given the round's number, the work is done and its target tokens are counted.
+Play = Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Something to measure. `setup(*arguments)`, called in a process of its own, warms it up.
+
+    It gives the function that plays a round, and facts about the contender that JSON can hold.
+    """
+
+    name: str
+    setup: Callable[..., tuple[Play, dict[str, Any]]]
+    arguments: tuple[Any, ...]
+
+
+@dataclass
+class Measurement:
+    """What one contender did at one setting, round by round; and the rounds of the one it is compared with."""
+
+    size: str
+    setting: str
+    contender: str
+    facts: dict[str, Any]
+    baseline: str
+    tokens: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def speeds(self) -> list[float]:
+        """Target tokens a second, by round."""
+        return [tokens / seconds for tokens, seconds in zip(self.tokens, self.seconds, strict=True)]
+
+    def ratios(self, baseline: "Measurement") -> list[float]:
+        """How many times as fast as `baseline` it was, by round."""
+        return [own / other for own, other in zip(self.speeds, baseline.speeds, strict=True)]
+
+
+def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: int) -> list[Measurement]:
+    """Let the contenders take turns for `rounds` rounds; the last one is what the others are compared with.
+
+    Raises:
+        RunError: a contender failed; the message holds its traceback.
+    """
+    with _workers(contenders) as connections:
+        facts = {name: _receive(name, connection) for name, connection in connections.items()}
+        results = [Measurement(size, setting, each.name, facts[each.name], contenders[-1].name) for each in contenders]
+        with progress(f"measuring {size} {setting}".rstrip(), rounds, "rounds") as line:
+            for number in range(rounds):
+                for result in results if number % 2 else reversed(results):  # neither side always comes first
+                    connection = connections[result.contender]
+                    connection.send(number)
+                    played = _receive(result.contender, connection)
+                    result.tokens.append(played["tokens"])
+                    result.seconds.append(played["seconds"])
+                line.update(number + 1)
+    return results
+
+
+@contextmanager
+def _workers(contenders: Sequence[Contender]) -> Iterator[dict[str, Connection]]:
+    context = multiprocessing.get_context("spawn")
+    processes, connections = [], {}
+    try:
+        for contender in contenders:
+            connections[contender.name], theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, contender), daemon=True)
+            process.start()
+            theirs.close()
+            processes.append(process)
+        yield connections
+    finally:
+        for connection in connections.values():
+            connection.close()  # the worker's wait for the next round ends
+        for process in processes:
+            process.join(timeout=10)
+            process.kill()
+
+
+def _serve(connection: Connection, contender: Contender) -> None:
+    """A worker: waits, without using the processor, for each round until the other side closes."""
+    try:
+        play, facts = contender.setup(*contender.arguments)
+        connection.send(facts)
+        while True:
+            number = connection.recv()
+            began = time.perf_counter()
+            tokens = play(number)
+            connection.send({"tokens": tokens, "seconds": time.perf_counter() - began})
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        return
+    except Exception:
+        connection.send({"error": traceback.format_exc()})
+
+
+def _receive(name: str, connection: Connection) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = connection.recv()
+    except EOFError as error:
+        raise RunError(f"{name}: its process ended (is there enough memory?)") from error
+    if "error" in answer:
+        raise RunError(f"{name}: {answer['error']}")
+    return answer
+
+
+def matrix_peak(precision: str) -> float:
+    """The most floating-point operations a second that matrix multiplication reaches, over several shapes and tries."""
+    best = 0.0
+    for rows, inner, columns in ((4096, 512, 2048), (4096, 2048, 512), (4096, 512, 8192), (2048, 2048, 2048)):
+        x, weight = (torch.randn(side, inner).to(PRECISIONS[precision]) for side in (rows, columns))
+        for _ in range(8):
+            began = time.perf_counter()
+            F.linear(x, weight)
+            best = max(best, 2 * rows * inner * columns / (time.perf_counter() - began))
+    return best
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """What was measured, and on what.
+
+    Args:
+        title: of the table.
+        unit: what a setting is, the head of its column; empty where there is none.
+        measurements: contenders of the same size and setting stand together.
+        peaks: FLOP/s of matrix multiplication by precision.
+        notes: how it was measured.
+    """
+
+    title: str
+    unit: str
+    measurements: Sequence[Measurement]
+    peaks: Mapping[str, float]
+    notes: Sequence[str]
+    machine: Mapping[str, Any] = field(default_factory=machine)
+
+    def text(self) -> str:
+        """The table, the machine and the notes."""
+        table = Table("size", *[self.unit] * bool(self.unit), "contender", box=None, pad_edge=False)
+        for name in ("tokens/s", "times the baseline", "lowest - highest", *["of the peak"] * bool(self.peaks)):
+            table.add_column(name, justify="right")
+        for each in self.measurements:
+            table.add_row(*self._row(each))
+        about = f"{self.machine['processor']}, {self.machine['threads']} threads, torch {self.machine['torch']}"
+        peaks = [f"matrix peak in {name}: {peak / 1e9:,.0f} GFLOP/s" for name, peak in self.peaks.items()]
+        return "\n".join([self.title, "", *_lines(table), "", about, *peaks, *self.notes])
+
+    def _row(self, each: Measurement) -> list[str]:
+        ratios = each.ratios(self.baseline_of(each))
+        share = each.facts.get("flops_per_token", 0) * statistics.median(each.speeds)
+        return [
+            each.size,
+            *[each.setting] * bool(self.unit),
+            each.contender,
+            f"{statistics.median(each.speeds):,.0f}",
+            f"{statistics.median(ratios):.2f}",
+            f"{min(ratios):.2f} - {max(ratios):.2f}",
+            *([f"{share / self.peaks[each.facts['precision']]:.0%}" if share else "-"] if self.peaks else []),
+        ]
+
+    def baseline_of(self, measurement: Measurement) -> Measurement:
+        """What a measurement is compared with."""
+        group = (measurement.size, measurement.setting, measurement.baseline)
+        return next(each for each in self.measurements if (each.size, each.setting, each.contender) == group)
+
+    def to_json(self) -> str:
+        """Everything in the report, with each round, as JSON text."""
+        measurements = [
+            asdict(each)
+            | {
+                "tokens_per_second": statistics.median(each.speeds),
+                "times_baseline": statistics.median(each.ratios(self.baseline_of(each))),
+            }
+            for each in self.measurements
+        ]
+        content = {
+            "title": self.title,
+            "machine": self.machine,
+            "peak_flops": self.peaks,
+            "measurements": measurements,
+            "notes": self.notes,
+        }
+        return json.dumps(content, ensure_ascii=False, indent=1)
+
+    def write(self, output: Path | None) -> "BenchReport":
+        """Write the JSON where `output` says. Raises UserError where that cannot be written."""
+        if output is not None:
+            try:
+                write_text(output, self.to_json() + "\n")
+            except OSError as error:
+                raise UserError(f"cannot write there ({error.strerror})", where=f"--output {output}") from error
+        return self
+
+
+def _lines(table: Table) -> list[str]:
+    text = io.StringIO()
+    Console(file=text, width=200).print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def check_output(output: Path | None) -> None:
+    """Raise UserError, before work is lost, where the report's folder does not exist."""
+    if output is not None and not output.parent.is_dir():
+        raise UserError("this folder does not exist", where="--output", received=str(output.parent))
+
+
+def check_choices(option: str, values: Sequence[str], allowed: Mapping[str, Any]) -> None:
+    """Raise UserError where one of `values` is not allowed."""
+    for value in values:
+        if value not in allowed:
+            raise UserError("there is no such choice", where=option, received=value, allowed=allowed)

@@ -1,0 +1,70 @@
+"""`headway bench ...`: speed beside other implementations."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli.arguments import Device
+
+bench_app = typer.Typer(no_args_is_help=True, help="Measure speed beside other implementations, in the same run.")
+
+Size = Annotated[list[str], typer.Option(help="base, small; can be given several times.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Turns of each contender; medians are reported.")]
+JsonFile = Annotated[Path | None, typer.Option(help="Write the report there as JSON.")]
+
+
+@bench_app.command("train")
+def bench_train(
+    size: Size = ["base", "small"],  # noqa: B006
+    precision: Annotated[list[str], typer.Option(help="float32, bf16.")] = ["float32", "bf16"],  # noqa: B006
+    rounds: Rounds = 5,
+    output: JsonFile = None,
+) -> None:
+    """Training speed beside a plain torch.nn.Transformer loop, or torch.nn.LSTM (sizes recurrent, recurrent-small)."""
+    from headway.bench.bench_train import run_bench_train
+
+    typer.echo(run_bench_train(size, precision, rounds, output).text())
+
+
+@bench_app.command("constraints")
+def bench_constraints(
+    size: Size = ["base", "small"],  # noqa: B006
+    precision: Annotated[list[str], typer.Option(help="float32, bf16.")] = ["float32"],  # noqa: B006
+    rounds: Rounds = 5,
+    output: JsonFile = None,
+) -> None:
+    """What the dependency loss and the synchronous constraint cost a training step."""
+    from headway.bench.bench_constraints import run_bench_constraints
+
+    typer.echo(run_bench_constraints(size, precision, rounds, output).text())
+
+
+@bench_app.command("decode")
+def bench_decode(
+    size: Size = ["base", "small"],  # noqa: B006
+    batch_size: Annotated[list[int], typer.Option(help="Sentences decoded at once.")] = [16, 1],  # noqa: B006
+    rounds: Rounds = 5,
+    output: JsonFile = None,
+) -> None:
+    """Beam search speed beside Hugging Face generate with the same weights and the same outputs."""
+    from headway.bench.bench_decode import run_bench_decode
+
+    typer.echo(run_bench_decode(size, batch_size, rounds, output).text())
+
+
+@bench_app.command("mixers")
+def bench_mixers(
+    length: Annotated[list[int] | None, typer.Option(min=2, help="Lengths.", show_default="32, 64, ... 8192")] = None,
+    precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "float32",
+    rounds: Rounds = 5,
+    output: JsonFile = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw time by length there, as PNG or SVG.")] = None,
+    device: Device = "cpu",
+) -> None:
+    """Time and memory of every mixer by length, and of a decoding step, beside torch's fused attention."""
+    from headway.bench.bench_mixers import LENGTHS, run_bench_mixers
+    from headway.device import pick_device
+
+    chosen = pick_device(device)
+    typer.echo(run_bench_mixers(length or LENGTHS, precision, rounds, chosen, output, figure).text())

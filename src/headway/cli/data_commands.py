@@ -1,0 +1,198 @@
+"""`headway data ...`: look at data, and make it ready."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+data_app = typer.Typer(no_args_is_help=True, help="Look at data before training on it, and make it ready.")
+
+LENGTH_TASKS = "copy, reverse, addition, summation, parity, sorting, polynomial, lego or scan."
+
+
+@data_app.command("check")
+def data_check(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to it.")
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Read a recipe's corpora as training would and say what is in them; nothing is trained but the vocabulary."""
+    import json
+
+    from headway.recipe import load_recipe
+    from headway.tasks import build_task
+
+    loaded = load_recipe(recipe, overrides or ())
+    result = build_task(loaded.task).check_data(loaded)
+    typer.echo(json.dumps(result.to_json(), ensure_ascii=False, indent=1) if json_output else result.text())
+
+
+@data_app.command("split")
+def data_split(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A word a row, a blank line between sentences; or, with TARGET, sources."),
+    ],
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[TARGET]", help="The sources' targets, a line each.")
+    ] = None,
+    *,
+    output: Annotated[Path, typer.Option(help="The folder to write train, dev and test to.")],
+    shares: Annotated[tuple[float, float, float], typer.Option(help="Of train, dev and test.")] = (80, 10, 10),
+) -> None:
+    """Cut sentences, or pairs of lines, into train, dev and test in their own order, so that documents stay whole."""
+    from headway.corpora.split import split_file, split_parallel
+
+    counts = split_file(file, output, shares) if target is None else split_parallel(file, target, output, shares)
+    typer.echo(", ".join(f"{name}: {count:,} sentences" for name, count in counts.items()))
+
+
+@data_app.command("labels")
+def data_labels(
+    m2: Annotated[Path | None, typer.Option(help="An M2 file.")] = None,
+    annotator: Annotated[int | None, typer.Option(min=0, help="Of the M2 file.", show_default="all")] = None,
+    source: Annotated[Path | None, typer.Option(help="Sentences, their words separated by spaces.")] = None,
+    references: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="Their corrections.")] = None,
+) -> None:
+    """Write which words are wrong, a word a row: from the edits of an M2 file, or by comparing with corrections."""
+    from headway.formats.edits import union
+    from headway.formats.labelled_words import ERROR_ORIGINS, open_labelled, write_columns
+    from headway.recipe import parse_corpus
+
+    given = {"m2": m2, "annotator": annotator, "source": source, "references": references or ()}
+    corpus = parse_corpus(given, "headway data labels")
+    sentences = open_labelled(corpus, "headway data labels", ERROR_ORIGINS)
+    typer.echo(write_columns([(each.words, union(each.labels)) for each in sentences]), nl=False)
+
+
+@data_app.command("annotate")
+def data_annotate(
+    corpus: Annotated[
+        Path, typer.Argument(metavar="RECIPE.yaml|FILE", help="A recipe with data.parses, or a text file.")
+    ],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")
+    ] = None,
+    parser: Annotated[
+        str | None, typer.Option(help="For a text file: KIND:MODEL, such as spacy:ja_ginza, stanza:en, conllu:FILE.")
+    ] = None,
+    whitespace: Annotated[
+        str, typer.Option(help="For a text file: what white space is there: text, tokens or none.")
+    ] = "text",
+    folder: Annotated[Path | None, typer.Option(help="For a text file: keep parses there, not beside it.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="How many parse.", show_default="one a core")] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Only parse and draw so many sentences a side.")] = None,
+) -> None:
+    """Parse a corpus, both sides; killed at any moment, it goes on where it was when started again."""
+    from headway.experiments.annotation import draw_samples, part_of_file, parts_of_recipe, run_annotate
+    from headway.recipe import load_recipe, parse_parser
+
+    if parser is None:
+        parts = parts_of_recipe(load_recipe(corpus, overrides or ()))
+    else:
+        parts = [part_of_file(corpus, parse_parser(parser, whitespace), folder)]
+    if sample is None:
+        run_annotate(parts, processes)
+        return
+    for drawn in draw_samples(parts, sample):
+        typer.echo(drawn)
+
+
+@data_app.command("treebanks")
+def data_treebanks(
+    path: Annotated[Path, typer.Argument(metavar="ALIGNMENT.xml", help="Its two treebanks lie beside it.")],
+    output: Annotated[Path, typer.Option(help="The folder to write to.")],
+) -> None:
+    """Take a TreeAligner file apart: source.txt and target.txt, a sentence a line, and gold.txt, Pharaoh links."""
+    from headway.files import write_text
+    from headway.formats.alignments import read_treebanks
+
+    pairs = read_treebanks(path)
+    output.mkdir(parents=True, exist_ok=True)
+    for name, lines in (
+        ("source", [" ".join(pair.source) for pair in pairs]),
+        ("target", [" ".join(pair.target) for pair in pairs]),
+        ("gold", [pair.links.pharaoh() for pair in pairs]),
+    ):
+        write_text(output / f"{name}.txt", "".join(f"{line}\n" for line in lines))
+
+
+@data_app.command("digits")
+def data_digits(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings DIGIT_SPEAKER_TAKE.wav.")],
+    output: Annotated[Path, typer.Option(help="The folder to write to.")],
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all random draws.")] = 1,
+    train_size: Annotated[int, typer.Option(min=1, help="Strings to train on.")] = 5000,
+    test_size: Annotated[int, typer.Option(min=1, help="Strings of dev, and of the test.")] = 400,
+    dev_takes: Annotated[tuple[int, int], typer.Option(help="The first and last take that only dev has.")] = (45, 49),
+    left_out: Annotated[
+        str | None, typer.Option(help="The speaker whom only the test has.", show_default="the last by name")
+    ] = None,
+    sample_rate: Annotated[int, typer.Option(min=1000, help="Of what is written, in Hz.")] = 8000,
+) -> None:
+    """Join recordings of single digits to strings of one to five, with pauses and noise: train, dev and test."""
+    from headway.corpora.generated.digits import DigitOptions, write_digits
+
+    options = DigitOptions(seed, train_size, test_size, dev_takes, left_out, sample_rate)
+    for name, part in write_digits(folder, output, options).items():
+        typer.echo(f"{name}: {part.strings:,} strings, {part.digits:,} digits, {part.seconds / 60:.1f} minutes")
+
+
+@data_app.command("lengths")
+def data_lengths(
+    task: Annotated[str, typer.Argument(metavar="TASK", help=LENGTH_TASKS)],
+    output: Annotated[Path, typer.Option(help="The folder to write to.")],
+    variant: Annotated[str | None, typer.Option(help="Of the task, such as copy's random, repeated, twice.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of all random draws.")] = 1,
+    train_size: Annotated[int, typer.Option(min=1, help="Training examples.")] = 20_000,
+    dev_size: Annotated[int, typer.Option(min=1, help="Dev examples.")] = 500,
+    test_size: Annotated[int, typer.Option(min=1, help="Test examples of each length, where there are as many.")] = 100,
+    train_length: Annotated[
+        int | None, typer.Option(min=1, help="Longest in training.", show_default="the task's")
+    ] = None,
+    test_length: Annotated[
+        int | None, typer.Option(min=1, help="Longest in the test.", show_default="the task's")
+    ] = None,
+    scan: Annotated[Path | None, typer.Option(help="With scan: the folder of its length split.")] = None,
+) -> None:
+    """Write a task whose test is longer than its training: train, dev and test as TSV, and the test's lengths."""
+    from headway.corpora.generated.length_tasks import Sizes, lengths_data, write_lengths
+
+    sizes = Sizes(train_size, dev_size, test_size)
+    data = lengths_data(task, variant, seed=seed, sizes=sizes, trained=train_length, tested=test_length, scan=scan)
+    write_lengths(data, output, {"task": task, "variant": variant or "", "seed": seed})
+
+
+@data_app.command("constituents")
+def data_constituents(
+    file: Annotated[Path, typer.Argument(metavar="FILE.conllu", help="Universal Dependencies.")],
+    tags: Annotated[str, typer.Option(help="The tags of the words: xpos or upos.")] = "xpos",
+) -> None:
+    """Make constituency trees of dependencies, one a line, by the head rules of docs/parsing.md."""
+    from headway.console import say
+    from headway.corpora.constituents import convert_conllu
+
+    trees, lifted = 0, 0
+    for found in convert_conllu(file, tags):
+        typer.echo(found.tree.write())
+        trees, lifted = trees + 1, lifted + found.lifted
+    say(f"{trees:,} trees; {lifted:,} crossing edges were lifted")
+
+
+@data_app.command("trees")
+def data_trees(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Penn brackets or TIGER-XML.")],
+    format: Annotated[str, typer.Option(help="drawing, brackets, linear, words or tagged.")] = "drawing",
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Only so many, drawn at random.", show_default="all")
+    ] = None,
+    leaves: Annotated[str, typer.Option(help="With linear: what words become, tags or xx.")] = "tags",
+    functions: Annotated[bool, typer.Option("--functions", help="Keep grammatical functions in labels.")] = False,
+) -> None:
+    """Draw the trees of a treebank, or write them, or their sentences, a line each."""
+    from headway.formats.tree_writing import write_trees
+
+    for text in write_trees(file, format, sample=sample, leaves=leaves, functions=functions):
+        typer.echo(text)

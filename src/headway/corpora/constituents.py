@@ -1,0 +1,288 @@
+"""Constituents made of Universal Dependencies, by rules that go from the head outwards.
+
+1. Edges that cross others are lifted, the shortest first, to the head of their head, until the tree is projective
+   (Nivre and Nilsson 2005); further roots hang on the first.
+2. Every word projects phrases, and its dependents are put into these in the order of their distance, on either side:
+   no dependent gets into a phrase that is inside of one in which a nearer dependent is. From the inside out:
+
+   | phrase | what goes in |
+   |---|---|
+   | of the word: NP, ADJP, ADVP, INTJ, QP or X by its part of speech | all that is not named below |
+   | NP once more | modifiers after a noun: nmod, acl, appos, advcl, obl |
+   | VP | of a verb, all that is not named below; of another predicate, its copula, adverbs, obl and advcl |
+   | VP once more, for each | aux and cop before the word, and `to` |
+   | S | nsubj, csubj, expl |
+   | PP, SBAR | case; mark |
+
+   A coordination has the label of its first part and stands above the phrase, among these, that is of the last part's
+   kind: conjuncts without a subject share that of the first. What is outside of the grammar (discourse, vocative,
+   parataxis, dislocated, list, cc) goes to the outermost phrase, as does punctuation with nothing else beyond it; other
+   punctuation goes where the dependent inside of it went. `cc` and punctuation before a conjunct, and punctuation at
+   one edge of any phrase, stand beside it; at both edges, as brackets and quotation marks do, they belong to it.
+3. A word without dependents is a bare leaf where it is a part of its head's phrase (det, amod, nummod, compound, flat,
+   nmod:poss, nmod:desc, aux, cop, case, mark, cc, punct, fixed, goeswith; advmod but of verbs, negations of those too)
+   and a phrase of one word elsewhere. Function words of several words (`because of`) have no phrase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+from headway.errors import UserError
+from headway.formats.labelled_words import CONLLU, conllu_rows
+from headway.parses.parse import NotATreeError, depths
+from headway.trees.tree import Leaf, Tree, escape
+
+TAGS = ("xpos", "upos")
+Node = Tree | Leaf
+
+# From the inside out. The VPs of auxiliaries lie between VERBAL and the coordination of VPs.
+OUTERMOST, BASE, MODIFIED, VERBAL, CLAUSE, CASE, MARK = 0, 10, 20, 30, 50, 60, 65
+COORDINATION = {BASE: 25, MODIFIED: 25, VERBAL: 45, CLAUSE: 55, CASE: 70, MARK: 70}
+LABELS = {VERBAL: "VP", CLAUSE: "S", CASE: "PP", MARK: "SBAR"}
+
+PHRASES = {
+    "NOUN": "NP", "PROPN": "NP", "PRON": "NP", "NUM": "NP", "SYM": "NP", "X": "NP", "DET": "NP",
+    "ADJ": "ADJP", "ADV": "ADVP", "ADP": "PP", "INTJ": "INTJ", "VERB": "VP", "AUX": "VP",
+}  # fmt: skip
+SUBJECTS = {"nsubj", "csubj", "expl"}
+OUTSIDE = {"punct", "discourse", "vocative", "parataxis", "dislocated", "list", "cc"}
+POSTMODIFIERS = {"nmod", "acl", "appos", "advcl", "obl"}
+SPLICED = {"case", "mark", "cc", "aux", "cop", "fixed", "goeswith", "punct"}
+BARE = SPLICED | {"det", "amod", "nummod", "compound", "flat"}
+
+
+class Word(NamedTuple):
+    """A word of a dependency tree; a root's head is its own place."""
+
+    form: str
+    upos: str
+    tag: str
+    head: int
+    relation: str
+
+    @property
+    def kind(self) -> str:
+        """The relation without its subtype."""
+        return self.relation.partition(":")[0]
+
+    @property
+    def is_verb(self) -> bool:
+        """Whether it is a verb or an auxiliary."""
+        return self.upos in ("VERB", "AUX")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A constituency tree, and how many edges were lifted to make it."""
+
+    line: int
+    tree: Tree
+    lifted: int
+
+
+def convert_conllu(path: Path, tags: str = "xpos") -> Iterator[Converted]:
+    """The sentences of a CoNLL-U file as constituency trees.
+
+    Args:
+        path: the file.
+        tags: what becomes the tag of a leaf; the universal one where there is no other.
+
+    Raises:
+        UserError: with file and line: heads that make no tree, other columns than CoNLL-U has; unknown `tags`.
+    """
+    if tags not in TAGS:
+        raise UserError("there are no such tags", where="--tags", received=tags, allowed=TAGS)
+    for first, rows in conllu_rows(path):
+        words = [_read_word(cells, place, tags, f"{path}:{line}") for place, (line, cells) in enumerate(rows)]
+        try:
+            depths([word.head for word in words])
+        except NotATreeError as error:
+            raise UserError(f"these heads make no tree ({error})", where=f"{path}:{first}") from error
+        tree, lifted = convert(words)
+        yield Converted(first, tree, lifted)
+
+
+def _read_word(cells: Sequence[str], place: int, tags: str, where: str) -> Word:
+    form, upos, xpos, head, relation = (cells[CONLLU[name] - 1] for name in ("form", "upos", "xpos", "head", "deprel"))
+    if cells[0] != str(place + 1) or not head.isdecimal() or not form.strip():
+        received = "\t".join(cells)
+        raise UserError("this row is no word with a head, numbered from 1", where=where, received=received)
+    tag = upos if tags == "upos" or xpos == "_" else xpos
+    return Word("_".join(form.split()), upos, escape(tag), int(head) - 1 if int(head) else place, relation)
+
+
+def convert(words: Sequence[Word]) -> tuple[Tree, int]:
+    """The constituency tree of a dependency tree, and how many edges had to be lifted."""
+    roots = [place for place, word in enumerate(words) if word.head == place]
+    joined = list(words)
+    joined[roots[0]] = words[roots[0]]._replace(relation="root")
+    for place in roots[1:]:
+        joined[place] = words[place]._replace(head=roots[0], relation="parataxis")
+    heads = [word.head for word in joined]
+    lifted = lift(heads)
+    below: list[list[int]] = [[] for _ in words]
+    for place, head in enumerate(heads):
+        if head != place:
+            below[head].append(place)
+    levels = depths(heads)
+    done: dict[int, _Phrase] = {}
+    for place in sorted(range(len(words)), key=lambda place: -levels[place]):
+        done[place] = _Head(joined, place, below[place], joined[heads[place]], below[heads[place]]).project(done)
+    (tree,) = done[roots[0]].nodes
+    assert isinstance(tree, Tree)
+    return tree, lifted
+
+
+def lift(heads: list[int]) -> int:
+    """Make `heads`, of a tree, projective; gives the number of edges that had to be lifted for it."""
+    lifted = 0
+    while crossing := [place for place in range(len(heads)) if _crosses(heads, place)]:
+        shortest = min(crossing, key=lambda place: (abs(heads[place] - place), place))
+        heads[shortest] = heads[heads[shortest]]
+        lifted += 1
+    return lifted
+
+
+def _crosses(heads: Sequence[int], place: int) -> bool:
+    """Whether a word between `place` and its head is not below that head."""
+    head = heads[place]
+    for between in range(min(place, head) + 1, max(place, head)):
+        above = between
+        while above != head and heads[above] != above:
+            above = heads[above]
+        if above != head:
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class _Phrase:
+    """What a word with all that is below it makes: nodes, and the kind of the outermost phrase among them."""
+
+    nodes: list[Node]
+    kind: int
+
+
+def _nodes(places: Sequence[int], done: dict[int, _Phrase]) -> list[Node]:
+    """The nodes of several words, in the order of these."""
+    return [node for place in places for node in done[place].nodes]
+
+
+@dataclass(frozen=True)
+class _Head:
+    """A word with its dependents, and its own head with all of that one's."""
+
+    words: Sequence[Word]
+    place: int
+    below: Sequence[int]
+    above: Word
+    siblings: Sequence[int]
+
+    @property
+    def word(self) -> Word:
+        return self.words[self.place]
+
+    @property
+    def is_copular(self) -> bool:
+        return any(self.words[each].kind == "cop" for each in self.below)
+
+    def project(self, done: dict[int, _Phrase]) -> _Phrase:
+        """The phrases of the word, from the phrases `done` of its dependents."""
+        before_it = [each for each in self.below if each < self.place]
+        after_it = [each for each in self.below if each > self.place]
+        node: Node = Leaf(self.word.tag, self.word.form)
+        if self.word.kind in SPLICED:
+            return _Phrase([*_nodes(before_it, done), node, *_nodes(after_it, done)], BASE)
+        left, right = self._edges(before_it, after_it)
+        inside = [each for each in self.below if each not in (*left, *right)]
+        kind = VERBAL if self.word.is_verb else BASE
+        if inside or not self._is_bare():
+            levels = self._levels(inside, done)
+            for level in sorted({kind, *levels.values()}):
+                members = [each for each in inside if levels[each] == level]
+                before = _nodes([each for each in members if each < self.place], done)
+                after = _nodes([each for each in members if each > self.place], done)
+                node = Tree(self._label(level, node), (*before, node, *after))
+                kind = max(each for each in COORDINATION if each <= level)
+        return _Phrase([*_nodes(left, done), node, *_nodes(right, done)], kind)
+
+    def _label(self, level: int, node: Node) -> str:
+        if level in (BASE, MODIFIED):
+            if self.word.kind in ("det", "nummod") and self.word.upos in ("DET", "NUM"):
+                return "QP"
+            return "PRT" if self.word.relation == "compound:prt" else PHRASES.get(self.word.upos, "X")
+        if level in COORDINATION.values():
+            assert isinstance(node, Tree)
+            return node.label
+        return LABELS[max(each for each in LABELS if each <= level)]
+
+    def _is_bare(self) -> bool:
+        """Whether a word without dependents is a leaf of its head's phrase."""
+        word = self.word
+        if word.kind == "advmod":
+            is_copular = any(self.words[each].kind == "cop" for each in self.siblings)
+            return word.upos == "PART" or not (self.above.is_verb or is_copular)
+        return (word.kind in BARE and word.relation != "compound:prt") or word.relation in ("nmod:poss", "nmod:desc")
+
+    def _edges(self, left: Sequence[int], right: Sequence[int]) -> tuple[list[int], list[int]]:
+        """What stands beside the phrase on either side: conjunctions before a conjunct, and punctuation."""
+        if self.word is self.above:
+            return [], []
+        beside = {"punct", "cc"} if self.word.kind == "conj" else {"punct"}
+        before = list(takewhile(lambda each: self.words[each].kind in beside, left))
+        after = list(takewhile(lambda each: self.words[each].kind == "punct", reversed(right)))[::-1]
+        pair = before and after and self.word.kind != "conj"
+        return ([], []) if pair else (before, after)
+
+    def _levels(self, inside: Sequence[int], done: dict[int, _Phrase]) -> dict[int, int]:
+        """In which phrase each dependent is."""
+        own = {each: self._level(each, done) for each in inside}
+        left = [each for each in reversed(inside) if each < self.place]
+        right = [each for each in inside if each > self.place]
+        verbs = [each for each in left if self.words[each].kind in ("aux", "cop", "mark") and own[each] == VERBAL]
+        for number, each in enumerate(verbs):  # a VP each; that of the first is there for what is no verb itself
+            own[each] = VERBAL + number + self.word.is_verb
+        top = max(own.values(), default=BASE)
+        levels = {}
+        for side in (left, right):
+            reached = VERBAL if self.word.is_verb else BASE
+            for number, each in enumerate(side):
+                if own[each] == OUTERMOST:
+                    inner = self.words[each].kind == "punct" and self._goes_on(side[number:])
+                    reached = reached if inner else max(reached, top)
+                reached = max(reached, own[each])
+                levels[each] = reached
+        return levels
+
+    def _goes_on(self, side: Sequence[int]) -> bool:
+        """Whether there is more than punctuation."""
+        return any(self.words[each].kind != "punct" for each in side)
+
+    def _level(self, each: int, done: dict[int, _Phrase]) -> int:
+        """The phrase that a dependent is of by itself."""
+        word, is_part = self.words[each], self.words[each].upos == "PART"
+        match word.kind:
+            case "case":
+                return BASE if is_part else CASE
+            case "mark":
+                return VERBAL if is_part else MARK
+            case "aux" | "cop":
+                return VERBAL
+            case "conj":
+                return COORDINATION[done[each].kind]
+            case kind if kind in SUBJECTS:
+                return CLAUSE
+            case kind if kind in OUTSIDE:
+                return OUTERMOST
+            case kind if self.word.is_verb or (self.is_copular and kind in ("obl", "advcl")):
+                return VERBAL
+            case "advmod" if self.is_copular and self.word.upos != "ADJ":
+                return VERBAL
+            case kind if kind in POSTMODIFIERS and each > self.place and PHRASES.get(self.word.upos) == "NP":
+                return MODIFIED
+        return BASE

@@ -1,0 +1,227 @@
+"""A corpus in ids: encoded once, kept in a cache, memory-mapped ever after.
+
+A corpus of N pairs is a folder of .npy files, `source.npy` and `target.npy` with the ids of all pairs one after the
+other, `source_offsets.npy` and `target_offsets.npy` (N + 1,) where each begins, `lines.npy` (N,) with line numbers,
+`labels/NAME.npy` with labels of all pieces, and `report.json`. Its name is a hash of all that decides its content: raw
+text, vocabularies, filters, what labels come from, format.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.corpora.corpus_report import DUPLICATE, EMPTY, TOO_LONG, UNBALANCED, CorpusReport, Counts
+from headway.corpora.data_config import DataConfig, source_truncation
+from headway.corpora.encoding import EncodedChunk, EncodedSide, chunks, encode_all
+from headway.corpora.plan import EncodedPairs
+from headway.errors import RunError
+from headway.files import sha256, write_json
+from headway.formats.corpus_config import CorpusConfig
+from headway.formats.pairs import PairSource, open_source
+from headway.processing.labeller import Labeller
+from headway.processing.text.text_processor import Side, save_sides
+from headway.processing.text.truncation import Truncation
+from headway.storage import GrowingArray, cache_folder, put_in_place, read_array, workspace
+
+__all__ = ["Corpus", "CorpusReport", "build_corpus"]
+
+FORMAT = 2
+
+Progress = Callable[[int], object]
+
+
+class Corpus(EncodedPairs):
+    """Encoded pairs, memory-mapped from a folder.
+
+    Args:
+        folder: what `build_corpus` wrote.
+        name: what the report calls the corpus.
+
+    Attributes:
+        source_lengths: (N,) int32, pieces without the end mark.
+        target_lengths: (N,) int32.
+        lines: (N,) int64, the line or row of each pair in its origin, counted from 1.
+        report: what was read, kept and dropped.
+        fingerprint: a hash of all that decides the content.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: the folder holds no whole corpus.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        arrays = ("source", "source_offsets", "target", "target_offsets", "lines")
+        self._source, self._source_offsets, self._target, self._target_offsets, self.lines = (
+            read_array(folder / f"{array}.npy") for array in arrays
+        )
+        report = CorpusReport.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
+        self.report, self.fingerprint = replace(report, name=name), folder.name
+        self._labels = {label: read_array(folder / "labels" / f"{label}.npy") for label in report.labels}
+        self.source_lengths = np.diff(self._source_offsets).astype(np.int32)
+        self.target_lengths = np.diff(self._target_offsets).astype(np.int32)
+
+    def source(self, index: int) -> NDArray[np.integer]:
+        return self._source[self._source_offsets[index] : self._source_offsets[index + 1]]
+
+    def target(self, index: int) -> NDArray[np.integer]:
+        return self._target[self._target_offsets[index] : self._target_offsets[index + 1]]
+
+    def labels(self, index: int) -> dict[str, NDArray[np.integer]]:
+        found = {}
+        for name, values in self._labels.items():
+            offsets = self._source_offsets if name.startswith("source_") else self._target_offsets
+            found[name] = values[offsets[index] : offsets[index + 1]]
+        return found
+
+
+def build_corpus(
+    config: CorpusConfig,
+    data: DataConfig,
+    sides: tuple[Side, Side],
+    *,
+    where: str,
+    filter: bool,
+    progress: Progress | None = None,
+    cache: Path | None = None,
+    labellers: Sequence[Labeller] = (),
+) -> Corpus:
+    """The encoded corpus: opened from the cache, or read, encoded and put there. Memory does not grow with the corpus.
+
+    Args:
+        config: where the pairs come from.
+        data: the filters.
+        sides: source and target text preparation with vocabularies.
+        where: the recipe key of `config`, for messages.
+        filter: whether `max_length`, `max_ratio` and `drop_duplicates` apply; pairs with an empty side are always
+            dropped, and `truncate_source` always applies.
+        progress: called with the number of pairs read so far, now and then.
+        cache: the cache folder, by default that of `cache_folder`.
+        labellers: what labels the pieces.
+
+    Raises:
+        UserError: what `open_source` and the source's pairs raise.
+        RunError: the cache cannot be written.
+    """
+    source = open_source(config, where)
+    filters = data.model_dump(include={"count", "max_length", "max_ratio", "drop_duplicates"}) if filter else {}
+    truncation = source_truncation(data)
+    content = source.fingerprint()
+    corpora = (cache_folder() if cache is None else cache) / "corpora"
+    try:
+        with workspace(corpora) as work:
+            (work / "sides").mkdir()
+            save_sides(sides, work / "sides")
+            folder = corpora / _key(content, work / "sides", filters, labellers, truncation)
+            if (corpus := _open(folder, where)) is not None:
+                return corpus
+            (work / "corpus").mkdir()
+            _write(source, sides, filters, work, progress or (lambda done: None), labellers, truncation)
+            put_in_place(work / "corpus", folder)
+            return Corpus(folder, where)
+    except OSError as error:
+        raise RunError(
+            f"cannot keep the encoded corpus in {corpora} ({error}); HEADWAY_CACHE names another folder"
+        ) from error
+
+
+def _key(
+    content: str,
+    sides: Path,
+    filters: dict[str, Any],
+    labellers: Sequence[Labeller],
+    truncation: Truncation | None,
+) -> str:
+    files = sorted(path for path in sides.rglob("*") if path.is_file())
+    hashes = [(str(path.relative_to(sides)), sha256(path)) for path in files]
+    labels = {each.name: [type(each).__qualname__, each.fingerprint()] for each in labellers}
+    parts = json.dumps([FORMAT, content, hashes, filters, labels, str(truncation)], sort_keys=True)
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def _open(folder: Path, name: str) -> Corpus | None:
+    """The corpus in `folder`; None where there is none, or where it was cut off, for it to be built anew."""
+    try:
+        return Corpus(folder, name)
+    except (OSError, ValueError, KeyError, TypeError):
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+
+
+def _write(
+    source: PairSource,
+    sides: tuple[Side, Side],
+    filters: dict[str, Any],
+    work: Path,
+    progress: Progress,
+    labellers: Sequence[Labeller] = (),
+    truncation: Truncation | None = None,
+) -> None:
+    """Write the corpus folder `work`/corpus."""
+    folder, counts = work / "corpus", Counts(truncated_to="" if truncation is None else str(truncation))
+    (folder / "labels").mkdir()
+    with ExitStack() as stack:
+        lines = stack.enter_context(GrowingArray(folder / "lines.npy", np.int64))
+        write_source = _side_writer(folder, "source", sides[0], stack)
+        write_target = _side_writer(folder, "target", sides[1], stack)
+        labels = {
+            each.name: stack.enter_context(GrowingArray(folder / "labels" / f"{each.name}.npy", np.int32))
+            for each in labellers
+        }
+        read = chunks(source, bool(filters.get("drop_duplicates")))
+        for chunk in encode_all(read, sides, work / "sides", labellers, truncation):
+            kept = _keep(chunk, filters, counts)
+            counts.truncated += int((chunk.truncated & kept).sum())
+            lines.append(chunk.lines[kept])
+            for each in labellers:
+                lengths, labelled = (chunk.source, chunk.target)[each.side].lengths, chunk.labels[each.name]
+                labels[each.name].append(labelled.values[np.repeat(kept, lengths)])
+                counts.label(each.name, each.counted, labelled.counts[kept])
+            for side, write, count in (
+                (chunk.source, write_source, counts.source),
+                (chunk.target, write_target, counts.target),
+            ):
+                part = side.select(kept)
+                write(part)
+                count.add(part.ids, part.lengths)
+            progress(counts.pairs_read)
+    write_json(folder / "report.json", counts.report("").to_json())
+
+
+def _side_writer(folder: Path, name: str, side: Side, stack: ExitStack) -> Callable[[EncodedSide], None]:
+    """What appends the ids and offsets of one side to its files."""
+    dtype = np.uint16 if len(side.vocabulary) <= 1 << 16 else np.int32
+    ids = stack.enter_context(GrowingArray(folder / f"{name}.npy", dtype))
+    offsets = stack.enter_context(GrowingArray(folder / f"{name}_offsets.npy", np.int64))
+    offsets.append(np.zeros(1, dtype=np.int64))
+
+    def write(part: EncodedSide) -> None:
+        offsets.append(ids.length + np.cumsum(part.lengths))
+        ids.append(part.ids)
+
+    return write
+
+
+def _keep(chunk: EncodedChunk, filters: dict[str, Any], counts: Counts) -> NDArray[np.bool_]:
+    """Which pairs of a chunk pass, counting it and those that do not by the first reason that applies."""
+    counts.pairs_read += len(chunk.lines) + len(chunk.duplicates)
+    counts.drop(DUPLICATE, chunk.duplicates)
+    reasons = {EMPTY: np.minimum(chunk.source.lengths, chunk.target.lengths) == 0}
+    counted = [side.words if filters.get("count") == "words" else side.lengths for side in (chunk.source, chunk.target)]
+    shorter, longer = np.minimum(*counted), np.maximum(*counted)
+    if "max_length" in filters:
+        reasons[TOO_LONG] = longer > filters["max_length"]
+    if filters.get("max_ratio") is not None:
+        reasons[UNBALANCED] = longer > filters["max_ratio"] * shorter
+    kept = np.ones(len(chunk.lines), dtype=np.bool_)
+    for reason, applies in reasons.items():
+        counts.drop(reason, chunk.lines[kept & applies])
+        kept &= ~applies
+    counts.pairs_kept += int(kept.sum())
+    return kept

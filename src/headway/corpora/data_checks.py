@@ -1,0 +1,54 @@
+"""What `headway data check` says of a recipe's corpora."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.corpora.corpus import CorpusReport, build_corpus
+from headway.corpora.data_config import DataConfig
+from headway.corpora.overlap import Overlap, overlap
+from headway.formats.pairs import open_source
+from headway.processing.text.text_processor import Side
+
+
+@dataclass(frozen=True)
+class DataCheck:
+    """The reports of train and, where there is one, dev, and what they share."""
+
+    train: CorpusReport
+    dev: CorpusReport | None
+    overlap: Overlap | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The check as values that JSON can hold."""
+        return {
+            "train": self.train.to_json(),
+            "dev": self.dev and self.dev.to_json(),
+            "overlap": self.overlap and vars(self.overlap),
+        }
+
+    def text(self) -> str:
+        """The check in a few lines, to be read."""
+        reports = [report.text() for report in (self.train, self.dev) if report is not None]
+        return "\n".join([*reports, *([str(self.overlap)] if self.overlap else [])])
+
+
+def check(
+    data: DataConfig,
+    sides: tuple[Side, Side],
+    *,
+    progress: Callable[[int], object] | None = None,
+    cache: Path | None = None,
+) -> DataCheck:
+    """Read and encode train and dev as training would, with all its checks and filters.
+
+    Raises:
+        UserError: what `build_corpus` raises.
+    """
+    train = build_corpus(data.train, data, sides, where="data.train", filter=True, progress=progress, cache=cache)
+    if data.dev is None:
+        return DataCheck(train.report, None, None)
+    dev = build_corpus(data.dev, data, sides, where="data.dev", filter=False, progress=progress, cache=cache)
+    shared = overlap(open_source(data.train, "data.train"), open_source(data.dev, "data.dev"))
+    return DataCheck(train.report, dev.report, shared)

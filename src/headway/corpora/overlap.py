@@ -1,0 +1,43 @@
+"""How much of dev stands in train as well."""
+
+from dataclasses import dataclass
+
+from headway.formats.pairs import PairSource
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How much of dev stands in train as well, in raw text.
+
+    Attributes:
+        dev_pairs: dev pairs with text on both sides.
+        pairs: how many of them are train pairs.
+        sources: how many of them have the source of a train pair, whatever its target.
+    """
+
+    dev_pairs: int
+    pairs: int
+    sources: int
+
+    def __str__(self) -> str:
+        def share(count: int) -> str:
+            return f"{count:,} ({count / max(1, self.dev_pairs):.1%})"
+
+        shared = f"{share(self.pairs)} also stand in train, and {share(self.sources)} with their source alone"
+        return f"data.dev: of {self.dev_pairs:,} pairs with text, {shared}"
+
+
+def overlap(train: PairSource, dev: PairSource) -> Overlap:
+    """Count what dev shares with train. Only dev is held in memory, train streams."""
+    pairs = [(pair.source, pair.target) for pair in dev if pair.source.strip() and pair.target.strip()]
+    sources = {source for source, _ in pairs}
+    wanted = set(pairs)
+    seen_sources, seen_pairs = set(), set()
+    for pair in train:
+        if pair.source in sources:
+            seen_sources.add(pair.source)
+            if (pair.source, pair.target) in wanted:
+                seen_pairs.add((pair.source, pair.target))
+    return Overlap(
+        len(pairs), sum(pair in seen_pairs for pair in pairs), sum(source in seen_sources for source, _ in pairs)
+    )

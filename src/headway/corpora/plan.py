@@ -1,0 +1,112 @@
+"""Batches of about equally many tokens, planned for a whole epoch.
+
+Shapes: N pairs, B batch.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.tensors.batch import (
+    Batch,
+    Ids,
+    Indices,
+    collate,
+)
+
+
+def plan_epoch(
+    source_lengths: NDArray[np.integer],
+    target_lengths: NDArray[np.integer],
+    batch_tokens: int,
+    seed: int,
+    epoch: int,
+    batch_sentences: int | None = None,
+) -> list[NDArray[np.int64]]:
+    """The batches of one epoch, as positions in the corpus; each pair is in exactly one. A pure function.
+
+    A batch holds pairs of nearly the same lengths, drawn anew in each epoch, and the batches come in random order.
+
+    Args:
+        source_lengths: (N,) pieces without the end mark.
+        target_lengths: (N,) pieces without the end mark.
+        batch_tokens: rows times the longest side of a batch, end marks and padding counted, is at most this much; a
+            pair that is longer than that makes a batch of its own.
+        seed: of the random order, together with `epoch`.
+        epoch: its number.
+        batch_sentences: a batch is so many pairs, however long, where this is given.
+    """
+    random = np.random.default_rng([seed, epoch])
+    order = random.permutation(len(source_lengths))
+    order = order[_by_length(np.asarray(source_lengths)[order], np.asarray(target_lengths)[order])]
+    widths = np.maximum(source_lengths, target_lengths)[order].astype(np.int64) + 1
+    if batch_sentences is None:
+        cuts = _cuts(widths, batch_tokens)
+    else:
+        cuts = list(range(batch_sentences, len(order), batch_sentences))
+    batches = np.split(order, cuts)
+    return [batches[position] for position in random.permutation(len(batches))] if len(order) else []
+
+
+def _by_length(source_lengths: NDArray[np.integer], target_lengths: NDArray[np.integer]) -> NDArray[np.intp]:
+    """The stable order by target length and then source length, ascending and descending in turn.
+
+    Without the turns, the batch in which one target length gives way to the next would hold the longest sources of the
+    one and the shortest of the other.
+    """
+    turned = np.where(target_lengths % 2 == 0, source_lengths, -source_lengths.astype(np.int64))
+    return np.lexsort((turned, target_lengths))
+
+
+def _cuts(widths: NDArray[np.int64], batch_tokens: int) -> list[int]:
+    """Where new batches begin, given each row's width in the order in which rows are taken."""
+    cuts, start = [], 0
+    while start < len(widths):
+        window = widths[start : start + max(1, batch_tokens // int(widths[start]))]
+        tokens = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
+        start += max(1, int(np.searchsorted(tokens, batch_tokens, side="right")))
+        cuts.append(start)
+    return cuts[:-1]
+
+
+class EncodedPairs(ABC):
+    """Encoded pairs by position, and how they are put into batches.
+
+    Attributes:
+        source_lengths: (N,) pieces without the end mark.
+        target_lengths: (N,) pieces without the end mark.
+        lines: (N,) the line or row of each pair in its origin, counted from 1.
+        fingerprint: a hash of all that decides the content.
+    """
+
+    source_lengths: NDArray[np.integer]
+    target_lengths: NDArray[np.integer]
+    lines: Indices
+    fingerprint: str
+
+    @abstractmethod
+    def source(self, index: int) -> Ids:
+        """The source ids of pair `index`, without begin and end marks."""
+
+    @abstractmethod
+    def target(self, index: int) -> Ids:
+        """The target ids of pair `index`, without begin and end marks."""
+
+    @abstractmethod
+    def labels(self, index: int) -> Mapping[str, Ids]:
+        """Labels of the pieces of pair `index` by name, each as long as the side that the name begins with."""
+
+    def __len__(self) -> int:
+        return len(self.target_lengths)
+
+    def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
+        """The batches of an epoch (see `plan_epoch`)."""
+        return plan_epoch(self.source_lengths, self.target_lengths, batch_tokens, seed, epoch, batch_sentences)
+
+    def collate(self, indices: Indices) -> Batch:
+        """The batch of the pairs at `indices` (B,), with the labels that the pairs have."""
+        places = [int(index) for index in indices]
+        sources, targets = [self.source(place) for place in places], [self.target(place) for place in places]
+        return collate(sources, targets, indices, [self.labels(place) for place in places])

@@ -1,0 +1,136 @@
+"""Labelled words as a pretrained encoder reads them: windows of sentences, in memory, and their batches.
+
+Shapes: B batch, P pieces, W words.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.corpora.plan import plan_epoch
+from headway.formats.labelled_words import Labelled, fingerprint
+from headway.processing.pretrained import Window, WordPieces
+from headway.tensors.batch import UNLABELLED, Indices, TokenBatch
+from headway.tensors.masks import padding_mask
+
+
+def collate_windows(
+    windows: Sequence[Window], padding: int, labels: Sequence[Sequence[int]] | None = None, indices: Any = None
+) -> TokenBatch:
+    """The batch of these windows, on the CPU.
+
+    Args:
+        windows: B windows.
+        padding: the id that fills shorter rows.
+        labels: a label a word, `UNLABELLED` for none; none by default.
+        indices: (B,) positions of the windows in their corpus; by default 0 .. B - 1.
+    """
+    pieces, piece_mask = _padded([window.ids for window in windows], padding)
+    first, word_mask = _padded([window.first for window in windows], 0)
+    if labels is None:
+        labels = [[UNLABELLED] * len(window.first) for window in windows]
+    target, _ = _padded(labels, UNLABELLED)
+    target_mask = target != UNLABELLED
+    return TokenBatch(
+        target_output=target.clamp(min=0), target_mask=target_mask, counts={"target_tokens": int(target_mask.sum())},
+        indices=np.arange(len(windows)) if indices is None else np.asarray(indices, dtype=np.int64),
+        pieces=pieces, piece_mask=piece_mask, first=first, word_mask=word_mask,
+    )  # fmt: skip
+
+
+def _padded(rows: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
+    lengths = torch.tensor([len(row) for row in rows])
+    mask = padding_mask(lengths, int(lengths.max()))
+    values = torch.full(mask.shape, padding)
+    values[mask] = torch.tensor([value for row in rows for value in row], dtype=torch.int64)
+    return values, mask
+
+
+@dataclass(frozen=True)
+class TokenReport:
+    """What became of a corpus: sentences, words, how many have each label, and what was done to fit the encoder."""
+
+    name: str
+    sentences: int
+    words: int
+    annotators: int
+    labels: dict[str, int]
+    unknown_labels: int
+    split: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as values that JSON can hold."""
+        return dict(vars(self))
+
+    def text(self) -> str:
+        """The report in a few lines, to be read."""
+        shares = ", ".join(f"{label} {count / max(1, self.words):.1%}" for label, count in self.labels.items())
+        lines = [f"{self.name}: {self.sentences:,} sentences, {self.words:,} words ({shares})"]
+        if self.annotators > 1:
+            lines.append(f"  {self.annotators} annotators; a word is wrong where any of them says so")
+        if self.split:
+            lines.append(f"  {self.split:,} sentences are longer than data.max_length and are read in parts")
+        if self.unknown_labels:
+            lines.append(f"  {self.unknown_labels:,} words have a label that data.train has not")
+        return "\n".join(lines)
+
+
+class TokenCorpus:
+    """Labelled sentences in windows.
+
+    Args:
+        name: what the report calls the corpus.
+        sentences: the sentences, and for each the label a word to learn from.
+        pieces: the encoder's tokenizer.
+        labels: all labels there are, in the order of their ids.
+        longest: the most pieces of a window.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sentences: Sequence[tuple[Labelled, Sequence[str]]],
+        pieces: WordPieces,
+        labels: Sequence[str],
+        longest: int,
+    ) -> None:
+        self._padding = pieces.padding
+        ids = {label: number for number, label in enumerate(labels)}
+        self._windows, self._labels, split, counts = list[Window](), list[list[int]](), 0, Counter[str]()
+        for number, (sentence, wanted) in enumerate(sentences):
+            parts = pieces.windows(sentence.words, longest, number)
+            split += len(parts) > 1
+            counts.update(wanted)
+            for part in parts:
+                words = wanted[part.start : part.start + len(part.first)]
+                self._windows.append(part)
+                self._labels.append([ids.get(label, UNLABELLED) for label in words])
+        self.lines = np.array([sentences[window.sentence][0].line for window in self._windows], dtype=np.int64)
+        self._lengths = np.array([len(window.ids) for window in self._windows], dtype=np.int64)
+        read = [sentence for sentence, _ in sentences]
+        settings = [str(longest), *labels, *(str(window.ids) for window in self._windows)]
+        self.fingerprint = fingerprint(read, settings)
+        unknown = sum(count for label, count in counts.items() if label not in ids)
+        self.report = TokenReport(
+            name, len(read), sum(counts.values()), len(read[0].labels) if read else 0,
+            {label: counts[label] for label in labels}, unknown, split,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
+        """The batches of an epoch (see `plan_epoch`)."""
+        inner = self._lengths - 1  # `plan_epoch` adds an end mark, which is among these pieces already
+        return plan_epoch(inner, inner, batch_tokens, seed, epoch, batch_sentences)
+
+    def collate(self, indices: Indices) -> TokenBatch:
+        """The batch of the windows at `indices`."""
+        chosen = [int(index) for index in indices]
+        labels = [self._labels[index] for index in chosen]
+        return collate_windows([self._windows[index] for index in chosen], self._padding, labels, indices)

@@ -1,0 +1,114 @@
+"""`headway data annotate`: both sides of a recipe's corpora, or one file, parsed; or a few trees, drawn."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
+
+from headway.console import say
+from headway.errors import UserError
+from headway.formats.lines import read_lines
+from headway.formats.pairs import Pair, open_source
+from headway.parses.annotate import annotate
+from headway.parses.parse import Parse
+from headway.parses.parse_store import store_beside, store_of
+from headway.parses.parsers import load_parser
+from headway.parses.parses_config import ParserConfig
+from headway.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Part:
+    """One side of one corpus: its lines, which can be read any number of times, its parser and its store."""
+
+    name: str
+    lines: Callable[[], Iterator[str]]
+    parser: ParserConfig
+    store: Path
+    where: str
+
+
+def parts_of_recipe(recipe: Recipe) -> list[Part]:
+    """Both sides of train and dev, as far as the recipe names parsers. Raises UserError where it names none."""
+    parts = []
+    for name, corpus in (("train", recipe.data.train), ("dev", recipe.data.dev)):
+        for side in ("source", "target"):
+            parser: ParserConfig | None = getattr(recipe.data.parses, side)
+            if corpus is not None and parser is not None:
+                pairs = open_source(corpus, f"data.{name}")
+
+                def lines(pairs: Iterable[Pair] = pairs, side: str = side) -> Iterator[str]:
+                    return (str(getattr(pair, side)) for pair in pairs)
+
+                store = store_of(corpus, side, recipe.data.parses)
+                parts.append(Part(f"data.{name}.{side}", lines, parser, store, f"data.parses.{side}"))
+    if not parts:
+        raise UserError(
+            "the recipe names no parser",
+            where="data.parses",
+            allowed="source, target: KIND:MODEL, such as spacy:ja_ginza",
+        )
+    return parts
+
+
+def part_of_file(path: Path, parser: ParserConfig, folder: Path | None) -> Part:
+    """A text file, one sentence a line. Raises UserError where it cannot be read."""
+    next(read_lines(path), None)
+    return Part(str(path), lambda: read_lines(path), parser, store_beside(path, parser, folder), "--parser")
+
+
+def run_annotate(parts: Iterable[Part], processes: int | None) -> None:
+    """Parse all parts, saying what was done. Raises as `annotate` does."""
+    for part in parts:
+        total = sum(1 for _ in part.lines())
+        done = annotate(part.lines(), part.parser, part.store, total=total, processes=processes, where=part.where)
+        say(f"{part.name}: {done.text()}")
+
+
+def draw_samples(parts: Iterable[Part], count: int, seed: int = 1) -> Iterator[str]:
+    """Parse and draw `count` sentences of each part, drawn at random, always the same ones; nothing is kept."""
+    for part in parts:
+        lines = _sample((line for line in part.lines() if line.strip()), count, seed)
+        for line, parse in zip(lines, load_parser(part.parser, part.where).parse(lines), strict=True):
+            yield f"{part.name}: {line}\n{draw(line, parse)}"
+
+
+def draw(line: str, parse: Parse) -> str:
+    """The trees of a line: a token a row below its head, with its label, in the order of the sentence."""
+    if not parse.tokens:
+        return "no parse\n"
+    below: dict[int, list[int]] = {}
+    for token, (_, _, head, _) in enumerate(parse.tokens):
+        if head != token:
+            below.setdefault(head, []).append(token)
+
+    def grow(token: int, branch: Tree) -> None:
+        start, end, _, label = parse.tokens[token]
+        twig = branch.add(Text.assemble(line[start:end], "  ", (label, "dim")))
+        for child in below.get(token, ()):
+            grow(child, twig)
+
+    text = StringIO()
+    console = Console(file=text, width=200, emoji=False)
+    for token, (_, _, head, _) in enumerate(parse.tokens):
+        if head == token:
+            whole = Tree("", hide_root=True)
+            grow(token, whole)
+            console.print(whole)
+    return text.getvalue()
+
+
+def _sample(lines: Iterator[str], count: int, seed: int) -> list[str]:
+    """At most `count` lines, each with the same probability, in their order."""
+    generator, chosen = random.Random(seed), list[tuple[int, str]]()
+    for number, line in enumerate(lines):
+        if number < count:
+            chosen.append((number, line))
+        elif (slot := generator.randrange(number + 1)) < count:
+            chosen[slot] = (number, line)
+    return [line for _, line in sorted(chosen)]

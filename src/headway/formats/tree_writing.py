@@ -1,0 +1,55 @@
+"""`headway data trees`: a treebank as drawings, brackets, linear forms or sentences."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import get_args
+
+from headway.errors import UserError
+from headway.formats.treebanks import read_trees
+from headway.trees.drawing import draw
+from headway.trees.linear_form import Leaves, linearise
+from headway.trees.tree import Tree
+
+STYLES: dict[str, Callable[[Tree], str]] = {
+    "drawing": lambda tree: f"{' '.join(tree.words())}\n{draw(tree)}\n",
+    "brackets": Tree.write,
+    "linear": linearise,
+    "words": lambda tree: " ".join(tree.words()),
+    "tagged": lambda tree: " ".join(f"{leaf.word}_{leaf.tag}" for leaf in tree.leaves()),
+}
+
+
+def write_trees(
+    path: Path, style: str, *, sample: int | None = None, leaves: str = "tags", functions: bool = False
+) -> Iterator[str]:
+    """The trees of a treebank, each in a text of a style in `STYLES`; an empty text where a sentence has none.
+
+    Args:
+        path: Penn brackets or TIGER-XML.
+        style: a name in `STYLES`.
+        sample: only so many, drawn at random, always the same ones, in their order.
+        leaves: what words become in the linear form.
+        functions: keep grammatical functions.
+
+    Raises:
+        UserError: an unknown style or kind of leaves; a file at fault.
+    """
+    if style not in STYLES:
+        raise UserError("unknown format", where="--format", received=style, allowed=STYLES)
+    if leaves not in get_args(Leaves):
+        raise UserError("unknown leaves", where="--leaves", received=leaves, allowed=get_args(Leaves))
+    found = (tree for _, tree in read_trees(path, functions=functions))
+    for tree in found if sample is None else _sample(found, sample):
+        if tree is None:
+            yield ""
+        elif style == "linear":
+            yield linearise(tree, "xx" if leaves == "xx" else "tags")
+        else:
+            yield STYLES[style](tree)
+
+
+def _sample(trees: Iterator[Tree | None], count: int) -> list[Tree | None]:
+    everything = list(trees)
+    chosen = sorted(random.Random(1).sample(range(len(everything)), min(count, len(everything))))
+    return [everything[place] for place in chosen]

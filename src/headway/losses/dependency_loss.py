@@ -1,0 +1,82 @@
+"""The dependency loss: attention heads are taught to look at the head of each word (Deguchi et al., equation 4).
+
+Shapes: B batch, K heads, L length (S source, T target).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headway.losses.objective_config import DependencyConfig
+from headway.losses.parts import heads_of
+from headway.models import Output
+from headway.tensors.batch import TargetBatch
+
+STACKS = {"source": "encoder", "target": "decoder"}
+
+
+@dataclass(frozen=True)
+class DependencyLoss:
+    """- log A[t, head(t)], as the mean over the edges of each side and over the taught heads."""
+
+    config: DependencyConfig
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that batches have to carry."""
+        return tuple(f"{side}_heads" for side in self.config.sides)
+
+    @property
+    def attention(self) -> dict[str, tuple[int, ...] | None]:
+        """The attention that is read, and which of its heads."""
+        return {self.name_of(side): self.config.heads for side in self.config.sides}
+
+    def name_of(self, side: str) -> str:
+        """The attention that a side is read from."""
+        return f"{STACKS[side]}.{self.config.layer - 1}.self"
+
+    def __call__(self, output: Output, batch: TargetBatch) -> Mapping[str, Tensor]:
+        """The weighted loss of each side, times the target tokens, so that a token keeps the mean over the edges."""
+        parts = {}
+        for side in self.config.sides:
+            name = f"{side}_heads"
+            heads = batch.labels[name]
+            if side == "target":
+                heads = decoder_heads(heads, self.config.index_by)
+            loss = attachment_loss(output.attention[self.name_of(side)], heads, self.config.heads)
+            scale = self.config.weight * batch.counts["target_tokens"] / max(1, batch.counts[name])
+            parts[f"dependency.{side}"] = scale * loss
+        return parts
+
+
+def decoder_heads(heads: Tensor, index_by: str) -> Tensor:
+    """From pieces to the decoder's rows: heads (B, T), below 0 for none, of the rows and in rows.
+
+    Row t reads y(t-1) and says y(t). `output` lets row and column t stand for what the row says, `input` for what it
+    reads, so that pieces move on by one and row 0, the begin mark, has no head.
+    """
+    if index_by == "output":
+        return heads
+    none = heads.new_full((len(heads), 1), -1)
+    return torch.cat([none, torch.where(heads >= 0, heads + 1, -1)[:, :-1]], 1)
+
+
+def attachment_loss(weights: Tensor, heads: Tensor, taught: tuple[int, ...]) -> Tensor:
+    """- sum over (t, head(t)) of log A[t, head(t)], the mean over the `taught` heads, in float32 or wider.
+
+    Args:
+        weights: (B, K, L, L) before dropout.
+        heads: (B, L); below 0 where there is no supervision.
+        taught: indices into K.
+    """
+    edges = heads >= 0
+    index = heads.clamp(min=0)[..., None]
+    total = weights.new_zeros((), dtype=torch.promote_types(weights.dtype, torch.float32))
+    for each in heads_of(weights, taught):
+        picked = each.gather(-1, index).squeeze(-1).to(total.dtype)
+        # A weight that underflowed has no gradient, but its logarithm stays finite.
+        logarithms = picked.clamp(min=torch.finfo(total.dtype).tiny).log()
+        total = total - logarithms.masked_fill(~edges, 0).sum()
+    return total / len(taught)

@@ -1,0 +1,47 @@
+"""Alignment error rate (Och and Ney 2003)."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from headway.errors import UserError
+from headway.formats.alignments import parse_pharaoh, read_alignments
+from headway.metrics.metric import Metric, Statistics, check_segments
+
+
+class AlignmentErrorRate(Metric):
+    """AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), times 100, over lines of Pharaoh links.
+
+    A are the links that were found, S the sure ones of the reference, P all of the reference. Two empty alignments have
+    no error. Statistics: |A ∩ S|, |A ∩ P|, |A|, |S|.
+    """
+
+    name = "aer"
+    higher_is_better = False
+
+    @property
+    def label(self) -> str:
+        return "AER"
+
+    def read(self, path: Path) -> list[str]:
+        return read_alignments(path)
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        check_segments(hypotheses, references)
+        if len(references) > 1:
+            raise UserError("AER knows one reference", where="references", received=f"{len(references)} sets")
+        rows = []
+        for number, (found, gold) in enumerate(zip(hypotheses, references[0], strict=True), start=1):
+            links = parse_pharaoh(found, f"hypotheses, segment {number}").possible
+            sure, possible = parse_pharaoh(gold, f"references, segment {number}")
+            rows.append([len(links & sure), len(links & possible), len(links), len(sure)])
+        return np.array(rows, dtype=np.float64)
+
+    def aggregate(self, totals: Statistics) -> float:
+        sure, possible, found, wanted = totals
+        return float(100 * (1 - (sure + possible) / (found + wanted))) if found + wanted else 0.0
+
+    def signature(self) -> str:
+        return f"links:words|version:headway-{version('headway')}"

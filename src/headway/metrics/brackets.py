@@ -1,0 +1,213 @@
+"""Scores of constituency trees by EVALB's conventions (Sekine and Collins 1997, with COLLINS.prm).
+
+A segment is a tree in brackets, or the linear form that a model writes, which is mended first over the words of the
+reference (see `headway.trees.linear_form`). An empty hypothesis has no brackets.
+
+- Punctuation is taken out of both trees before spans are counted, by the tags of the reference, so that it does not
+  matter where it is attached; brackets that cover nothing else do not count.
+- `TOP` and other labels of the root alone do not count, traces and grammatical functions are left out, and ADVP and PRT
+  are the same.
+- Labelled brackets are matched as multisets: NP over NP over the same words is two brackets.
+- Scores are of the corpus: brackets are summed over its sentences. EVALB leaves out sentences whose trees cover other
+  words, which here are an error, and sentences with an empty hypothesis, which here count.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from headway.errors import UserError
+from headway.formats.lines import read_lines
+from headway.formats.penn import parse_tree
+from headway.formats.treebanks import read_trees
+from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.trees.linear_form import KINDS, NO_TREE, mend
+from headway.trees.tree import TOP, Tree, clean
+
+# COLLINS.prm's, those of TIGER, and that of Universal Dependencies.
+PUNCTUATION = {",", ":", "``", "''", ".", "$,", "$.", "$-LRB-", "PUNCT"}
+EQUAL = {"PRT": "ADVP"}
+
+
+class Brackets(NamedTuple):
+    """What is compared of a tree: labels with spans of words that are no punctuation, and the tags of these."""
+
+    spans: Counter[tuple[str, int, int]]
+    tags: list[str]
+
+
+def brackets_of(tree: Tree, punctuation: Sequence[bool]) -> Brackets:
+    """The brackets and tags of a tree; `punctuation` says of each word whether it is left out."""
+    before = [0]  # words that count before each place
+    for left_out in punctuation:
+        before.append(before[-1] + (not left_out))
+    spans = Counter(
+        (EQUAL.get(label, label), before[start], before[end])
+        for label, start, end in tree.constituents()
+        if label != TOP and before[start] < before[end]
+    )
+    tags = [leaf.tag for leaf, left_out in zip(tree.leaves(), punctuation, strict=True) if not left_out]
+    return Brackets(spans, tags)
+
+
+def crossing(said: Brackets, gold: Brackets) -> int:
+    """How many brackets overlap with a reference's without one being within the other."""
+    wanted = {(start, end) for _, start, end in gold.spans}
+    return sum(
+        count
+        for (_, start, end), count in said.spans.items()
+        if any(left < start < right < end or start < left < end < right for left, right in wanted)
+    )
+
+
+def is_linear(text: str) -> bool:
+    """Whether this is the linear form of a tree, in which no word ends with a bracket."""
+    return bool(text.strip()) and not any(symbol.endswith(")") for symbol in text.split())
+
+
+class TreeMetric(Metric):
+    """A metric of trees. Files are treebanks (brackets, TIGER-XML) or lines that a model wrote (`--format linear`).
+
+    Statistics: those of `NAMES`, in that order, and how often each of `KINDS` had to be mended.
+    """
+
+    NAMES = ("matched", "said", "wanted", "complete", "sentences", "right tags", "tags", "crossing", "mended")
+
+    def read(self, path: Path) -> list[str]:
+        first = next((line for line in read_lines(path) if line.strip()), "")
+        if is_linear(first) and not first.lstrip().startswith("<"):
+            return list(read_lines(path))
+        return [tree.write() if tree else "" for _, tree in read_trees(path)]
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        check_segments(hypotheses, references)
+        if len(references) > 1:
+            raise UserError("a tree has one reference", where="references", received=f"{len(references)} sets")
+        pairs = enumerate(zip(hypotheses, references[0], strict=True), start=1)
+        return np.array([self._compare(said, gold, number) for number, (said, gold) in pairs], dtype=np.float64)
+
+    def _compare(self, said: str, gold: str, number: int) -> list[int]:
+        """What one sentence adds; one without a reference adds nothing."""
+        reference = clean(parse_tree(gold)) if gold.strip() else None
+        if reference is None:
+            return [0] * (len(self.NAMES) + len(KINDS))
+        words = reference.words()
+        tree, counts = _read(said, words)
+        if tree is not None and tree.words() != words:
+            received = " ".join(tree.words())
+            raise UserError(
+                "this tree is over other words than its reference", where=f"segment {number}", received=received,
+                allowed=" ".join(words),
+            )  # fmt: skip
+        punctuation = [leaf.tag in PUNCTUATION for leaf in reference.leaves()]
+        wanted = brackets_of(reference, punctuation)
+        found = brackets_of(tree, punctuation) if tree else Brackets(Counter(), [])
+        row = [
+            (found.spans & wanted.spans).total(), found.spans.total(), wanted.spans.total(),
+            found.spans == wanted.spans, 1,
+            sum(one == other for one, other in zip(found.tags, wanted.tags, strict=False)), len(wanted.tags),
+            crossing(found, wanted), bool(counts),
+        ]  # fmt: skip
+        return [*map(int, row), *(counts[kind] for kind in KINDS)]
+
+    def total(self, totals: Statistics, name: str) -> float:
+        """One of the sums, by its name."""
+        return float(totals[self.NAMES.index(name)])
+
+    def signature(self) -> str:
+        return f"evalb:COLLINS|labelled|punctuation:removed|version:headway-{version('headway')}"
+
+
+def _read(text: str, words: Sequence[str]) -> tuple[Tree | None, Counter[str]]:
+    """The tree of a hypothesis, and what had to be mended for it; None where there is no hypothesis."""
+    if not text.strip():
+        return None, Counter({NO_TREE: 1})
+    if not is_linear(text):
+        try:
+            return clean(parse_tree(text)), Counter()
+        except UserError:
+            pass  # subwords can spell anything
+    found = mend(text, words)
+    return clean(found.tree), found.counts
+
+
+def _share(part: float, whole: float) -> float:
+    return 100 * part / whole if whole else 0.0
+
+
+class BracketF1(TreeMetric):
+    """2 P R / (P + R) of labelled brackets, times 100."""
+
+    name = "bracket-f1"
+
+    def aggregate(self, totals: Statistics) -> float:
+        return _share(2 * self.total(totals, "matched"), self.total(totals, "said") + self.total(totals, "wanted"))
+
+    def notes(self, totals: Statistics) -> list[str]:
+        matched, said, wanted = (self.total(totals, name) for name in ("matched", "said", "wanted"))
+        counts = f"{matched:,.0f} of {said:,.0f} brackets are among the {wanted:,.0f} of the references"
+        return [f"precision {_share(matched, said):.2f}, recall {_share(matched, wanted):.2f}: {counts}"]
+
+
+class TreeShare(TreeMetric):
+    """One of the sums as a share of another, times 100."""
+
+    part: str
+    whole: str
+
+    def aggregate(self, totals: Statistics) -> float:
+        return _share(self.total(totals, self.part), self.total(totals, self.whole))
+
+
+class BracketPrecision(TreeShare):
+    """The share of labelled brackets that are in the reference, times 100."""
+
+    name, part, whole = "bracket-precision", "matched", "said"
+
+
+class BracketRecall(TreeShare):
+    """The share of the reference's labelled brackets that were found, times 100."""
+
+    name, part, whole = "bracket-recall", "matched", "wanted"
+
+
+class CompleteMatch(TreeShare):
+    """The share of sentences all of whose labelled brackets are those of the reference, times 100."""
+
+    name, part, whole = "complete-match", "complete", "sentences"
+
+
+class TaggingAccuracy(TreeShare):
+    """The share of words, punctuation aside, with the tag of the reference, times 100."""
+
+    name, part, whole = "tagging-accuracy", "right tags", "tags"
+
+
+class CrossingBrackets(TreeMetric):
+    """Brackets a sentence that cross one of the reference."""
+
+    name = "crossing-brackets"
+    higher_is_better = False
+
+    def aggregate(self, totals: Statistics) -> float:
+        sentences = self.total(totals, "sentences")
+        return self.total(totals, "crossing") / sentences if sentences else 0.0
+
+
+class WellFormed(TreeMetric):
+    """The share of hypotheses that are trees over the words of the sentence before any mending, times 100."""
+
+    name = "well-formed"
+
+    def aggregate(self, totals: Statistics) -> float:
+        sentences = self.total(totals, "sentences")
+        return _share(sentences - self.total(totals, "mended"), sentences)
+
+    def notes(self, totals: Statistics) -> list[str]:
+        counts = dict(zip(KINDS, totals[len(self.NAMES) :], strict=True))
+        kinds = [f"{kind}: {count:,.0f}" for kind, count in counts.items() if count]
+        return [f"mended: {', '.join(kinds)}"] if kinds else []

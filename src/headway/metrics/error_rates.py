@@ -1,0 +1,102 @@
+"""Word and character error rates, by jiwer's alignments."""
+
+import unicodedata
+from abc import abstractmethod
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import jiwer
+import numpy as np
+from pydantic import validate_call
+
+from headway.metrics.metric import Metric, Statistics, check_segments
+
+CHUNKS = ("equal", "substitute", "delete", "insert")  # jiwer's names of what its alignments are made of
+
+
+class ErrorRate(Metric):
+    """100 (S + D + I) / (H + S + D): substitutions, deletions and insertions over the length of the reference.
+
+    Of several references, each segment is held against the one that it is nearest to. White space at either end, and
+    more than one in a row, never counts.
+
+    Statistics: hits, substitutions, deletions, insertions.
+
+    Args:
+        lowercase: compare without regard to case.
+        punctuation: whether it counts; without it, every character that Unicode calls punctuation is left out.
+    """
+
+    higher_is_better = False
+    unit: str
+
+    @validate_call
+    def __init__(self, *, lowercase: bool = False, punctuation: bool = True) -> None:
+        self._lowercase, self._punctuation = lowercase, punctuation
+        self._reference_sets: int | None = None
+
+    @property
+    def label(self) -> str:
+        return self.name.upper()
+
+    @abstractmethod
+    def _align(self, references: list[str], hypotheses: list[str]) -> Any:
+        """jiwer's alignments of all segments."""
+
+    def _normalise(self, text: str) -> str:
+        text = text.lower() if self._lowercase else text
+        if not self._punctuation:
+            text = "".join(each for each in text if not unicodedata.category(each).startswith("P"))
+        return " ".join(text.split())
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        check_segments(hypotheses, references)
+        self._reference_sets = len(references)
+        said = [self._normalise(text) for text in hypotheses]
+        each = np.stack([self._counts([self._normalise(text) for text in texts], said) for texts in references])
+        nearest = each[:, :, 1:].sum(axis=2).argmin(axis=0)
+        chosen: Statistics = each[nearest, np.arange(len(said))]
+        return chosen
+
+    def _counts(self, references: list[str], hypotheses: list[str]) -> Statistics:
+        counts = np.zeros((len(hypotheses), len(CHUNKS)))
+        for row, chunks in zip(counts, self._align(references, hypotheses), strict=True):
+            for chunk in chunks:
+                length = max(chunk.ref_end_idx - chunk.ref_start_idx, chunk.hyp_end_idx - chunk.hyp_start_idx)
+                row[CHUNKS.index(chunk.type)] += length
+        return counts
+
+    def aggregate(self, totals: Statistics) -> float:
+        errors, length = float(totals[1:].sum()), float(totals[:3].sum())
+        return 100 * errors / length if length else (100.0 if errors else 0.0)
+
+    def notes(self, totals: Statistics) -> list[str]:
+        hits, substitutions, deletions, insertions = map(int, totals)
+        length = f"{hits + substitutions + deletions:,} {self.unit}"
+        return [f"{substitutions:,} substitutions, {deletions:,} deletions, {insertions:,} insertions in {length}"]
+
+    def signature(self) -> str:
+        references = f"nrefs:{self._reference_sets}|" if self._reference_sets else ""
+        case, punctuation = "lc" if self._lowercase else "mixed", "yes" if self._punctuation else "no"
+        return f"{references}case:{case}|punct:{punctuation}|space:collapsed|version:jiwer-{version('jiwer')}"
+
+
+class WordErrorRate(ErrorRate):
+    """WER: the error rate over words, which white space separates."""
+
+    name = "wer"
+    unit = "words"
+
+    def _align(self, references: list[str], hypotheses: list[str]) -> Any:
+        return jiwer.process_words(references, hypotheses).alignments
+
+
+class CharacterErrorRate(ErrorRate):
+    """CER: the error rate over characters, a space between words being one."""
+
+    name = "cer"
+    unit = "characters"
+
+    def _align(self, references: list[str], hypotheses: list[str]) -> Any:
+        return jiwer.process_characters(references, hypotheses).alignments

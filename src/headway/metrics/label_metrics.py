@@ -1,0 +1,166 @@
+"""Scores of labelled words: precision, recall and F-beta of one label, and accuracy. A segment is `label label ...`."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import UserError
+from headway.formats.labelled_words import read_columns, read_conllu
+from headway.metrics.metric import Metric, Statistics, check_segments
+
+
+class LabelMetric(Metric):
+    """A metric of labels, one a word. Files hold a word a row with its label in the second column, or are CoNLL-U."""
+
+    each_reference = True
+
+    def __init__(self) -> None:
+        self._reference_sets = 0
+
+    def read(self, path: Path) -> list[str]:
+        sentences = read_conllu(path, "upos") if ".conllu" in path.suffixes else read_columns(path)
+        return [" ".join(sentence.labels[0]) for sentence in sentences]
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        check_segments(hypotheses, references)
+        self._reference_sets = len(references)
+        rows = []
+        for number, (said, *wanted) in enumerate(zip(hypotheses, *references, strict=True), start=1):
+            labels, gold = said.split(), [each.split() for each in wanted]
+            for each in gold:
+                if len(each) != len(labels):
+                    raise UserError(
+                        "a sentence has one label a word",
+                        where=f"segment {number}",
+                        received=f"{len(labels)} labels",
+                        allowed=f"{len(each)}, as in the reference",
+                    )
+            rows.append(self._counts(labels, gold))
+        return np.array(rows, dtype=np.float64)
+
+    @abstractmethod
+    def _counts(self, labels: list[str], gold: list[list[str]]) -> list[int]:
+        """What one sentence adds."""
+
+    def _settings(self) -> str:
+        return ""
+
+    def signature(self) -> str:
+        references = f"nrefs:{self._reference_sets}|" if self._reference_sets else ""
+        return f"{references}{self._settings()}version:headway-{version('headway')}"
+
+
+class OneLabel(LabelMetric):
+    """A metric of one label over all words of a corpus. With several references, a word has it where any says so.
+
+    Statistics: true positives, false positives, false negatives.
+
+    Args:
+        label: the label that is looked for.
+    """
+
+    def __init__(self, label: str = "i") -> None:
+        super().__init__()
+        self.label_sought = label
+
+    def _counts(self, labels: list[str], gold: list[list[str]]) -> list[int]:
+        said = [label == self.label_sought for label in labels]
+        true = [self.label_sought in wanted for wanted in zip(*gold, strict=True)]
+        pairs = list(zip(said, true, strict=True))
+        return [pairs.count((True, True)), pairs.count((True, False)), pairs.count((False, True))]
+
+    def _settings(self) -> str:
+        return f"label:{self.label_sought}|"
+
+
+class Precision(OneLabel):
+    """Of the words that were given the label, the share that have it, times 100; 0 where none were given it."""
+
+    name = "precision"
+
+    def aggregate(self, totals: Statistics) -> float:
+        return _share(totals[0], totals[0] + totals[1])
+
+
+class Recall(OneLabel):
+    """Of the words that have the label, the share that were given it, times 100; 0 where none has it."""
+
+    name = "recall"
+
+    def aggregate(self, totals: Statistics) -> float:
+        return _share(totals[0], totals[0] + totals[2])
+
+
+class FBeta(OneLabel):
+    """(1 + beta^2) P R / (beta^2 P + R), times 100 (van Rijsbergen 1979): recall counts beta times as much.
+
+    Args:
+        label: the label that is looked for.
+        beta: below 1, precision counts more.
+    """
+
+    name = "f0.5"
+
+    def __init__(self, label: str = "i", beta: float = 0.5) -> None:
+        super().__init__(label)
+        if not beta > 0:
+            raise UserError("beta is above 0", where=f"{self.name}.beta", received=beta)
+        self.beta = beta
+
+    @property
+    def label(self) -> str:
+        return f"f{self.beta:g}"
+
+    def aggregate(self, totals: Statistics) -> float:
+        # F = (1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP), the same without dividing by zero in between
+        weight = self.beta**2
+        return _share((1 + weight) * totals[0], (1 + weight) * totals[0] + weight * totals[2] + totals[1])
+
+
+class Accuracy(LabelMetric):
+    """The share of words with the label of a reference, of any where there are several, times 100.
+
+    Statistics: right words, words.
+    """
+
+    name = "accuracy"
+
+    def _counts(self, labels: list[str], gold: list[list[str]]) -> list[int]:
+        right = [label in wanted for label, wanted in zip(labels, zip(*gold, strict=True), strict=True)]
+        return [sum(right), len(right)]
+
+    def aggregate(self, totals: Statistics) -> float:
+        return _share(totals[0], totals[1])
+
+
+def _share(part: float, whole: float) -> float:
+    return float(100 * part / whole) if whole else 0.0
+
+
+def best_threshold(
+    scores: NDArray[np.floating[Any]], wanted: NDArray[np.bool_], beta: float = 0.5
+) -> tuple[float, float]:
+    """From which score on words should be given the label, for the best F-beta.
+
+    Args:
+        scores: (N,) of each word.
+        wanted: (N,) whether it has the label.
+        beta: as for `FBeta`.
+
+    Returns:
+        Of such thresholds the highest, half-way to the next lower score, and its F-beta.
+    """
+    order = np.argsort(-scores, kind="stable")
+    found = np.cumsum(wanted[order])
+    given = np.arange(1, len(order) + 1)
+    # F = (1 + b^2) TP / (b^2 (TP + FN) + TP + FP)
+    values = (1 + beta**2) * found / np.maximum(beta**2 * wanted.sum() + given, 1e-12)
+    last_of_equals = np.append(np.diff(scores[order]) != 0, True)  # words of one score are given the label together
+    best = int(np.argmax(np.where(last_of_equals, values, -1)))
+    below = scores[order][best + 1] if best + 1 < len(order) else 0.0
+    return float(scores[order][best] + below) / 2, 100 * float(values[best])

@@ -1,0 +1,161 @@
+"""ROUGE (Lin 2004): rouge-score's counts behind headway's Metric contract, for English and for other languages.
+
+Shapes: N segments, R reference sets.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.metadata import version
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import validate_call
+from rouge_score.rouge_scorer import RougeScorer
+from rouge_score.tokenizers import DefaultTokenizer, Tokenizer
+
+from headway.console import warn
+from headway.errors import UserError
+from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.processing.text.sentences import sentences
+
+Tokenization = Literal["ascii", "words", "characters"]
+
+
+class _Unicode(Tokenizer):  # type: ignore[misc]  # rouge-score has no types
+    """Lower-cased words of letters, marks and digits of any script, or these one by one with their marks."""
+
+    def __init__(self, unit: Tokenization) -> None:
+        self.unit = unit
+
+    def tokenize(self, text: str) -> list[str]:
+        """The tokens of a text."""
+        words = "".join(each if _kind(each) in "LMN" else " " for each in text.lower()).split()
+        return words if self.unit == "words" else [letter for word in words for letter in _letters(word)]
+
+
+@lru_cache(maxsize=1 << 16)
+def _kind(character: str) -> str:
+    return unicodedata.category(character)[0]
+
+
+def _letters(word: str) -> list[str]:
+    letters: list[str] = []
+    for each in word:
+        if letters and _kind(each) == "M":
+            letters[-1] += each
+        else:
+            letters.append(each)
+    return letters
+
+
+class Rouge(Metric):
+    """ROUGE F1: the mean over the segments, times 100, of all of an output against all of a reference.
+
+    Statistics: a segment's F1, and 1.
+
+    Args:
+        tokenize: `ascii` is ROUGE's own, lower-cased letters a to z and digits, to which text in other scripts is
+            empty; `words` takes letters of all scripts between white space and punctuation; `characters` every one of
+            them for itself, for languages that put no spaces between words.
+        stem: Porter's stems of English words of more than three letters, with `ascii` (ROUGE-1.5.5's -m).
+        jackknife: of several references take the mean, over leaving out one after another, of the best of the others
+            (Lin 2004, section 2.1), instead of the one with the highest F1.
+
+    Raises:
+        UserError: stemming of other than `ascii` tokens.
+    """
+
+    kind: ClassVar[str]
+
+    @validate_call
+    def __init__(self, *, tokenize: Tokenization = "ascii", stem: bool = False, jackknife: bool = False) -> None:
+        if stem and tokenize != "ascii":
+            raise UserError(
+                "only English is stemmed", where=f"{self.name}.tokenize", received=tokenize, allowed="ascii"
+            )
+        self.tokenize, self.stem, self.jackknife = tokenize, stem, jackknife
+        self._tokenizer = DefaultTokenizer(stem) if tokenize == "ascii" else _Unicode(tokenize)
+        self._scorer = RougeScorer([self.kind], tokenizer=self._tokenizer)
+        self._reference_sets: int | None = None
+
+    @property
+    def label(self) -> str:
+        return self.name.upper().replace("SUM", "sum")
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        check_segments(hypotheses, references)
+        self._reference_sets = len(references)
+        self._check_script(references)
+        each = np.array([self._scores(hypotheses, lines) for lines in references])
+        scores = _jackknife(each) if self.jackknife and len(each) > 1 else each.max(axis=0)
+        return np.stack([scores, np.ones(len(scores))], axis=1)
+
+    def _scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+        """F1 of each segment against one set of references."""
+        pairs = zip(hypotheses, references, strict=True)
+        return [self._scorer.score(*map(self._text, pair[::-1]))[self.kind].fmeasure for pair in pairs]
+
+    def _text(self, segment: str) -> str:
+        return segment
+
+    def _check_script(self, references: Sequence[Sequence[str]]) -> None:
+        """Warn of references that have letters but, to this tokenizer, no tokens: whatever the output, they score 0."""
+        texts = [text for lines in references for text in lines]
+        written = (text for text in texts if not text.isascii() and any(_kind(each) == "L" for each in text))
+        if lost := sum(not self._tokenizer.tokenize(text) for text in written):
+            share = f"{lost:,} of {len(texts):,} references"
+            warn(f"{self.label}: {share} have no letter from a to z and count as empty; tokenize words or characters")
+
+    def aggregate(self, totals: Statistics) -> float:
+        return float(100 * totals[0] / totals[1])
+
+    def signature(self) -> str:
+        sets = self._reference_sets
+        choice = "jackknife" if self.jackknife else "best"
+        references = "" if sets is None else f"nrefs:{sets}|" + (f"refs:{choice}|" if sets > 1 else "")
+        stem = "porter" if self.stem else "no"
+        packages = f"rouge-score-{version('rouge-score')}+headway-{version('headway')}"
+        return f"{references}f1|case:lower|tok:{self.tokenize}|stem:{stem}|version:{packages}"
+
+
+def _jackknife(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(N,) from the scores by each reference alone, (R, N): the mean of the best without each of them."""
+    best = [np.delete(scores, left_out, axis=0).max(axis=0) for left_out in range(len(scores))]
+    mean: NDArray[np.float64] = np.mean(best, axis=0)
+    return mean
+
+
+class Rouge1(Rouge):
+    """ROUGE-1: words. Options as `Rouge`."""
+
+    name, kind = "rouge-1", "rouge1"
+
+
+class Rouge2(Rouge):
+    """ROUGE-2: pairs of words. Options as `Rouge`."""
+
+    name, kind = "rouge-2", "rouge2"
+
+
+class RougeL(Rouge):
+    """ROUGE-L: the longest common subsequence of the whole texts. Options as `Rouge`."""
+
+    name, kind = "rouge-l", "rougeL"
+
+
+class RougeLsum(Rouge):
+    """ROUGE-L of summaries of several sentences: for each sentence of the reference, the union of what it has in common
+    with each sentence of the output (Lin 2004, section 3.2). Sentences are those of `processing.text.sentences`.
+
+    Options as `Rouge`.
+    """
+
+    name, kind = "rouge-lsum", "rougeLsum"
+
+    def _text(self, segment: str) -> str:
+        return "\n".join(sentences(segment))
+
+    def signature(self) -> str:
+        return super().signature().replace("f1|", "f1|sentences:headway|", 1)

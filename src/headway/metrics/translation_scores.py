@@ -1,0 +1,159 @@
+"""BLEU, chrF and TER: sacrebleu's statistics, scores and signatures behind headway's Metric contract."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+import sacrebleu
+from pydantic import Field, NonNegativeInt, PositiveInt, validate_call
+from sacrebleu.metrics.base import Metric as SacrebleuMetric
+
+from headway.errors import UserError, nearest
+from headway.metrics.metric import Metric, Statistics, check_segments
+
+
+class Sacrebleu(Metric):
+    """A metric of sacrebleu.
+
+    `_extract_corpus_statistics` and `_compute_score_from_stats` are the only seam that sacrebleu has between the
+    statistics of segments and the score of a corpus; its own significance tests stand on them too.
+    """
+
+    def __init__(self, metric: SacrebleuMetric, label: str) -> None:
+        self._metric = metric
+        self._label = label
+        # sacrebleu learns this from the references; its signature cannot do without, and leaves out what is None.
+        metric.num_refs = None  # type: ignore[assignment]
+
+    @property
+    def label(self) -> str:
+        return self._label
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        check_segments(hypotheses, references)
+        return np.asarray(self._metric._extract_corpus_statistics(hypotheses, references), dtype=np.float64)
+
+    def aggregate(self, totals: Statistics) -> float:
+        return float(self._metric._compute_score_from_stats(totals.tolist()).score)
+
+    def signature(self) -> str:
+        return str(self._metric.get_signature())
+
+
+class Bleu(Sacrebleu):
+    """BLEU (Papineni et al. 2002), with the shortest of the closest reference lengths, as sacrebleu and mteval-v13a.
+
+    Statistics: lengths of hypothesis and reference, then matches and then totals of each n-gram order.
+
+    Args:
+        tokenize: a tokenizer of sacrebleu; `none` for text that is tokenised already.
+        lowercase: compare without regard to case.
+        smooth_method: what stands for a precision of zero; `exp` is mteval-v13a's (Chen and Cherry 2014, method 3).
+        smooth_value: the value of `floor` and `add-k`; None for sacrebleu's.
+        max_ngram_order: the longest n-gram.
+        force: do not warn of hypotheses that look tokenised; `tokenize="none"` says that they are meant to be.
+
+    Raises:
+        UserError: an unknown tokenizer, or one that cannot be loaded here.
+    """
+
+    name = "bleu"
+
+    @validate_call
+    def __init__(
+        self,
+        *,
+        tokenize: str = "13a",
+        lowercase: bool = False,
+        smooth_method: Literal["exp", "floor", "add-k", "none"] = "exp",
+        smooth_value: Annotated[float, Field(gt=0)] | None = None,
+        max_ngram_order: PositiveInt = 4,
+        force: bool = False,
+    ) -> None:
+        known = list(sacrebleu.BLEU.TOKENIZERS)
+        if tokenize not in known:
+            hint = nearest(tokenize, known)
+            raise UserError(f"unknown tokenizer{hint}", where="bleu.tokenize", received=tokenize, allowed=known)
+        try:
+            metric = sacrebleu.BLEU(
+                tokenize=tokenize,
+                lowercase=lowercase,
+                smooth_method=smooth_method,
+                smooth_value=smooth_value,
+                max_ngram_order=max_ngram_order,
+                force=force or tokenize == "none",
+            )
+        except (ImportError, RuntimeError, OSError) as error:  # a library that is missing, or a model to be downloaded
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"this tokenizer cannot be loaded ({reason})", where="bleu.tokenize", received=tokenize
+            ) from error
+        super().__init__(metric, "BLEU")
+
+
+class Chrf(Sacrebleu):
+    """chrF (Popović 2015); chrF++ (Popović 2017) with `word_order=2`.
+
+    Statistics: for each order, n-grams of the hypothesis, of the best reference, and matches.
+
+    Args:
+        char_order: the longest n-gram of characters.
+        word_order: the longest n-gram of words; 0 for none.
+        beta: how many times recall weighs precision.
+        lowercase: compare without regard to case.
+        whitespace: count white space as characters.
+        eps_smoothing: the smoothing of chrF++.py and Moses instead of the effective order.
+    """
+
+    name = "chrf"
+
+    @validate_call
+    def __init__(
+        self,
+        *,
+        char_order: PositiveInt = 6,
+        word_order: NonNegativeInt = 0,
+        beta: PositiveInt = 2,
+        lowercase: bool = False,
+        whitespace: bool = False,
+        eps_smoothing: bool = False,
+    ) -> None:
+        metric = sacrebleu.CHRF(
+            char_order=char_order,
+            word_order=word_order,
+            beta=beta,
+            lowercase=lowercase,
+            whitespace=whitespace,
+            eps_smoothing=eps_smoothing,
+        )
+        super().__init__(metric, f"chrF{beta}" + "+" * word_order)
+
+
+class Ter(Sacrebleu):
+    """Translation edit rate (Snover et al. 2006), as Tercom: edits over the mean length of the references, times 100.
+
+    Statistics: edits to the nearest reference, mean reference length.
+
+    Args:
+        normalized: Tercom's normalisation (punctuation apart, XML entities).
+        no_punct: remove punctuation.
+        asian_support: with `normalized` one token a CJK character; with `no_punct` without their punctuation too.
+        case_sensitive: tell upper from lower case.
+    """
+
+    name = "ter"
+    higher_is_better = False
+
+    @validate_call
+    def __init__(
+        self,
+        *,
+        normalized: bool = False,
+        no_punct: bool = False,
+        asian_support: bool = False,
+        case_sensitive: bool = False,
+    ) -> None:
+        metric = sacrebleu.TER(
+            normalized=normalized, no_punct=no_punct, asian_support=asian_support, case_sensitive=case_sensitive
+        )
+        super().__init__(metric, "TER")

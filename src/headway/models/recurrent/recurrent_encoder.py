@@ -1,0 +1,65 @@
+"""The encoder of a recurrent model.
+
+Shapes: B batch, S source, D embedding, E encoder state.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from headway.models.model import Memory
+from headway.models.model_config import RecurrentConfig
+from headway.models.recurrent.cells import States, build_cells, read
+from headway.tensors.dropout import Dropout
+from headway.tensors.masks import zero_padding
+
+
+@dataclass(frozen=True)
+class Encoded(Memory):
+    """An encoded source, and the states after its last word: (layers, B, E), both directions joined."""
+
+    last: States
+
+
+class Encoder(nn.Module):
+    """Recurrent layers over the embedded source, in one or both directions, with dropout between them."""
+
+    def __init__(self, config: RecurrentConfig) -> None:
+        super().__init__()
+        encoder, directions = config.encoder, 2 if config.encoder.bidirectional else 1
+        self.reverse, self.dropout = encoder.reverse, Dropout(config.dropout)
+        self.layers = nn.ModuleList(
+            nn.ModuleList(build_cells(config.cell, inputs, encoder.hidden // directions) for _ in range(directions))
+            for inputs in (config.dim, *[encoder.hidden] * (encoder.layers - 1))
+        )
+
+    def forward(self, x: Tensor, mask: Tensor) -> Encoded:
+        """The source x (B, S, D), real where mask (B, S) is True; values come in the order of the source."""
+        lengths = mask.sum(1).clamp(min=1)  # a row without any word is read as one of padding and zeroed afterwards
+        order = _reversal(lengths - 1, mask.shape[1]) if self.reverse else None
+        x = _ordered(x, order)
+        backwards = _reversal(lengths, mask.shape[1])
+        last = []
+        for number, layer in enumerate(self.layers):
+            x = x if number == 0 else self.dropout(x)
+            forward = read(layer[0], x, lengths)  # type: ignore[index]
+            both = [forward]
+            if len(layer) == 2:  # type: ignore[arg-type]
+                values, states = read(layer[1], _ordered(x, backwards), lengths)  # type: ignore[index]
+                both.append((_ordered(values, backwards), states))
+            x = torch.cat([values for values, _ in both], -1)
+            last.append([torch.cat(each, -1) for each in zip(*(states for _, states in both), strict=True)])
+        states = tuple(torch.cat(each) for each in zip(*last, strict=True))
+        return Encoded(zero_padding(_ordered(x, order), mask), mask, states)
+
+
+def _reversal(lengths: Tensor, length: int) -> Tensor:
+    """(B, S): the positions of each row with the first `lengths` (B,) of them from last to first; its own inverse."""
+    positions = torch.arange(length, device=lengths.device).expand(len(lengths), -1)
+    turned = lengths[:, None] - 1 - positions
+    return torch.where(turned >= 0, turned, positions)
+
+
+def _ordered(x: Tensor, order: Tensor | None) -> Tensor:
+    return x if order is None else x.gather(1, order[:, :, None].expand_as(x))

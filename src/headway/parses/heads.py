@@ -1,0 +1,70 @@
+"""The dependency heads of pieces as labels of a corpus."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import UserError
+from headway.formats.corpus_config import CorpusConfig
+from headway.parses.parse_store import ParseStore, store_of
+from headway.parses.parses_config import ParsesConfig
+from headway.parses.projection import COUNTED, Projection, project
+from headway.processing.labeller import Labeller
+from headway.processing.text.text_processor import Side
+
+
+class HeadLabeller(Labeller):
+    """`source_heads` or `target_heads`: where each piece's head stands; on the target side never to the right.
+
+    Raises:
+        UserError: the store is missing or damaged.
+    """
+
+    counted: ClassVar[tuple[str, ...]] = COUNTED
+
+    def __init__(self, name: str, store: Path) -> None:
+        self.name, self.path = name, store
+        self._fingerprint = self._store.fingerprint()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if key != "_store"}
+
+    @cached_property
+    def _store(self) -> ParseStore:
+        return ParseStore(self.path)
+
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    def project(self, line: str, side: Side) -> Projection:
+        """The heads of a line's pieces, those to the right included."""
+        return project(side.pieces(line), self._store.get(line), segmented=side.config.segment != "none")
+
+    def label(self, line: str, side: Side) -> tuple[NDArray[np.integer], Sequence[int]]:
+        projection = self.project(line, side)
+        if self.side == 1:
+            projection = projection.left_only()
+        return projection.heads, [projection.counts[name] for name in COUNTED]
+
+
+def head_labellers(corpus: CorpusConfig, parses: ParsesConfig, names: Sequence[str]) -> list[HeadLabeller]:
+    """The labellers called `names` for a corpus that was parsed as `parses` says.
+
+    Raises:
+        UserError: the recipe names no parser for a side, or its parses are missing.
+    """
+    labellers = []
+    for name in names:
+        side = name.removesuffix("_heads")
+        if getattr(parses, side) is None:
+            raise UserError(
+                "the objective learns from parses, and the recipe names no parser",
+                where=f"data.parses.{side}",
+                allowed="KIND:MODEL, such as spacy:ja_ginza",
+            )
+        labellers.append(HeadLabeller(name, store_of(corpus, side, parses)))
+    return labellers

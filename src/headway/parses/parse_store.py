@@ -1,0 +1,181 @@
+"""Parses on disk, beside the corpus, found by a hash of their sentence: a changed sentence has none.
+
+A store is a text file: a line of JSON that says which parser made it, then one line a sentence, `KEY TAB PARSE`. It
+only grows, and a line that a crash cut off is no line, so that annotating goes on where it was.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import mmap
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.errors import UserError
+from headway.files import sha256
+from headway.formats.corpus_config import CorpusConfig
+from headway.parses.parse import Parse
+from headway.parses.parses_config import ParserConfig, ParsesConfig
+from headway.storage import cache_folder
+
+FORMAT = 1
+KEY_BYTES = 16  # two of a billion sentences share a key with a probability below 1e-20
+
+
+def key_of(line: str) -> str:
+    """The key of a sentence: a hash of its raw text."""
+    return hashlib.blake2b(line.encode(), digest_size=KEY_BYTES).hexdigest()
+
+
+def store_of(corpus: CorpusConfig, side: str, parses: ParsesConfig) -> Path:
+    """The store of one side (`source`, `target`) of a corpus, by the parser that `parses` names for it."""
+    parser: ParserConfig | None = getattr(parses, side)
+    assert parser is not None
+    origin: Path | None = getattr(corpus, side)
+    if origin is None:
+        whole = corpus.tsv or corpus.jsonl
+        hub = cache_folder() / "parses" / "-".join(filter(None, [corpus.hub, corpus.hub_config, corpus.split]))
+        origin = Path(f"{whole or hub}.{side}")
+    return store_beside(origin, parser, parses.folder)
+
+
+def store_beside(file: Path, parser: ParserConfig, folder: Path | None) -> Path:
+    """The store of a text file's sentences, beside it or in `folder`."""
+    name = f"{file.name}.{parser.kind}-{Path(parser.model).name}.parses"
+    return (file.parent if folder is None else folder) / name
+
+
+def _read_header(path: Path) -> dict[str, Any]:
+    """Who made the store. Raises UserError where there is none or it is damaged."""
+    try:
+        with path.open("rb") as file:
+            header: dict[str, Any] = json.loads(file.readline())
+        if header["format"] != FORMAT:
+            raise ValueError(f"format {header['format']}")
+    except FileNotFoundError:
+        raise UserError(
+            "these sentences have not been parsed yet",
+            where=str(path),
+            allowed="headway data annotate makes the parses",
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"this is no store of parses ({error})", where=str(path)) from error
+    return header
+
+
+class ParseStore:
+    """The parses of a store, looked up one at a time; only an index is in memory, 16 bytes a sentence.
+
+    Raises:
+        UserError: there is no such store, or it is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.header = path, _read_header(path)
+        with path.open("rb") as file:
+            self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        prefixes, places = [], []
+        self._content.readline()
+        while True:
+            place = self._content.tell()
+            line = self._content.readline()
+            if not line.endswith(b"\n"):
+                break
+            prefixes.append(int(line[:16], 16))
+            places.append(place)
+        found = np.array(prefixes, dtype=np.uint64)
+        order = np.argsort(found, kind="stable")
+        self._prefixes, self._places = found[order], np.array(places, dtype=np.int64)[order]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def keys(self) -> Iterator[str]:
+        """The keys of all sentences."""
+        for place in self._places:
+            yield self._content[int(place) : int(place) + 2 * KEY_BYTES].decode()
+
+    def get(self, line: str) -> Parse | None:
+        """The parse of a sentence, without tokens where the parser had none; None where it was never parsed.
+
+        Raises:
+            UserError: the store is damaged there.
+        """
+        key = key_of(line)
+        at = int(np.searchsorted(self._prefixes, np.uint64(int(key[:16], 16))))
+        while at < len(self._prefixes) and int(self._prefixes[at]) == int(key[:16], 16):
+            place = int(self._places[at])
+            text = self._content[place : self._content.find(b"\n", place)].decode()
+            if text.startswith(f"{key}\t"):
+                try:
+                    return Parse.read(text[len(key) + 1 :])
+                except ValueError as error:
+                    raise UserError(f"a parse is damaged ({error})", where=str(self.path), received=text) from error
+            at += 1
+        return None
+
+    def fingerprint(self) -> str:
+        """A hash of the content."""
+        return sha256(self.path)
+
+
+class StoreWriter:
+    """Adds parses to a store. `known` holds the keys of those that are there already."""
+
+    def __init__(self, path: Path, file: int, known: set[str]) -> None:
+        self.path, self.known, self._file = path, known, file
+
+    def add(self, parses: Iterable[tuple[str, Parse]]) -> None:
+        """Append parses by key; once this returns they survive a crash."""
+        lines = [f"{key}\t{parse.write()}\n" for key, parse in parses]
+        os.write(self._file, "".join(lines).encode())
+        os.fsync(self._file)
+
+
+@contextmanager
+def open_writer(path: Path, parser: dict[str, Any]) -> Iterator[StoreWriter]:
+    """Make a store, or go on with one that the same `parser` (as JSON has it) made.
+
+    Raises:
+        UserError: another parser made it, another process writes it, or it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        raise UserError(
+            f"parses cannot be kept here ({error.strerror})", where=str(path), allowed="data.parses.folder or --folder"
+        ) from error
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError("another process is adding to these parses", where=str(path)) from error
+        yield StoreWriter(path, file, _go_on(path, file, {"format": FORMAT} | parser))
+    finally:
+        os.close(file)
+
+
+def _go_on(path: Path, file: int, header: dict[str, Any]) -> set[str]:
+    """Write the header of a new store, or check it and cut off an unfinished line; gives the keys that are there."""
+    content = path.read_bytes()
+    os.ftruncate(file, content.rfind(b"\n") + 1)
+    if b"\n" not in content:
+        os.write(file, json.dumps(header, ensure_ascii=False).encode() + b"\n")
+        return set()
+    store = ParseStore(path)
+    if store.header != header:
+        raise UserError(
+            "another parser made these parses; remove them, or keep the new ones in another folder",
+            where=str(path),
+            received=header,
+            allowed=str(store.header),
+        )
+    return set(store.keys())

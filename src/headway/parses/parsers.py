@@ -1,0 +1,255 @@
+"""Dependency parsers: spaCy pipelines, Stanza, CoNLL-U files. Each gives the parse of raw lines."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.errors import UserError
+from headway.parses.parse import Parse, Token
+from headway.parses.parses_config import ParserConfig
+
+EXTRA = "pip install 'headway[parse]'"
+
+
+class Parser(ABC):
+    """Parses lines of text. `version` is that of the model, as far as it is known."""
+
+    version = ""
+
+    def __init__(self, config: ParserConfig) -> None:
+        self.config = config
+
+    def identity(self) -> dict[str, Any]:
+        """What tells this parser's parses from those of others, as JSON has it."""
+        kept = {"kind": self.config.kind, "model": Path(self.config.model).name, "version": self.version}
+        return kept | {"whitespace": self.config.whitespace}
+
+    @abstractmethod
+    def parse(self, lines: Sequence[str]) -> Iterator[Parse]:
+        """The parse of each line, in order; one without tokens where there is none."""
+
+
+class SpacyParser(Parser):
+    """A spaCy pipeline with nothing in it but what dependency heads need.
+
+    Raises:
+        UserError: spaCy or the pipeline is not there, or it has no parser.
+    """
+
+    def __init__(self, config: ParserConfig, where: str) -> None:
+        super().__init__(config)
+        spacy = _import("spacy", where)
+        try:
+            self.pipeline = spacy.load(config.model)
+        except (OSError, ImportError, ValueError) as error:
+            raise UserError(f"cannot load this spaCy pipeline ({error})", where=where, received=config.model) from error
+        metas = {name: self.pipeline.get_pipe_meta(name) for name in self.pipeline.pipe_names}
+        if not any("token.head" in meta.assigns for meta in metas.values()):
+            raise UserError("this spaCy pipeline has no parser", where=where, received=list(metas))
+        for name, meta in metas.items():
+            if not {"token.head", "token.dep", "doc.tensor"} & set(meta.assigns) and "transformer" not in meta.factory:
+                self.pipeline.disable_pipe(name)
+        about = self.pipeline.meta
+        self.version = f"{about.get('lang')}_{about.get('name')} {about.get('version')}"
+
+    def parse(self, lines: Sequence[str]) -> Iterator[Parse]:
+        spans = [_visible_spans(line, self.config.whitespace) for line in lines]
+        for line, places, parsed in zip(lines, spans, self.pipeline.pipe(map(self._document, lines)), strict=True):
+            if self.config.whitespace == "tokens":
+                yield _parse(places, [each.head.i for each in parsed], [each.dep_ for each in parsed])
+                continue
+            characters = [(each.idx, each.idx + len(each)) for each in parsed]
+            if self.config.whitespace == "none":
+                characters = [(places[start][0], places[end - 1][1]) for start, end in characters]
+            kept = [line[start:end].strip() != "" for start, end in characters]
+            yield _without_blanks(characters, [each.head.i for each in parsed], [each.dep_ for each in parsed], kept)
+
+    def _document(self, line: str) -> Any:
+        if self.config.whitespace == "tokens":
+            from spacy.tokens import Doc
+
+            return Doc(self.pipeline.vocab, words=line.split())
+        return self.pipeline.make_doc("".join(line.split()) if self.config.whitespace == "none" else line)
+
+
+class StanzaParser(Parser):
+    """Stanza, with models that are on disk already; nothing is downloaded.
+
+    Raises:
+        UserError: Stanza or its models are not there.
+    """
+
+    def __init__(self, config: ParserConfig, where: str) -> None:
+        super().__init__(config)
+        stanza = _import("stanza", where)
+        folder = Path(config.model)
+        options = {"dir": str(folder.parent)} if folder.is_dir() else {}
+        try:
+            self.pipeline = stanza.Pipeline(
+                lang=folder.name, processors="tokenize,pos,lemma,depparse", download_method=None, verbose=False,
+                tokenize_pretokenized=config.whitespace == "tokens", **options,
+            )  # fmt: skip
+        except Exception as error:  # a missing model and a missing language have classes of their own
+            raise UserError(f"cannot load these Stanza models ({error})", where=where, received=config.model) from error
+        self.version = str(stanza.__version__)
+
+    def parse(self, lines: Sequence[str]) -> Iterator[Parse]:
+        for line in lines:
+            yield self._parse_line(line)
+
+    def _parse_line(self, line: str) -> Parse:
+        whitespace = self.config.whitespace
+        places = _visible_spans(line, whitespace)
+        text = {"text": line, "none": "".join(line.split()), "tokens": " ".join(line.split())}[whitespace]
+        spans, heads, labels, seen = [], list[int](), [], 0
+        for sentence in self.pipeline(text).sentences if text.strip() else ():
+            before = len(heads)
+            for token in sentence.tokens:
+                span = token.start_char, token.end_char
+                if whitespace == "none":
+                    span = places[span[0]][0], places[span[1] - 1][1]
+                elif whitespace == "tokens":
+                    span = places[seen]
+                seen += 1
+                for word in token.words:  # the words of a contraction share its characters
+                    spans.append(span)
+                    heads.append(before + word.head - 1 if word.head else len(heads))
+                    labels.append(word.deprel)
+        return _parse(spans, heads, labels)
+
+
+class ConlluParser(Parser):
+    """Parses made elsewhere. A line is found by its characters, white space aside; it may hold several sentences.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+
+    def __init__(self, config: ParserConfig, where: str) -> None:
+        super().__init__(config)
+        path = Path(config.model)
+        files = sorted(path.glob("*.conllu")) if path.is_dir() else [path]
+        if not files or not all(file.is_file() for file in files):
+            raise UserError("there is no such CoNLL-U file", where=where, received=config.model)
+        self.sentences: dict[str, Parse] = {}
+        self.texts: list[str] = []
+        for file in files:
+            for text, parse in read_conllu(file):
+                self.sentences["".join(text.split())] = parse
+                self.texts.append(text)
+        self.lengths = sorted({len(text) for text in self.sentences}, reverse=True)
+
+    def parse(self, lines: Sequence[str]) -> Iterator[Parse]:
+        for line in lines:
+            yield self._find(line)
+
+    def _find(self, line: str) -> Parse:
+        places = _visible_spans(line, "none")
+        text, done, tokens = "".join(line.split()), 0, list[Token]()
+        while done < len(text):
+            sizes = [size for size in self.lengths if done + size <= len(text)]
+            fitting = [size for size in sizes if text[done : done + size] in self.sentences]
+            if not fitting:
+                return Parse(())
+            offset = len(tokens)
+            for start, end, head, label in self.sentences[text[done : done + fitting[0]]].tokens:
+                span = places[done + start][0], places[done + end - 1][1]
+                tokens.append(Token(*span, offset + head, label))
+            done += fitting[0]
+        return Parse(tokens)
+
+
+def read_conllu(path: Path) -> Iterator[tuple[str, Parse]]:
+    """The text and the parse of each sentence of a CoNLL-U file; offsets count visible characters only.
+
+    The words of a contraction (`2-3  im`) all cover the characters of the whole; empty nodes (`8.1`) are left out.
+
+    Raises:
+        UserError: the file is no CoNLL-U, or holds heads that make no tree.
+    """
+    conllu = _import("conllu", str(path))
+    with path.open(encoding="utf-8") as file:
+        number = 1
+        try:
+            for sentence in conllu.parse_incr(file):
+                yield _conllu_sentence(sentence)
+                number += 1
+        except (conllu.exceptions.ParseException, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"sentence {number} cannot be read ({error})", where=str(path)) from error
+
+
+def _conllu_sentence(sentence: Any) -> tuple[str, Parse]:
+    """The text, with spaces where SpaceAfter=No does not forbid them, and the parse."""
+    spans, heads, labels, visible, text, until, shared = [], list[int](), [], 0, "", 0, (0, 0)
+    for token in sentence:
+        if isinstance(token["id"], tuple) and token["id"][1] == ".":
+            continue
+        single = isinstance(token["id"], int)
+        if not single or token["id"] > until:  # a word with characters of its own, or the whole of a contraction
+            form = "".join(token["form"].split())
+            shared, visible = (visible, visible + len(form)), visible + len(form)
+            text += token["form"] + ("" if (token["misc"] or {}).get("SpaceAfter") == "No" else " ")
+            until = token["id"] if single else token["id"][2]
+        if single:
+            spans.append(shared)
+            heads.append(token["head"] - 1 if token["head"] else len(heads))
+            labels.append(token["deprel"])
+    return text.rstrip(), _parse(spans, heads, labels)
+
+
+def _visible_spans(line: str, whitespace: str) -> list[tuple[int, int]]:
+    """The raw characters of each given token (`tokens`) or of each character that is no white space (`none`)."""
+    if whitespace == "tokens":
+        return [found.span() for found in re.finditer(r"\S+", line)]
+    if whitespace == "none":
+        return [(place, place + 1) for place, character in enumerate(line) if not character.isspace()]
+    return []
+
+
+def _parse(spans: Sequence[tuple[int, int]], heads: Sequence[int], labels: Sequence[str]) -> Parse:
+    return Parse([Token(*span, head, label) for span, head, label in zip(spans, heads, labels, strict=True)])
+
+
+def _without_blanks(
+    spans: Sequence[tuple[int, int]], heads: Sequence[int], labels: Sequence[str], kept: Sequence[bool]
+) -> Parse:
+    """The parse without the tokens that are white space; what hangs on one hangs on the next above."""
+    places = {token: place for place, token in enumerate(token for token in range(len(kept)) if kept[token])}
+
+    def above(token: int) -> int:
+        head = heads[token]
+        while head not in places and heads[head] != head:
+            head = heads[head]
+        return head if head in places else token  # a root of white space leaves its children as roots
+
+    chosen = list(places)
+    return _parse([spans[t] for t in chosen], [places[above(t)] for t in chosen], [labels[t] for t in chosen])
+
+
+def _import(module: str, where: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"{module} is not installed: {EXTRA}", where=where) from error
+
+
+PARSERS: dict[str, Callable[[ParserConfig, str], Parser]] = {
+    "spacy": SpacyParser,
+    "stanza": StanzaParser,
+    "conllu": ConlluParser,
+}
+
+
+def load_parser(config: ParserConfig, where: str) -> Parser:
+    """The parser that a recipe names; `where` is its key.
+
+    Raises:
+        UserError: it is not installed, or cannot be loaded.
+    """
+    return PARSERS[config.kind](config, where)

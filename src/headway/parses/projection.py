@@ -1,0 +1,176 @@
+"""From a parser's tokens to the pieces of a vocabulary, by the characters that both cover.
+
+The translator's segmentation and the parser's need not agree. Words and tokens that share characters, directly or by
+way of others, make a block, which is one node of the tree:
+
+- one word, one token: the word's head is the token's;
+- one word, several tokens (`can't`; a compound that the parser cuts): the tokens are merged, and the block's head is
+  that of its highest token, of equals the first;
+- several words, one token (`New York`): the words are chained like the pieces of one word;
+- several of both, cut at different places: merged and chained.
+
+Heads are then given to pieces as Deguchi et al. do: a piece that is not its block's last points to the next one; the
+last points to the first piece of the head block, and, in a root, to itself.
+
+Shapes: L pieces of a line.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.parses.parse import Parse
+from headway.processing.text.text_processor import Piece
+
+NONE = -1
+# What is counted of each line, in this order.
+COUNTED = (
+    "lines", "lines without a parse", "tokens", "merged", "dropped", "split", "words", "words without a token",
+    "edges", "edges to the right",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What became of a parse.
+
+    Attributes:
+        heads: (L,) the head of each piece, its own place for the last piece of a root, `NONE` where there is no edge.
+        blocks: (L,) the number of the block that each piece belongs to.
+        counts: as `COUNTED` names them. `merged` tokens gave up their edge to another one in their block, `dropped`
+            tokens cover no piece, `split` tokens cover several words.
+    """
+
+    heads: NDArray[np.int32]
+    blocks: NDArray[np.int32]
+    counts: dict[str, int]
+
+    def left_only(self) -> "Projection":
+        """The same without the edges that point to the right, which a decoder cannot see."""
+        right = self.heads > np.arange(len(self.heads))
+        moved = int(right.sum())
+        counts = self.counts | {"edges": self.counts["edges"] - moved, "edges to the right": moved}
+        return Projection(np.where(right, NONE, self.heads).astype(np.int32), self.blocks, counts)
+
+
+@dataclass
+class _Word:
+    """Consecutive pieces [first, last], the characters [start, end) they cover, and the block they are in."""
+
+    first: int
+    last: int
+    start: int
+    end: int
+    block: int
+
+
+def project(pieces: Sequence[Piece], parse: Parse | None, *, segmented: bool = True) -> Projection:
+    """The heads of the pieces of a line.
+
+    Args:
+        pieces: all pieces of the line, as `Side.pieces` gives them.
+        parse: its parse, None where there is none.
+        segmented: whether white space in the prepared line separates words. Where it does not (Japanese without a
+            segmenter), a word also ends where a piece and a token end together.
+    """
+    parse = parse or Parse(())
+    words = _words(pieces, parse, segmented)
+    covered = [_covered(words, token.start, token.end) for token in parse.tokens]
+    _join(words, covered)
+    members: dict[int, list[int]] = {word.block: [] for word in words}
+    for token, place in enumerate(covered):
+        if place:
+            members[words[place[0]].block].append(token)
+    heads = _heads(words, covered, members, parse, len(pieces))
+    blocks = np.zeros(len(pieces), dtype=np.int32)
+    for word in words:
+        blocks[word.first : word.last + 1] = word.block
+    dropped = sum(not place for place in covered)
+    counts = dict.fromkeys(COUNTED, 0) | {
+        "lines": 1,
+        "lines without a parse": int(not parse.tokens),
+        "tokens": len(parse.tokens),
+        "merged": sum(max(0, len(tokens) - 1) for tokens in members.values()),
+        "dropped": dropped,
+        "split": sum(len(place) > 1 for place in covered),
+        "words": len(words),
+        "words without a token": sum(not members[word.block] for word in words) if parse.tokens else 0,
+        "edges": int((heads != NONE).sum()),
+    }
+    return Projection(heads, blocks, counts)
+
+
+def _words(pieces: Sequence[Piece], parse: Parse, segmented: bool) -> list[_Word]:
+    """The words of the line that have pieces, each a block of its own."""
+    starts = {token.start for token in parse.tokens} if not segmented else set()
+    ends = {token.end for token in parse.tokens} if not segmented else set()
+    number, keys = 0, []
+    for place, piece in enumerate(pieces):
+        before = pieces[place - 1] if place else piece
+        cut = _visible(before) and (piece.start in starts or before.end in ends)
+        number += piece.word != before.word or cut
+        keys.append(number)
+    words: list[_Word] = []
+    for _, group in groupby(range(len(pieces)), key=keys.__getitem__):
+        places = list(group)
+        shown = [pieces[place] for place in places if _visible(pieces[place])]
+        start = shown[0].start if shown else pieces[places[-1]].end
+        words.append(_Word(places[0], places[-1], start, pieces[places[-1]].end, len(words)))
+    return words
+
+
+def _visible(piece: Piece) -> bool:
+    """Whether a piece is more than the mark of a space, whose characters are no part of the word."""
+    return bool(piece.text.strip("\u2581 "))
+
+
+def _covered(words: Sequence[_Word], start: int, end: int) -> range:
+    """Which words share characters with [start, end). Words are in order, as are their starts and ends."""
+    first = bisect_right(words, start, key=lambda word: word.end)
+    last = bisect_left(words, end, key=lambda word: word.start)
+    return range(first, max(first, last))
+
+
+def _join(words: list[_Word], covered: Sequence[range]) -> None:
+    """Give all the words that a token covers one block; blocks are numbered in order."""
+    joined = [False] * len(words)  # whether a word belongs with the one before it
+    for place in covered:
+        for word in place[1:]:
+            joined[word] = True
+    for number in range(1, len(words)):
+        words[number].block = words[number - 1].block if joined[number] else words[number - 1].block + 1
+
+
+def _heads(
+    words: Sequence[_Word], covered: Sequence[range], members: dict[int, list[int]], parse: Parse, length: int
+) -> NDArray[np.int32]:
+    heads = np.full(length, NONE, dtype=np.int32)
+    first = {word.block: word.first for word in reversed(words)}
+    last = {word.block: word.last for word in words}
+    for block, tokens in members.items():
+        if not tokens:
+            continue
+        heads[first[block] : last[block]] = np.arange(first[block] + 1, last[block] + 1)
+        top = min(tokens, key=lambda token: (parse.depths[token], token))
+        head = _kept_head(top, covered, parse)
+        if head == top:
+            heads[last[block]] = last[block]
+        elif head is not None:
+            # Depths fall on the way, so that the head is in another block, and blocks make trees as tokens do.
+            heads[last[block]] = first[words[covered[head][0]].block]
+    return heads
+
+
+def _kept_head(token: int, covered: Sequence[range], parse: Parse) -> int | None:
+    """The nearest token above that covers a word; itself for a root; None where all above were dropped."""
+    head = parse.tokens[token].head
+    while not covered[head]:
+        above = parse.tokens[head].head
+        if above == head:
+            return None
+        head = above
+    return head

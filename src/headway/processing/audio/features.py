@@ -1,0 +1,95 @@
+"""Log-mel filterbanks, as Kaldi computes them, and their normalisation.
+
+Shapes: N samples, F frames, M bins.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.processing.audio.audio_config import AudioConfig
+from headway.processing.audio.audio_files import Samples, library
+
+Frames = NDArray[np.float32]
+
+INT16 = 1 << 15  # Kaldi's samples are 16-bit integers
+LEAST_VARIANCE = 1e-8  # of a bin that hardly changes: dividing by less would blow up rounding
+
+
+def filterbanks(samples: Samples, config: AudioConfig) -> Frames:
+    """(F, M) log-mel energies of samples (N,) in [-1, 1]; a frame lies within the recording as a whole.
+
+    Kaldi's `compute-fbank-feats --dither=0` (povey window, pre-emphasis 0.97, DC offset removed, power spectrum, 20 Hz
+    to half the sample rate), by kaldi-native-fbank.
+    """
+    online = library("kaldi_native_fbank").OnlineFbank(_options(config))
+    online.accept_waveform(config.sample_rate, samples * INT16)
+    online.input_finished()
+    frames = [online.get_frame(number) for number in range(online.num_frames_ready)]
+    return np.stack(frames) if frames else np.zeros((0, config.bins), dtype=np.float32)
+
+
+def frame_settings(config: AudioConfig) -> dict[str, Any]:
+    """What decides the frames of a recording before normalisation."""
+    return config.model_dump(include={"sample_rate", "bins", "frame_length", "frame_shift"})
+
+
+def _options(config: AudioConfig) -> Any:
+    options = library("kaldi_native_fbank").FbankOptions()
+    options.frame_opts.samp_freq = config.sample_rate
+    options.frame_opts.frame_length_ms = config.frame_length
+    options.frame_opts.frame_shift_ms = config.frame_shift
+    options.frame_opts.dither = 0
+    options.mel_opts.num_bins = config.bins
+    return options
+
+
+def count_frames(seconds: float, config: AudioConfig) -> int:
+    """F of a recording of so many seconds."""
+    samples = round(seconds * config.sample_rate)
+    length, shift = (int(config.sample_rate * each / 1000) for each in (config.frame_length, config.frame_shift))
+    return 0 if samples < length else 1 + (samples - length) // shift
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Mean and variance (M,) of each bin over many frames."""
+
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+
+    def normalise(self, frames: Frames) -> Frames:
+        """(F, M) with this mean and variance taken to 0 and 1."""
+        normalised = (frames - self.mean) / np.sqrt(np.maximum(self.variance, LEAST_VARIANCE))
+        return normalised.astype(np.float32)
+
+    @classmethod
+    def of(cls, frames: Frames) -> Self:
+        """Those of one utterance's frames (F, M)."""
+        exact = frames.astype(np.float64)
+        return cls(exact.mean(axis=0), exact.var(axis=0))
+
+
+class RunningStatistics:
+    """Statistics of more frames than memory holds: counts, and sums of numbers and of squares, in float64.
+
+    Args:
+        bins: M.
+    """
+
+    def __init__(self, bins: int) -> None:
+        self.count, self.total, self.squares = 0, np.zeros(bins), np.zeros(bins)
+
+    def add(self, frames: Frames) -> None:
+        """Count frames (F, M)."""
+        exact = frames.astype(np.float64)
+        self.count += len(frames)
+        self.total += exact.sum(axis=0)
+        self.squares += (exact**2).sum(axis=0)
+
+    def statistics(self) -> Statistics:
+        """What they come to."""
+        mean = self.total / max(1, self.count)
+        return Statistics(mean, np.maximum(self.squares / max(1, self.count) - mean**2, 0))

@@ -1,0 +1,82 @@
+"""Normalisation steps of a line, each with the way of its characters."""
+
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sacremoses import MosesPunctNormalizer
+
+from headway.processing.text.spans import Span, align, identity
+
+
+@dataclass(frozen=True)
+class Step:
+    """`apply(line, language)` and, for each character of what it gave, `spans(line, result)` in `line`."""
+
+    apply: Callable[[str, str], str]
+    spans: Callable[[str, str], list[Span]]
+
+
+@lru_cache
+def _punctuation_normaliser(language: str) -> MosesPunctNormalizer:
+    return MosesPunctNormalizer(language)
+
+
+def _punctuation(line: str, language: str) -> str:
+    text: str = _punctuation_normaliser(language).normalize(line)
+    return text
+
+
+def _nfkc(line: str, language: str) -> str:
+    return unicodedata.normalize("NFKC", line)
+
+
+def _lower(line: str, language: str) -> str:
+    return line.lower()
+
+
+def _lower_spans(line: str, result: str) -> list[Span]:
+    # "İ" becomes two characters. Lengths do not depend on neighbours; the final sigma, which does, stays one.
+    spans = [(place, place + 1) for place, character in enumerate(line) for _ in character.lower()]
+    assert len(spans) == len(result)
+    return spans
+
+
+def _nfkc_spans(line: str, result: str) -> list[Span]:
+    """Exact to the combining sequence: within one that changes, every new character comes from all the old ones."""
+    if line == result:
+        return identity(len(line))
+    starts = [place for place, character in enumerate(line) if place == 0 or not _may_join(character)]
+    spans: list[Span] = []
+    for start, end in zip(starts, [*starts[1:], len(line)], strict=True):
+        sequence = line[start:end]
+        changed = unicodedata.normalize("NFKC", sequence)
+        if changed == sequence:
+            spans += [(place, place + 1) for place in range(start, end)]
+        else:
+            spans += [(start, end)] * len(changed)
+    assert len(spans) == len(result)
+    return spans
+
+
+def _may_join(character: str) -> bool:
+    """Whether a character can change, or change places, with those before it (Unicode Standard Annex 15)."""
+    first = unicodedata.normalize("NFKD", character)[0]
+    return unicodedata.combining(first) != 0 or first in _second_of_composites()
+
+
+@lru_cache(maxsize=1)
+def _second_of_composites() -> frozenset[str]:
+    """All characters that compose with one before them: those of canonical pairs, and Hangul vowels and finals."""
+    decompositions = (unicodedata.decomposition(chr(code)).split() for code in range(0x110000))
+    seconds = (parts[1] for parts in decompositions if len(parts) == 2 and not parts[0].startswith("<"))
+    hangul = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
+    return frozenset(chr(int(second, 16)) for second in seconds) | frozenset(map(chr, hangul))
+
+
+STEPS: dict[str, Step] = {
+    "nfkc": Step(_nfkc, _nfkc_spans),
+    "punctuation": Step(_punctuation, align),
+    "lower": Step(_lower, _lower_spans),
+}

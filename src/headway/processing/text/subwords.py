@@ -1,0 +1,141 @@
+"""SentencePiece vocabularies: byte-pair encoding, unigram language model, characters.
+
+What SentencePiece does with white space, and what therefore comes back from decoding: runs of U+0020 become one space
+and those around the line go; tabs, full-width and other spaces are characters like any other. U+2581, the mark with
+which SentencePiece writes a space, is read as a space. A character that training did not see is UNKNOWN, and so are
+U+0000, U+001F and U+2585, which SentencePiece keeps for itself; neighbouring unknown characters make one piece.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from headway.errors import RunError, UserError
+from headway.files import write_bytes
+from headway.processing.text.text_config import PiecesConfig
+from headway.processing.text.vocabulary import PieceSpan, Vocabulary
+from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
+
+FILE = "spm.model"
+SPACE = "\u2581"
+# The longest that the trainer accepts, in bytes; lines above its usual 4192 would be skipped without a word.
+LONGEST_LINE = 2**30
+ALL_CHARACTERS = 0x110000
+
+
+class SubwordVocabulary(Vocabulary):
+    """A SentencePiece model. Pickled (for worker processes only) as its serialised protocol buffer."""
+
+    family = "subwords"
+
+    def __init__(self, model: bytes) -> None:
+        self._model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model, num_threads=1)
+
+    def __reduce__(self) -> tuple[type[SubwordVocabulary], tuple[bytes]]:
+        return SubwordVocabulary, (self._model,)
+
+    @classmethod
+    def train(cls, config: PiecesConfig, lines: Iterable[str], where: str, side: str) -> SubwordVocabulary:
+        """Train on all the lines, which SentencePiece holds in memory; the same lines give the same model.
+
+        Raises:
+            UserError: `size` does not fit the text.
+        """
+        size = ALL_CHARACTERS if config.kind == "char" else config.size  # only a limit for char
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_trainable(lines), model_writer=model,
+                model_type=config.kind, vocab_size=size, character_coverage=config.character_coverage,
+                normalization_rule_name="identity", max_sentence_length=LONGEST_LINE,
+                pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNKNOWN, pad_piece=SPECIALS[PAD], bos_piece=SPECIALS[BOS],
+                eos_piece=SPECIALS[EOS], unk_piece=SPECIALS[UNKNOWN], unk_surface=SPECIALS[UNKNOWN],
+                num_threads=1, minloglevel=3,
+            )  # fmt: skip
+        except RuntimeError as error:
+            raise _training_error(str(error), config, where, side) from error
+        return cls(model.getvalue())
+
+    def __len__(self) -> int:
+        return len(self._processor)
+
+    def encode(self, segmented: str) -> list[int]:
+        ids: list[int] = self._processor.encode(segmented.replace(SPACE, " "))
+        return ids
+
+    def encode_lines(self, segmented: Sequence[str]) -> list[list[int]]:
+        ids: list[list[int]] = self._processor.encode([line.replace(SPACE, " ") for line in segmented])
+        return ids
+
+    def encode_with_spans(self, segmented: str) -> list[PieceSpan]:
+        """As the contract says; the spaces that a piece's mark stands for belong to its span."""
+        text = segmented.replace(SPACE, " ")
+        surfaces: list[str] = self._processor.encode(text, out_type=str)
+        found, end = [], 0
+        for id, surface in zip(self.encode(segmented), surfaces, strict=True):
+            start = end
+            for character in surface:
+                if character == SPACE:
+                    while text.startswith(" ", end):
+                        end += 1
+                else:
+                    assert text[end] == character
+                    end += 1
+            found.append(PieceSpan(id, surface, start, end))
+        return found
+
+    def decode(self, ids: Sequence[int]) -> str:
+        text: str = self._processor.decode([int(id) for id in ids if id > EOS])
+        return text
+
+    def piece(self, id: int) -> str:
+        piece: str = self._processor.id_to_piece(id)
+        return piece
+
+    def starts_word(self, id: int) -> bool:
+        return self.piece(id).startswith(SPACE)
+
+    def _write(self, folder: Path) -> None:
+        write_bytes(folder / FILE, self._model)
+
+    @classmethod
+    def load(cls, folder: Path) -> SubwordVocabulary:
+        path = folder / FILE
+        try:
+            model = path.read_bytes()
+            if not model:
+                raise ValueError("an empty file")
+            return cls(model)
+        except FileNotFoundError:
+            raise UserError("the vocabulary's file is missing", where=str(path)) from None
+        except (RuntimeError, ValueError):
+            raise UserError("the vocabulary's file is damaged: not a SentencePiece model", where=str(path)) from None
+
+
+def _trainable(lines: Iterable[str]) -> Iterator[str]:
+    """The lines without what the trainer would drop: a line with U+2585, the characters of a special's name."""
+    special = re.compile("<(?=(?:" + "|".join(re.escape(name[1:]) for name in SPECIALS) + "))")
+    for line in lines:
+        yield special.sub("< ", line.replace("\u2585", " "))
+
+
+def _training_error(message: str, config: PiecesConfig, where: str, side: str) -> UserError | RunError:
+    if bound := re.search(r"too high \(\d+\).*<= (\d+)", message):
+        return UserError(
+            f"there are not so many pieces in the {side}", where=f"{where}.size", received=config.size,
+            allowed=f"at most {bound[1]}",
+        )  # fmt: skip
+    if bound := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return UserError(
+            f"the {side} has more different characters than that", where=f"{where}.size", received=config.size,
+            allowed=f"at least {bound[1]}, or a smaller {where}.character_coverage",
+        )  # fmt: skip
+    if "sentences_.empty()" in message or "all_chars_count" in message:
+        return UserError(f"the {side} is empty: nothing to train a vocabulary on", where=where)
+    return RunError(f"{where}: SentencePiece could not train on the {side}: {message}")

@@ -1,0 +1,80 @@
+"""What every vocabulary can do, whatever its kind."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from headway.files import write_json
+
+DESCRIPTION = "vocabulary.json"
+
+
+FORMAT = 1
+
+
+class PieceSpan(NamedTuple):
+    """A piece, as the vocabulary writes it (an unknown one as in the text), and its characters [start, end)."""
+
+    id: int
+    surface: str
+    start: int
+    end: int
+
+
+class Vocabulary(ABC):
+    """Pieces and their ids: the way from prepared text to ids and back.
+
+    A vocabulary is immutable and can be sent to another process.
+    """
+
+    family: ClassVar[str]
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number of pieces, the four specials included."""
+
+    @abstractmethod
+    def encode(self, segmented: str) -> list[int]:
+        """The ids of one prepared line, without BOS and EOS; an empty list for a blank line."""
+
+    def encode_lines(self, segmented: Sequence[str]) -> list[list[int]]:
+        """`encode` of each line, at least as fast."""
+        return [self.encode(line) for line in segmented]
+
+    @abstractmethod
+    def encode_with_spans(self, segmented: str) -> list[PieceSpan]:
+        """The same ids as `encode`, each with its piece and its characters in `segmented`."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """Prepared text: PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
+
+    @abstractmethod
+    def piece(self, id: int) -> str:
+        """The piece with this id; IndexError where there is none."""
+
+    @abstractmethod
+    def starts_word(self, id: int) -> bool:
+        """Whether a space stands before this piece wherever it occurs."""
+
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary, and what kind it is, into `folder`, which is made where it does not exist."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write(folder)
+        write_json(folder / DESCRIPTION, {"format": FORMAT, "family": self.family, "size": len(self)})
+
+    @abstractmethod
+    def _write(self, folder: Path) -> None:
+        """Write the pieces into `folder`."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path) -> Vocabulary:
+        """Read what `save` wrote; where the kind is not known, `load_vocabulary` finds it.
+
+        Raises:
+            UserError: a file is missing or damaged.
+        """

@@ -1,0 +1,189 @@
+"""Registries: the names of components, where their classes are, and the options of each.
+
+A component is named by a short name or by import path, `my_package.module:Class`. Its class is imported when it is
+first asked for. Its options are those of the class's own `Config`, or of its keyword-only arguments.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic_core import PydanticUndefined
+
+from headway.config import Section, explain
+from headway.errors import UserError, nearest, option
+
+Component = TypeVar("Component")
+
+_foreign_code = ContextVar("_foreign_code", default=True)
+
+
+@contextmanager
+def foreign_code(allowed: bool) -> Iterator[None]:
+    """Within this context, names by import path are imported or refused, whoever asks for them."""
+    token = _foreign_code.set(allowed)
+    try:
+        yield
+    finally:
+        _foreign_code.reset(token)
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a component is named by import path."""
+    return ":" in name
+
+
+class Choice(NamedTuple):
+    """One option of a component: its name, its type in words, and its default (`REQUIRED` where there is none)."""
+
+    name: str
+    type: str
+    default: Any
+
+
+REQUIRED = PydanticUndefined
+
+
+class Registry(Generic[Component]):
+    """The components of one kind.
+
+    Args:
+        kind: what one of them is called in messages, such as `mixer`.
+        base: the import path of the class that all of them derive from.
+        homes: the import path of each class by its name.
+    """
+
+    def __init__(self, kind: str, base: str, homes: Mapping[str, str]) -> None:
+        self.kind, self._base, self._homes = kind, base, dict(homes)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._homes
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+    def get(self, name: str, where: str | None = None) -> type[Component]:
+        """The class of a registered component, or of one named by import path.
+
+        Args:
+            name: the short name, or `my_package.module:Class`.
+            where: the recipe key or option that names it, for messages.
+
+        Raises:
+            UserError: no such component, module or class; a class of another kind; foreign code where none is allowed.
+        """
+        if not is_foreign(name):
+            if name not in self._homes:
+                allowed = [*self._homes, "my_package.module:Class"]
+                what = f"unknown {self.kind}{nearest(name, self._homes)}"
+                raise UserError(what, where=where, received=name, allowed=allowed)
+            return self._import(self._homes[name])
+        if not _foreign_code.get():
+            raise UserError(
+                f"loading this would import the {self.kind} {name}, which is not a part of headway",
+                where=where,
+                allowed=f"{option('allow_code')} where you trust that code",
+            )
+        try:
+            component = self._import(name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise UserError(f"cannot import the {self.kind} ({error})", where=where, received=name) from error
+        base = self._import(self._base)
+        if not (isinstance(component, type) and issubclass(component, base)):
+            what = f"this is not a subclass of {self._base.replace(':', '.')}"
+            raise UserError(what, where=where, received=name)
+        return component
+
+    def _import(self, path: str) -> type[Component]:
+        module, _, name = path.partition(":")
+        component: type[Component] = getattr(importlib.import_module(module), name)
+        return component
+
+    def choices(self, name: str) -> list[Choice]:
+        """The options of a component, with their defaults. Raises UserError as `get` does."""
+        return choices_of(config_of(self.get(name)))
+
+    def build(
+        self,
+        config: Mapping[str, Any] | str,
+        *arguments: Any,
+        defaults: Mapping[str, Any] | None = None,
+        where: str | None = None,
+    ) -> Component:
+        """A component from its recipe entry, such as `{"kind": "attention", "heads": 8}` or just `"attention"`.
+
+        A class with a `Config` is called with `arguments` and that config, any other with `arguments` and its options.
+
+        Args:
+            config: `kind` and the options of that kind.
+            arguments: what every component of this registry is built with.
+            defaults: options that are set for several components; those that this one does not have are left out.
+            where: the recipe key, for messages.
+
+        Raises:
+            UserError: an unknown kind or option, or options that the component refuses.
+        """
+        options = {"kind": config} if isinstance(config, str) else dict(config)
+        where = self.kind if where is None else where
+        if "kind" not in options:
+            raise UserError(f"a {self.kind} needs a kind", where=where, received=config, allowed=list(self))
+        component: Any = self.get(str(options.pop("kind")), f"{where}.kind")
+        section = config_of(component)
+        inherited = {name: value for name, value in (defaults or {}).items() if name in section.model_fields}
+        checked = validated(section, inherited | options, where)
+        try:
+            if hasattr(component, "Config"):
+                made: Component = component(*arguments, checked)
+            else:
+                made = component(*arguments, **{name: getattr(checked, name) for name in section.model_fields})
+            return made
+        except (ValueError, TypeError) as error:
+            raise UserError(str(error), where=where, received=config) from error
+
+
+def validated(section: type[BaseModel], options: Mapping[str, Any], where: str) -> BaseModel:
+    """The options of a component. Raises UserError that names the key of every mistake."""
+    try:
+        return section.model_validate(dict(options))
+    except ValidationError as error:
+        raise UserError(explain(error, section, where)) from error
+
+
+def config_of(component: type[Any]) -> type[BaseModel]:
+    """The options of a class: its `Config`, or a section made from its keyword-only arguments."""
+    config = getattr(component, "Config", None)
+    if isinstance(config, type) and issubclass(config, BaseModel):
+        return config
+    parameters = inspect.signature(component.__init__).parameters.values()
+    hints = get_type_hints(component.__init__)
+    fields: dict[str, Any] = {
+        each.name: (hints.get(each.name, Any), ... if each.default is each.empty else each.default)
+        for each in parameters
+        if each.kind is each.KEYWORD_ONLY
+    }
+    settings = ConfigDict(**Section.model_config, arbitrary_types_allowed=True)
+    return create_model(f"{component.__name__}Options", __config__=settings, **fields)
+
+
+def choices_of(section: type[BaseModel]) -> list[Choice]:
+    """The options of a section, `kind` left out."""
+    return [
+        Choice(name, _type_in_words(field.annotation), field.get_default(call_default_factory=True))
+        for name, field in section.model_fields.items()
+        if name != "kind"
+    ]
+
+
+def _type_in_words(annotation: Any) -> str:
+    if isinstance(annotation, type):
+        return annotation.__name__
+    return str(annotation).replace("typing.", "").replace("NoneType", "None")

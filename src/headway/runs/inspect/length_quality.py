@@ -1,0 +1,165 @@
+"""Quality by the length of the source, the figure that made attention known (Bahdanau et al. 2015, figure 2)."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from headway.runs.inspect.charts import line_chart
+from headway.formats.lines import read_lines
+from headway.errors import UserError
+from headway.metrics import Metric
+from headway.metrics.metric import Statistics
+
+Unit = Literal["words", "characters"]
+UNITS: tuple[Unit, ...] = ("words", "characters")
+BINS = 6
+
+
+@dataclass(frozen=True)
+class LengthScores:
+    """Scores by length.
+
+    Args:
+        metric: its label.
+        unit: what lengths count.
+        ranges: the shortest and longest source of each bin.
+        counts: the segments of each bin.
+        centres: the mean length of each bin.
+        scores: for each system, by name, the score of each bin.
+    """
+
+    metric: str
+    unit: Unit
+    ranges: list[tuple[int, int]]
+    counts: list[int]
+    centres: list[float]
+    scores: dict[str, list[float]]
+
+    def text(self) -> str:
+        """A table with a line a system and a column a bin."""
+        heads = [f"{low}-{high}" if low < high else f"{low}" for low, high in self.ranges]
+        rows = [[f"source {self.unit}", *heads], ["segments", *map(str, self.counts)]]
+        rows += [[name, *(f"{score:.2f}" for score in scores)] for name, scores in self.scores.items()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(
+                [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))]
+            )
+            for name, *cells in rows
+        ]
+        return "\n".join([f"{self.metric} by length of the source", *lines])
+
+    def draw(self, path: Path) -> None:
+        """A line a system; raises UserError where the suffix is no format of figures."""
+        lines = {name: list(zip(self.centres, scores, strict=True)) for name, scores in self.scores.items()}
+        line_chart(lines, path, x=f"source length in {self.unit}", y=self.metric)
+
+
+class LengthTotals:
+    """Statistics of segments, summed by the length of their sources: as large as there are lengths.
+
+    Args:
+        metric: scores segments from the sums of their statistics.
+        unit: words, separated by white space, or characters.
+    """
+
+    def __init__(self, metric: Metric, unit: Unit = "words") -> None:
+        self.metric, self.unit = metric, unit
+        self.sums: dict[int, Statistics] = {}
+        self.counts: Counter[int] = Counter()
+
+    def add(self, outputs: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]) -> None:
+        """Count N segments; `references` are sets of N each."""
+        for line, each in zip(sources, self.metric.statistics(outputs, references), strict=True):
+            length = len(line.split()) if self.unit == "words" else len(line)
+            self.sums[length] = self.sums.get(length, 0) + each
+            self.counts[length] += 1
+
+    def edges(self) -> list[int]:
+        """Where `BINS` bins end that have about equally many segments each."""
+        lengths = sorted(self.counts)
+        below = np.cumsum([self.counts[length] for length in lengths])
+        ranks = [int((below[-1] - 1) * number / BINS) for number in range(1, BINS)]
+        return sorted({lengths[int(np.searchsorted(below, rank, side="right"))] for rank in ranks})
+
+
+def scores_of_totals(totals: Mapping[str, LengthTotals], edges: Sequence[int] | None = None) -> LengthScores:
+    """The scores of systems, by name, on the same sources.
+
+    Args:
+        totals: of each system.
+        edges: each bin goes up to one of these lengths, the last bin beyond all of them; by default `BINS` bins with
+            about equally many segments each.
+    """
+    first = next(iter(totals.values()))
+    lengths = np.array(sorted(first.counts))
+    bins = np.searchsorted(np.array(sorted(first.edges() if edges is None else edges)), lengths)
+    members = [lengths[bins == number].tolist() for number in np.unique(bins)]
+    counts = [sum(first.counts[length] for length in own) for own in members]
+    weighted = [sum(length * first.counts[length] for length in own) for own in members]
+    return LengthScores(
+        first.metric.label,
+        first.unit,
+        [(own[0], own[-1]) for own in members],
+        counts,
+        [total / count for total, count in zip(weighted, counts, strict=True)],
+        {
+            name: [each.metric.aggregate(np.sum([each.sums[length] for length in own], axis=0)) for own in members]
+            for name, each in totals.items()
+        },
+    )
+
+
+def score_by_length(
+    metric: Metric,
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[Sequence[str]],
+    sources: Sequence[str],
+    *,
+    unit: Unit = "words",
+    edges: Sequence[int] | None = None,
+) -> LengthScores:
+    """Score each system on the segments whose sources have about the same length.
+
+    Args:
+        metric: scores a bin from the sums of its segments' statistics.
+        systems: outputs by name.
+        references: reference sets.
+        sources: one a segment.
+        unit: words, separated by white space, or characters.
+        edges: see `scores_of_totals`.
+
+    Raises:
+        UserError: another number of sources than of outputs.
+    """
+    totals = {name: LengthTotals(metric, unit) for name in systems}
+    for name, outputs in systems.items():
+        if len(outputs) != len(sources):
+            raise UserError(
+                "there must be one source a segment",
+                where=name,
+                received=f"{len(sources)} sources for {len(outputs)} outputs",
+            )
+        totals[name].add(outputs, references, sources)
+    return scores_of_totals(totals, edges)
+
+
+def score_files_by_length(
+    metric: Metric,
+    hypotheses: Sequence[Path],
+    references: Sequence[Path],
+    source: Path,
+    *,
+    unit: Unit = "words",
+    edges: Sequence[int] | None = None,
+) -> LengthScores:
+    """`score_by_length` of files, each a system named by its file. Raises UserError."""
+    stems = [path.stem for path in hypotheses]
+    names = stems if len(set(stems)) == len(stems) else list(map(str, hypotheses))
+    systems = {name: metric.read(path) for name, path in zip(names, hypotheses, strict=True)}
+    targets = [metric.read(path) for path in references]
+    return score_by_length(metric, systems, targets, list(read_lines(source)), unit=unit, edges=edges)

@@ -1,0 +1,144 @@
+"""Parameters and floating-point operations of a model, part by part."""
+
+import json
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from headway.tensors.batch import collate
+from headway.errors import UserError
+from headway.models import (Seq2Seq, build_model)
+from headway.models.model_config import ModelConfig
+from headway.recipe import (Recipe, load_recipe)
+from headway.runs.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a model: its parameters (those shared with an earlier part not counted), and forward FLOPs a token."""
+
+    name: str
+    parameters: int
+    flops_per_token: float
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parts of a model; FLOPs are those of one pair of `length` source and `length` target tokens.
+
+    Where the model `reads_frames`, `source_vocabulary` is how many numbers a frame has.
+    """
+
+    parts: list[Part]
+    source_vocabulary: int
+    target_vocabulary: int
+    length: int
+    reads_frames: bool = False
+
+    @property
+    def total(self) -> int:
+        """All parameters."""
+        return sum(part.parameters for part in self.parts)
+
+    @property
+    def flops_per_token(self) -> float:
+        """Forward operations per target token, a multiplication with its addition being two."""
+        return sum(part.flops_per_token for part in self.parts)
+
+    def to_json(self) -> str:
+        """All of it as JSON."""
+        return json.dumps(asdict(self) | {"parameters": self.total, "flops_per_token": self.flops_per_token}, indent=1)
+
+    def text(self) -> str:
+        """A table with a line a part."""
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        table.add_column("part")
+        for title in ("parameters", "share", "FLOPs a token"):
+            table.add_column(title, justify="right")
+        for part in self.parts:
+            share = f"{100 * part.parameters / self.total:.1f} %"
+            table.add_row(part.name, f"{part.parameters:,}", share, f"{part.flops_per_token:,.0f}")
+        table.add_row("all", f"{self.total:,}", "", f"{self.flops_per_token:,.0f}", style="bold")
+        console = Console(width=100)
+        with console.capture() as capture:
+            console.print(table)
+        shown = "\n".join(line.rstrip() for line in capture.get().splitlines())
+        sizes = f"vocabularies of {self.source_vocabulary:,} and {self.target_vocabulary:,} pieces"
+        if self.reads_frames:
+            sizes = f"{self.source_vocabulary} bins a frame, a vocabulary of {self.target_vocabulary:,} pieces"
+        return f"{shown}\n{sizes}; FLOPs: forward, a pair of {self.length} + {self.length} tokens, a target token"
+
+
+def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> Parameters:
+    """Parameters and FLOPs of the parts of `model`, which may be on the meta device: nothing is computed.
+
+    A part is a child of the model or, in stacks of layers, a child of a layer.
+    """
+    ids = np.full(length - 1, 4)  # with the end mark, `length` tokens
+    device = next(model.parameters()).device
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model.eval()(collate([model.trial_source(length - 1)], [ids]).to(device))
+    flops = {name.partition(".")[2]: sum(counts.values()) for name, counts in counter.get_flop_counts().items()}
+    sizes: defaultdict[str, int] = defaultdict(int)
+    names = _part_names(model)
+    for name, parameter in model.named_parameters():
+        sizes[_part_of(name, names)] += parameter.numel()
+    parts = [Part(name, sizes[name], flops.get(name, 0) / length) for name in names]
+    parts = [part for part in parts if part.parameters or part.flops_per_token]
+    return Parameters(parts, *vocabularies, length, reads_frames=model.trial_source(1).ndim > 1)
+
+
+def _part_names(model: nn.Module) -> list[str]:
+    names = []
+    for name, child in model.named_children():
+        if isinstance(child, nn.ModuleList):
+            names += [
+                f"{name}.{number}.{part}" for number, layer in enumerate(child) for part, _ in layer.named_children()
+            ]
+        else:
+            names.append(name)
+    return names
+
+
+def _part_of(parameter: str, names: list[str]) -> str:
+    found = [name for name in names if parameter == name or parameter.startswith(f"{name}.")]
+    return found[0] if found else parameter
+
+
+def parameters_of(path: Path, overrides: list[str], vocabulary: int | None, length: int) -> Parameters:
+    """The parts of the model of a recipe, or of a run folder, whose vocabularies are known.
+
+    Args:
+        path: a recipe file or a run folder.
+        overrides: changes to the recipe.
+        vocabulary: the size of the vocabularies; by default the run's or the recipe's `vocabulary.size`.
+        length: tokens of a source and of a target, for the FLOPs.
+
+    Raises:
+        UserError: a recipe or run that cannot be read.
+    """
+    if path.is_dir():
+        if overrides:
+            raise UserError("a run folder's model cannot be changed", where=str(path), received=overrides)
+        folder = RunFolder(path)
+        recipe, (source, target) = folder.read_recipe(), folder.read_sides()
+        return _count(recipe, (source.size, target.size), source.vocabulary is target.vocabulary, length)
+    recipe = load_recipe(path, overrides)
+    own = recipe.vocabulary.target or recipe.vocabulary
+    sizes = vocabulary or recipe.vocabulary.size, vocabulary or own.size
+    if recipe.model_as(ModelConfig).reads_frames():
+        sizes = recipe.data.audio.bins, sizes[1]
+    return _count(recipe, sizes, recipe.vocabulary.shared, length)
+
+
+def _count(recipe: Recipe, vocabularies: tuple[int, int], shared: bool, length: int) -> Parameters:
+    with torch.device("meta"):
+        model = build_model(recipe.model_as(ModelConfig), *vocabularies, shared)
+    return count_parts(model, vocabularies, length)

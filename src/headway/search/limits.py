@@ -1,0 +1,84 @@
+"""What outputs must keep to: lengths, forced beginnings, no n-gram twice.
+
+Shapes: N sentences, R rows (hypotheses of all sentences), V vocabulary, t tokens so far, n the length of an n-gram.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headway.tensors.batch import BOS, EOS, PAD
+
+NEVER = (PAD, BOS, EOS)  # no pieces of an output
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the output of each of N sentences must keep to; lengths count tokens without the end mark.
+
+    `prefix` holds, for each sentence, the ids that its output starts with. No `no_repeat` tokens in a row come twice in
+    an output, unless they are forced to or nothing else is left; 0 for no such limit.
+    """
+
+    shortest: int
+    longest: Sequence[int]
+    prefix: Sequence[Sequence[int]] = ()
+    no_repeat: int = 0
+
+    def apply(self, log_probabilities: Tensor, sentences: Tensor, history: Tensor) -> Tensor:
+        """The same scores (R, V), in place, minus infinity for what may not come next in a row.
+
+        Args:
+            log_probabilities: (R, V).
+            sentences: (R,) which sentence each row is.
+            history: (R, t) the tokens of each row so far.
+        """
+        scores, time = log_probabilities, history.shape[1]
+        forced = self._forced(sentences, time)
+        kept = None if forced is None else scores.gather(1, forced[:, None])
+        scores[:, [PAD, BOS]] = -torch.inf
+        if time < self.shortest:
+            scores[:, EOS] = -torch.inf
+        if 0 < self.no_repeat <= time:
+            block_repeats(scores, history, self.no_repeat)
+        if forced is not None and kept is not None:
+            free = (forced == PAD)[:, None]
+            scores.masked_fill_(~free, -torch.inf)
+            scores.scatter_(1, forced[:, None], kept.masked_fill(free, -torch.inf))
+        return scores
+
+    def _forced(self, sentences: Tensor, time: int) -> Tensor | None:
+        """The token that must come as number `time` (from 0) of each row, (R,), PAD where there is a choice."""
+        if not self.prefix and time < min(self.longest):
+            return None
+        longest = torch.tensor(self.longest, device=sentences.device)[sentences]
+        forced = torch.where(time >= longest, EOS, PAD)
+        if self.prefix:
+            given = [ids[time] if time < len(ids) else PAD for ids in self.prefix]
+            prefix = torch.tensor(given, device=sentences.device)[sentences]
+            forced = prefix.where(prefix != PAD, forced)
+        return forced
+
+
+def block_repeats(scores: Tensor, history: Tensor, size: int) -> None:
+    """Set to minus infinity, in place, every token that would complete an n-gram which its row holds already.
+
+    A row in which nothing would be left stays as it is; with a vocabulary larger than the output is long there is none.
+
+    Args:
+        scores: (R, V), minus infinity for PAD.
+        history: (R, t), t >= n.
+        size: n.
+    """
+    ngrams = history.unfold(1, size, 1)  # (R, t - n + 1, n)
+    ending = history[:, history.shape[1] - size + 1 :]  # (R, n - 1)
+    begun = (ngrams[:, :, :-1] == ending[:, None]).all(2)
+    again = ngrams[:, :, -1].where(begun, PAD)
+    if history.shape[1] < scores.shape[1] - len(NEVER):  # fewer tokens than could be blocked: something is left
+        scores.scatter_(1, again, -torch.inf)
+        return
+    blocked = scores.scatter(1, again, -torch.inf)
+    stuck = blocked.isneginf().all(1, keepdim=True)
+    scores.copy_(scores.where(stuck, blocked))

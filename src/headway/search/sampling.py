@@ -1,0 +1,93 @@
+"""Sampling: outputs drawn at random.
+
+Shapes: N sentences, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.models.model import Memory
+from headway.search.beam import Searchable
+from headway.search.hypotheses import Hypothesis, length_penalty
+from headway.search.limits import Limits
+from headway.tensors.batch import BOS, EOS
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn: from the `top_k` most probable, of these the fewest that hold `top_p` of the probability.
+
+    `temperature` divides the log probabilities first. Every line has its own stream of random numbers, a function of
+    `seed` and the line's number, so that an output does not depend on what else is in its batch.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    seed: int = 1
+
+    def streams(self, lines: Sequence[int]) -> list[np.random.Generator]:
+        """One random generator for each line number."""
+        return [np.random.Generator(np.random.Philox(key=[self.seed, line])) for line in lines]
+
+    def draw(self, log_probabilities: Tensor, uniform: Tensor) -> Tensor:
+        """Token ids (rows,) by inverting the distribution function of (rows, V) at `uniform` (rows,)."""
+        scores, ids = (log_probabilities.double() / self.temperature).sort(dim=-1, descending=True, stable=True)
+        if self.top_k is not None:
+            scores[:, self.top_k :] = -torch.inf
+        probabilities = scores.softmax(-1)
+        before = probabilities.cumsum(-1) - probabilities
+        probabilities = probabilities.masked_fill(before >= self.top_p, 0)
+        cumulative = probabilities.cumsum(-1)
+        place = (cumulative < uniform[:, None].to(cumulative) * cumulative[:, -1:]).sum(-1, keepdim=True)
+        last = (probabilities > 0).sum(-1, keepdim=True) - 1
+        return ids.gather(1, place.minimum(last)).squeeze(1)
+
+
+@torch.inference_mode()
+def sample(
+    model: Searchable,
+    memory: Memory,
+    limits: Limits,
+    *,
+    sampling: Sampling,
+    lines: Sequence[int],
+    count: int,
+    alpha: float = 0.0,
+) -> list[list[Hypothesis]]:
+    """`count` independent outputs of each of N sentences, best first by score.
+
+    Args:
+        model: anything with start and step.
+        memory: the encoded sources, N rows.
+        limits: shortest and longest output, forced prefixes, repetitions.
+        sampling: how tokens are drawn.
+        lines: (N,) the line numbers that the random streams hang on.
+        count: outputs a sentence.
+        alpha: the exponent of the length penalty in the score; log probabilities are the model's, at temperature 1.
+    """
+    sentences, device = memory.values.shape[0], memory.values.device
+    owner = torch.arange(sentences, device=device).repeat_interleave(count)
+    state = model.start(memory).select(owner.view(sentences, count))
+    streams = sampling.streams(lines)
+    last = torch.full((sentences * count,), BOS, device=device)
+    tokens, scores = last[:, None][:, :0], memory.values.new_zeros(len(last), 0)
+    done = torch.zeros_like(last, dtype=torch.bool)
+    while not bool(done.all()):
+        raw, state = model.step(last, state)
+        uniform = torch.from_numpy(np.concatenate([stream.random(count) for stream in streams])).to(device)
+        last = sampling.draw(limits.apply(raw.clone(), owner, tokens), uniform)
+        tokens = torch.cat([tokens, last[:, None]], 1)
+        scores = torch.cat([scores, raw.gather(1, last[:, None])], 1)
+        done = done | (last == EOS)
+    ends = (tokens == EOS).int().argmax(1).tolist()
+    outputs = [
+        Hypothesis(tuple(ids[:end]), tuple(each[: end + 1]), sum(each[: end + 1]) / length_penalty(end + 1, alpha))
+        for ids, each, end in zip(tokens.tolist(), scores.tolist(), ends, strict=True)
+    ]
+    grouped = [outputs[start : start + count] for start in range(0, len(outputs), count)]
+    return [sorted(group, key=lambda hypothesis: -hypothesis.score) for group in grouped]

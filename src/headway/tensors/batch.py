@@ -1,0 +1,165 @@
+"""Batches of padded rows, collated from ids or frames and shared among processes; the ids of the special tokens.
+
+Shapes: B batch, S source, T target, F frames, M numbers a frame, P pieces, W words; S and T count the end mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headway.tensors.masks import padding_mask
+
+# Ids and names of the special tokens, the same in every kind of vocabulary. Text never turns into the first three.
+PAD, BOS, EOS, UNKNOWN = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+
+Ids = NDArray[np.integer]
+Frames = NDArray[np.float32]
+Indices = NDArray[np.int64]
+UNLABELLED = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetBatch:
+    """What the batches of every task have: what a model should say. All masks: True = real.
+
+    Attributes:
+        target_output: (B, T) ids: what the model should say.
+        target_mask: (B, T).
+        indices: (B,) positions of the examples in their corpus.
+        labels: by name, what else is known of the batch's tokens; `UNLABELLED` where nothing is.
+        counts: `target_tokens`, and for each name how many labels there are; in training those of the whole update, of
+            which the batch may be a part.
+    """
+
+    target_output: Tensor
+    target_mask: Tensor
+    indices: Indices
+    labels: Mapping[str, Tensor] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def each_tensor(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same batch with every tensor changed."""
+        changed: dict[str, Any] = {name: change(each) for name, each in vars(self).items() if isinstance(each, Tensor)}
+        labels = {name: change(each) for name, each in self.labels.items()}
+        return replace(self, **changed, labels=labels)
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on `device`."""
+        return self.each_tensor(lambda tensor: tensor.to(device))
+
+
+AnyBatch = TypeVar("AnyBatch", bound=TargetBatch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(TargetBatch):
+    """Padded pairs. The target is y1 .. yn EOS, and in `counts` end marks count.
+
+    Attributes:
+        source: (B, S) ids x1 .. xm EOS, or (B, S, M) frames of speech, float32, which need no end mark.
+        source_mask: (B, S).
+        target_input: (B, T) ids BOS y1 .. yn: what the decoder reads; T = 0 where there are no targets.
+        labels: by name, one a source piece, (B, S), or a target piece, (B, T), as the name begins (`source_heads`);
+            `UNLABELLED` at end marks, padding and pieces without one.
+    """
+
+    source: Tensor
+    source_mask: Tensor
+    target_input: Tensor
+
+
+def collate(
+    sources: Sequence[NDArray[Any]],
+    targets: Sequence[Ids] | None,
+    indices: NDArray[np.integer] | None = None,
+    labels: Sequence[Mapping[str, Ids]] = (),
+) -> Batch:
+    """A batch of these pairs, with end marks and padding, on the CPU.
+
+    Args:
+        sources: of each pair, source ids (m,) without begin and end marks, or frames (m, M).
+        targets: target ids of each pair, or None where only sources are known.
+        indices: (B,) positions of the pairs in their corpus; by default 0 .. B - 1.
+        labels: the labels of each pair, of the same names; none by default.
+    """
+    source, source_mask = _padded(sources, PAD, EOS) if sources[0].ndim == 1 else _padded_frames(sources)
+    if targets is None:
+        target_output = source.new_zeros(len(sources), 0)
+        target_input, target_mask = target_output, target_output.bool()
+    else:
+        target_output, target_mask = _padded(targets, PAD, EOS)
+        begin = target_output.new_full((len(targets), 1), BOS)
+        target_input = torch.cat([begin, target_output[:, :-1]], dim=1).masked_fill(~target_mask, PAD)
+    positions = np.arange(len(sources)) if indices is None else np.asarray(indices, dtype=np.int64)
+    names = labels[0] if labels else ()
+    padded = {name: _padded([each[name] for each in labels], UNLABELLED, UNLABELLED)[0] for name in names}
+    counts = {name: int((each != UNLABELLED).sum()) for name, each in padded.items()}
+    counts |= {"target_tokens": int(target_mask.sum())}
+    return Batch(
+        source=source, source_mask=source_mask, target_input=target_input, target_output=target_output,
+        target_mask=target_mask, indices=positions, labels=padded, counts=counts,
+    )  # fmt: skip
+
+
+def _padded(rows: Sequence[Ids], padding: int, end: int) -> tuple[Tensor, Tensor]:
+    """(B, L), each row followed by `end` and then `padding`, and the mask (B, L) of rows and ends."""
+    lengths = torch.tensor([len(row) for row in rows])
+    values = torch.full((len(rows), int(lengths.max()) + 1), padding)
+    values[padding_mask(lengths, values.shape[1])] = torch.from_numpy(np.concatenate(rows).astype(np.int64))
+    values[torch.arange(len(rows)), lengths] = end
+    return values, padding_mask(lengths + 1, values.shape[1])
+
+
+def _padded_frames(rows: Sequence[Frames]) -> tuple[Tensor, Tensor]:
+    """(B, F, M) with zeros after each row's frames, and the mask (B, F) of these."""
+    lengths = torch.tensor([len(row) for row in rows])
+    mask = padding_mask(lengths)
+    values = torch.zeros(*mask.shape, rows[0].shape[1])
+    values[mask] = torch.from_numpy(np.concatenate(rows))
+    return values, mask
+
+
+def of_one_update(batches: Sequence[AnyBatch]) -> list[AnyBatch]:
+    """The batches of one update, each with the counts of all of them together."""
+    counts = {name: sum(batch.counts[name] for batch in batches) for name in batches[0].counts}
+    return [replace(batch, counts=counts) for batch in batches]
+
+
+def rows(batch: AnyBatch, rank: int, world_size: int) -> AnyBatch:
+    """The rows of one process of several: rank, rank + world_size, ... with the batch's padding and counts.
+
+    Where the batch has no row for this process it gets the first with `target_mask` all False and without labels, so
+    that it takes part in every exchange of gradients without adding to the loss.
+    """
+    spare = rank >= len(batch.indices)
+    chosen = slice(0, 1) if spare else slice(rank, None, world_size)
+    shared = replace(batch.each_tensor(lambda tensor: tensor[chosen]), indices=batch.indices[chosen])
+    if not spare:
+        return shared
+    labels = {name: torch.full_like(each, UNLABELLED) for name, each in shared.labels.items()}
+    return replace(shared, target_mask=torch.zeros_like(shared.target_mask), labels=labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenBatch(TargetBatch):
+    """Padded windows. The target is a label a word, (B, W); `target_mask` is True where a word has one.
+
+    Attributes:
+        pieces: (B, P) ids.
+        piece_mask: (B, P).
+        first: (B, W) places of each word's first piece.
+        word_mask: (B, W).
+    """
+
+    pieces: Tensor
+    piece_mask: Tensor
+    first: Tensor
+    word_mask: Tensor

@@ -1,0 +1,164 @@
+"""Trees as sequences of symbols and back (Vinyals et al. 2015), whatever a model makes of them.
+
+`(NP (DT The) (NN dog))` is written `(NP DT NN )NP`: brackets carry their labels, and a word is its part of speech, or
+`XX`. The way back takes the words of the sentence, and gives a tree over exactly these for any sequence at all:
+
+- A closing bracket closes the innermost constituent where that has its label; else all within the innermost one that
+  has it (`brackets never closed`); where none has it, it closes the innermost all the same (`closings with a wrong
+  label`). Without anything to close it is left out, and the root stays open until the last word (`closings of
+  nothing`). What is open at the end is closed. Words before the first bracket go to the beginning of the root.
+- Constituents without a word vanish. Without any constituent the tree is flat, below `TOP`.
+- Where there are more or fewer leaves than words, the two are aligned: those that can be seen to differ (punctuation
+  and other words; other tags, where the tags are known) are put together last, and of ways that are as good the one
+  is taken whose gaps come last. Superfluous leaves are left out; a missing word stands by itself, below the lowest
+  constituent that holds the words on both sides of it.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from headway.trees.tree import UNKNOWN_TAG, Builder, Leaf, Tree, escape, fill, flat, unescape
+
+NO_TREE = "no brackets"
+UNCLOSED = "brackets never closed"
+UNOPENED = "closings of nothing"
+MISLABELLED = "closings with a wrong label"
+EMPTY = "empty brackets"
+OUTSIDE = "words before the first bracket"
+MISSING = "missing words"
+SUPERFLUOUS = "superfluous words"
+KINDS = (NO_TREE, UNCLOSED, UNOPENED, MISLABELLED, EMPTY, OUTSIDE, MISSING, SUPERFLUOUS)
+
+Leaves = Literal["tags", "xx"]
+
+
+@dataclass(frozen=True)
+class Mended:
+    """A tree, and how often what had to be mended for it, by the names in `KINDS`; nothing where it was well-formed."""
+
+    tree: Tree
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def linearise(tree: Tree, leaves: Leaves = "tags") -> str:
+    """The symbols of a tree, with spaces in between."""
+    symbols = []
+    for event in tree.events():
+        match event.kind:
+            case "open":
+                symbols.append(f"({event.label}")
+            case "close":
+                symbols.append(f"){event.label}")
+            case "leaf":
+                symbols.append(event.label if leaves == "tags" else UNKNOWN_TAG)
+    return " ".join(symbols)
+
+
+def mend(text: str, words: Sequence[str], tags: Sequence[str] | None = None) -> Mended:
+    """The tree that a linear form says, over exactly these words.
+
+    Args:
+        text: symbols, separated by spaces, well-formed or not.
+        words: at least one.
+        tags: those of the words, where they are known; the leaves of the tree get them.
+    """
+    counts = Counter[str]()
+    shape = _shape(text.split(), counts)
+    said = [leaf.tag for leaf in shape.leaves()] if shape else []
+    given = list(tags) if tags is not None else None
+    partners = _align(said, words, given) if len(said) != len(words) else list(range(len(words)))
+    final = [
+        Leaf(given[place] if given else said[leaf] if leaf is not None else UNKNOWN_TAG, word)
+        for place, (word, leaf) in enumerate(zip(words, partners, strict=True))
+    ]
+    kept = sum(leaf is not None for leaf in partners)
+    counts[MISSING] += len(words) - kept
+    counts[SUPERFLUOUS] += len(said) - kept
+    return Mended(fill(shape, final, partners) if shape else flat(final), +counts)
+
+
+def _shape(symbols: Sequence[str], counts: Counter[str]) -> Tree | None:
+    """The tree over leaves without words; None where there is no constituent."""
+    builder, early = Builder(), list[Leaf]()
+    words = [place for place, symbol in enumerate(symbols) if symbol[0] not in "()"]
+    last = words[-1] if words else -1
+    for place, symbol in enumerate(symbols):
+        label = escape(symbol[1:])
+        if symbol[0] == ")":
+            _close(builder, label, place < last, counts)
+        elif symbol[0] == "(" and label:
+            builder.open(label)
+            while early:
+                builder.leaf(early.pop(0))
+        elif symbol[0] == "(":
+            counts[EMPTY] += 1
+        elif builder.labels:
+            builder.leaf(Leaf(escape(symbol), ""))
+        else:
+            early.append(Leaf(escape(symbol), ""))
+            counts[OUTSIDE] += 1
+    counts[UNCLOSED] += len(builder.labels)
+    while builder.labels:
+        builder.close()
+    counts[EMPTY] += builder.empty
+    whole = next(iter(builder.finish()), None)  # the root was open until the last word, so that there is no other
+    if isinstance(whole, Tree):
+        return whole
+    counts[NO_TREE] += 1
+    del counts[OUTSIDE]
+    return flat(early) if early else None
+
+
+def _close(builder: Builder, label: str, more: bool, counts: Counter[str]) -> None:
+    """Read a closing bracket; `more` words are to come, for which the root stays open."""
+    closable = builder.labels[1:] if more else builder.labels
+    if not closable:
+        counts[UNOPENED] += 1
+    elif label in closable:
+        while builder.labels[-1] != label:
+            builder.close()
+            counts[UNCLOSED] += 1
+        builder.close()
+    else:
+        builder.close()
+        counts[MISLABELLED] += 1
+
+
+def _align(said: Sequence[str], words: Sequence[str], tags: Sequence[str] | None) -> list[int | None]:
+    """The leaf of each word, None where none is left for it: the cheapest edits, each of which costs 1."""
+    if not said:
+        return [None] * len(words)
+    costs = np.array(
+        [[_differ(tag, word, tags[place] if tags else None) for place, word in enumerate(words)] for tag in said]
+    )
+    table = np.zeros((len(said) + 1, len(words) + 1), dtype=np.int64)
+    table[:, 0], table[0] = np.arange(len(said) + 1), np.arange(len(words) + 1)
+    for i in range(1, len(said) + 1):
+        for j in range(1, len(words) + 1):
+            table[i, j] = min(table[i - 1, j] + 1, table[i, j - 1] + 1, table[i - 1, j - 1] + costs[i - 1, j - 1])
+    partners: list[int | None] = [None] * len(words)
+    i, j = table.shape[0] - 1, table.shape[1] - 1
+    while i and j:
+        if table[i, j] == table[i - 1, j] + 1:
+            i -= 1
+        elif table[i, j] == table[i, j - 1] + 1:
+            j -= 1
+        else:
+            i, j = i - 1, j - 1
+            partners[j] = i
+    return partners
+
+
+def _differ(said: str, word: str, tag: str | None) -> bool:
+    """Whether a leaf can be seen not to be this word."""
+    if said == UNKNOWN_TAG:
+        return False
+    return said != tag if tag is not None else _is_punctuation(said) != _is_punctuation(word)
+
+
+def _is_punctuation(text: str) -> bool:
+    return text == "PUNCT" or not any(character.isalnum() for character in unescape(text))

@@ -1,0 +1,225 @@
+"""Both benches at a size of seconds; the contenders compute the same."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from headway.bench import bench_constraints, bench_decode, bench_mixers, bench_train
+from headway.bench.timing import SIZES, BenchReport, Contender, Measurement, SyntheticCorpus, compete, matrix_peak
+from headway.corpora.plan import plan_epoch
+from headway.errors import RunError, UserError
+
+TINY = SIZES["tiny"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for the contenders' processes
+
+
+def counter(step):
+    return lambda number: step * (number + 1), {"precision": "float32"}
+
+
+def failing():
+    raise ValueError("no such luck")
+
+
+def vanishing():
+    raise SystemExit
+
+
+def test_all_contenders_play_all_rounds():
+    contenders = [Contender("two", counter, (2,)), Contender("three", counter, (3,))]
+    measurements = compete("tiny", "", contenders, 3)
+    assert [(each.contender, each.baseline, each.tokens) for each in measurements] == [
+        ("two", "three", [2, 4, 6]),
+        ("three", "three", [3, 6, 9]),
+    ]
+    assert all(second > 0 for each in measurements for second in each.seconds)
+
+
+def test_a_contender_that_fails_is_named_with_its_traceback():
+    with pytest.raises(RunError, match=r"(?s)broken: .*failing.*no such luck"):
+        compete("tiny", "", [Contender("broken", failing, ()), Contender("two", counter, (2,))], 1)
+
+
+def test_a_contender_whose_process_ends_is_named():
+    with pytest.raises(RunError, match="gone: its process ended"):
+        compete("tiny", "", [Contender("gone", vanishing, ())], 1)
+
+
+def test_report_takes_the_median_of_the_ratios_of_each_round():
+    ours = Measurement(
+        "small", "16", "ours", {"precision": "bf16", "flops_per_token": 10}, "theirs", [60, 90, 20], [1, 1, 1]
+    )
+    theirs = Measurement(
+        "small", "16", "theirs", {"precision": "float32", "flops_per_token": 10}, "theirs", [20, 90, 40], [1, 2, 1]
+    )
+    elsewhere = replace(theirs, setting="1", tokens=[1, 1, 1])
+    report = BenchReport("title", "batch", [ours, elsewhere, theirs], {"bf16": 1200, "float32": 1000}, ["a note"])
+    assert ours.ratios(report.baseline_of(ours)) == [3, 2, 0.5]
+    lines = report.text().splitlines()
+    (row,) = (line.split() for line in lines if "ours" in line)
+    assert row == ["small", "16", "ours", "60", "2.00", "0.50", "-", "3.00", "50%"]
+    assert lines[-1] == "a note"
+    content = json.loads(report.to_json())
+    assert content["measurements"][0]["tokens_per_second"] == 60
+    assert content["measurements"][0]["times_baseline"] == 2
+    assert content["measurements"][0]["seconds"] == [1, 1, 1]
+
+
+def test_synthetic_lengths_are_those_of_sentences():
+    corpus = SyntheticCorpus(50, 20_000)
+    assert corpus.target_lengths.min() == 5
+    assert corpus.target_lengths.max() == 100
+    assert 25 < corpus.target_lengths.mean() < 30
+    for index in (0, 19_999):
+        assert len(corpus.source(index)) == corpus.source_lengths[index]
+        assert len(corpus.target(index)) == corpus.target_lengths[index]
+    long = (corpus.target_lengths >= 50) & (corpus.target_lengths < 80)  # where whole numbers and limits matter little
+    ratio = corpus.source_lengths[long] / corpus.target_lengths[long]
+    assert 0.75 < ratio.min() < 0.85
+    assert 1.2 < ratio.max() < 1.3
+
+
+def test_matrix_peak_is_at_most_what_a_processor_can_do():
+    assert 1e8 < matrix_peak("float32") < 1e16
+
+
+def test_rounds_take_their_own_batches_and_begin_again():
+    size = replace(TINY, updates=2)
+    batches = ["a", "b", "c"]
+    assert [bench_train.in_round(size, batches, number) for number in range(3)] == [["a", "b"], ["c", "a"], ["b", "c"]]
+
+
+def test_plain_loop_computes_the_same_as_headway():
+    """The plain model with headway's weights gives headway's logits, so that both do the same work."""
+    torch.manual_seed(1)
+    plain = bench_train.PlainTransformer(TINY).eval()
+    model = bench_decode.random_model(TINY)
+    ours = model.state_dict()
+    names = {
+        "mixer.in_projection.": "self_attn.in_proj_", "mixer.out_projection": "self_attn.out_proj",
+        "cross.out_projection": "multihead_attn.out_proj", "feed_forward.inner": "linear1",
+        "feed_forward.outer": "linear2", "mixer_residual.norm": "norm1",
+    }  # fmt: skip
+    carried = {"embedding.weight": ours["source_embedding.tokens.weight"], "positions": plain.positions}
+    for name, value in ours.items():
+        side, _, rest = name.partition(".")
+        if name == "projection.weight":
+            carried[name] = value
+        if side not in ("encoder", "decoder") or "cross.query" in name or "cross.memory" in name:
+            continue
+        last = "norm2" if side == "encoder" else "norm3"
+        for old, new in (names | {"cross_residual.norm": "norm2", "feed_forward_residual.norm": last}).items():
+            rest = rest.replace(old, new)
+        carried[f"transformer.{side}.layers.{rest}"] = value
+    for layer in range(len(model.decoder)):
+        for kind in ("weight", "bias"):
+            parts = [ours[f"decoder.{layer}.cross.{part}_projection.{kind}"] for part in ("query", "memory")]
+            carried[f"transformer.decoder.layers.{layer}.multihead_attn.in_proj_{kind}"] = torch.cat(parts)
+    missing, unexpected = plain.load_state_dict(carried, strict=False)
+    assert not unexpected
+    assert {name.rpartition(".")[0] for name in missing} == {"transformer.encoder.norm", "transformer.decoder.norm"}
+    plain.transformer.encoder.norm = plain.transformer.decoder.norm = None
+
+    corpus = SyntheticCorpus(TINY.vocabulary, 100)
+    batch = corpus.collate(plan_epoch(corpus.source_lengths, corpus.target_lengths, 256, 1, 0)[0])
+    expected, received = model(batch).logits, plain(batch.source, batch.target_input)
+    torch.testing.assert_close(received[batch.target_mask], expected[batch.target_mask], rtol=1e-4, atol=1e-4)
+
+
+def test_train_command(tmp_path):
+    report = bench_train.run_bench_train(["tiny"], ["float32"], 2, tmp_path / "train.json")
+    ours, plain = report.measurements
+    assert ours.tokens == plain.tokens
+    assert all(200 < tokens <= 256 for tokens in ours.tokens)
+    norms = 2 * 2 * TINY.model.dim  # torch.nn.Transformer has one more at the top of each stack
+    assert plain.facts["parameters"] == ours.facts["parameters"] + norms
+    content = json.loads((tmp_path / "train.json").read_text())
+    assert [each["contender"] for each in content["measurements"]] == ["headway float32", "plain float32"]
+    # A pass forward and backward is about 6 FLOPs a weight and token, here mostly the output's.
+    assert 2 < ours.facts["flops_per_token"] / ours.facts["parameters"] < 12
+
+
+def test_decode_command(tmp_path):
+    pytest.importorskip(
+        "transformers", reason="bench decode measures beside transformers: pip install 'headway[pretrained]'"
+    )
+    report = bench_decode.run_bench_decode(["tiny"], [3], 2, tmp_path / "decode.json")
+    ours, theirs = report.measurements
+    assert ours.tokens == theirs.tokens == [3 * TINY.forced] * 2
+    assert ours.facts == {"equal_outputs": 12, "outputs": 12}
+    assert json.loads((tmp_path / "decode.json").read_text())["measurements"][0]["setting"] == "3"
+
+
+def test_marian_with_our_weights_gives_our_log_probabilities():
+    pytest.importorskip(
+        "transformers", reason="bench decode measures beside transformers: pip install 'headway[pretrained]'"
+    )
+    model = bench_decode.random_model(TINY)
+    marian = bench_decode.marian_model(TINY, model)
+    corpus = SyntheticCorpus(TINY.vocabulary, 100)
+    batch = corpus.collate(torch.arange(3).numpy())
+    with torch.no_grad():
+        theirs = marian(batch.source, batch.source_mask.long(), decoder_input_ids=batch.target_input).logits
+        ours = model(batch).logits
+    torch.testing.assert_close(theirs[batch.target_mask], ours[batch.target_mask], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (lambda: bench_train.run_bench_train(["huge"], ["float32"], 1), "--size.*'huge'.*base, small, tiny"),
+        (lambda: bench_train.run_bench_train(["tiny"], ["int8"], 1), "--precision.*'int8'.*float32, bf16"),
+        (lambda: bench_decode.run_bench_decode(["huge"], [1], 1), "--size.*'huge'"),
+    ],
+)
+def test_unknown_choices_are_errors(run, message):
+    with pytest.raises(UserError, match=message):
+        run()
+
+
+def test_an_output_that_cannot_be_written_is_an_error_before_work_is_lost(tmp_path):
+    with pytest.raises(UserError, match="--output"):
+        bench_train.run_bench_train(["tiny"], ["float32"], 1, tmp_path / "missing" / "train.json")
+
+
+def test_mixers_are_measured_by_length(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        bench_mixers, "MIXERS", {name: bench_mixers.MIXERS[name] for name in ("ngram", "fused attention")}
+    )
+    monkeypatch.setattr(bench_mixers, "POSITIONS", (2, 5))
+    monkeypatch.setattr(bench_mixers, "FITTED_FROM", 16)
+    report = bench_mixers.run_bench_mixers(
+        [16, 32, 64], "float32", 1, torch.device("cpu"), tmp_path / "mixers.json", tmp_path / "mixers.svg"
+    )
+    settings = ["L 16", "L 32", "L 64", "step at 2", "step at 5"]
+    assert [each.setting for each in report.measurements] == [setting for setting in settings for _ in range(2)]
+    assert {each.baseline for each in report.measurements} == {"fused attention"}
+    assert all(each.facts["bytes_per_sequence"] >= 0 for each in report.measurements[:6])
+    assert "ngram: from 16 on, time grows as L^" in report.text()
+    assert "ngram: step " in report.text()
+    content = json.loads((tmp_path / "mixers.json").read_text())
+    assert len(content["measurements"]) == 10
+    assert "fused attention" in (tmp_path / "mixers.svg").read_text()
+
+
+def test_fused_attention_is_attention():
+    torch.manual_seed(1)
+    fused, own = bench_mixers.FusedAttention(8, True, heads=2), bench_mixers.Attention(8, True, heads=2)
+    own.load_state_dict(fused.state_dict())
+    x = torch.randn(2, 5, 8)
+    assert torch.allclose(fused(x, None).values, own(x, None).values, atol=1e-6)
+
+
+def test_constraints_are_measured_beside_the_plain_transformer():
+    report = bench_constraints.run_bench_constraints(["tiny"], ["float32"], 1)
+    names = ["both constraints", "dependency", "synchronous", "plain Transformer"]
+    assert [each.contender for each in report.measurements] == names
+    assert len({tuple(each.tokens) for each in report.measurements}) == 1  # the same batches
+    more = [each.facts["parameters"] - report.measurements[-1].facts["parameters"] for each in report.measurements]
+    assert more[0] == more[1] > more[2] == more[3] == 0  # U of either side

@@ -1,0 +1,31 @@
+"""Text files and text sides for the tests of the data room."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headway.formats.corpus_config import CorpusConfig
+from headway.processing.text.text_config import TextConfig, VocabularyConfig
+from headway.processing.text.text_processor import Side, train_sides
+
+Write = Callable[..., CorpusConfig]
+
+
+@pytest.fixture
+def parallel(tmp_path: Path) -> Write:
+    """Writes two line-aligned files and gives their corpus."""
+
+    def write(source: list[str], target: list[str], name: str = "train") -> CorpusConfig:
+        for language, lines in (("src", source), ("trg", target)):
+            (tmp_path / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return CorpusConfig(source=tmp_path / f"{name}.src", target=tmp_path / f"{name}.trg")
+
+    return write
+
+
+@pytest.fixture
+def sides() -> tuple[Side, Side]:
+    """Sides that know the words a to e and A to E."""
+    text = ("a b c d e", "A B C D E")
+    return train_sides(TextConfig(), VocabularyConfig(kind="whitespace"), lambda: iter([text]))

@@ -1,0 +1,210 @@
+"""Every answer is what somebody who reads the prompt would say; parts are apart, uniform in length, deterministic."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headway.corpora.generated.length_tasks import (
+    LENGTH_TASKS,
+    LengthData,
+    Sizes,
+    generate,
+    lengths_data,
+    write_lengths,
+)
+from headway.errors import UserError
+from tests.conftest import Command
+
+
+def number(digits: str) -> int:
+    assert re.fullmatch(r"0|[1-9]( \d)*", digits), "digits, each a token, without leading zeros"
+    return int(digits.replace(" ", ""))
+
+
+def add(prompt: str) -> tuple[str, int]:
+    first, second = prompt.split(" + ")
+    return " ".join(str(number(first) + number(second))), max(len(first.split()), len(second.split()))
+
+
+def evaluate(prompt: str) -> tuple[str, int]:
+    given, terms = re.fullmatch(r"x = (-?\d) ; (.*)", prompt).groups()  # type: ignore[union-attr]
+    assert int(given) in range(-2, 3)
+    assert all(re.fullmatch(r"-?[0-3] x \^ [0-3]", term) for term in terms.split(" + "))
+    value = eval(terms.replace(" x ", " * x ").replace("^", "**"), {"x": int(given)})
+    return str(value % 10), terms.count("^")
+
+
+def follow(prompt: str) -> tuple[str, int]:
+    *clauses, question = prompt.split(" ; ")
+    values = {"1": 1}
+    for clause in clauses:
+        name, sign, of = re.fullmatch(r"(\w) = ([+-]) (\w)", clause).groups()  # type: ignore[union-attr]
+        assert name not in values
+        values[name] = values[of] if sign == "+" else -values[of]
+    asked = question.removeprefix("? ")
+    assert 2 * list(values).index(asked) > len(clauses), "the second half"
+    return f"{values[asked]:+d}", len(clauses)
+
+
+def sort_numbers(prompt: str) -> tuple[str, int]:
+    numbers = [number(each) for each in prompt.split(" , ")]
+    assert all(10 <= each <= 9999 for each in numbers)
+    return " , ".join(" ".join(str(each)) for each in sorted(numbers)), len(numbers)
+
+
+def over_tokens(answer: Callable[[list[str]], list[str]]) -> Callable[[str], tuple[str, int]]:
+    return lambda prompt: (" ".join(answer(prompt.split())), len(prompt.split()))
+
+
+ORACLES: dict[tuple[str, str], Callable[[str], tuple[str, int]]] = {
+    ("copy", "random"): over_tokens(lambda tokens: tokens),
+    ("copy", "repeated"): over_tokens(lambda tokens: [tokens[-1]] * len(tokens)),
+    ("copy", "twice"): over_tokens(lambda tokens: 2 * tokens),
+    ("reverse", "plain"): over_tokens(lambda tokens: tokens[::-1]),
+    ("reverse", "twice"): over_tokens(lambda tokens: [*tokens[::-1], "next", *tokens[::-1]]),
+    ("addition", "plain"): add,
+    ("summation", "plain"): over_tokens(lambda tokens: [str(sum(map(int, tokens)))[-1]]),
+    ("parity", "plain"): over_tokens(lambda tokens: [("even", "odd")[Counter(tokens)["1"] % 2]]),
+    ("sorting", "tokens"): over_tokens(lambda tokens: sorted(tokens, key=lambda token: int(token[1:]))),
+    ("sorting", "numbers"): sort_numbers,
+    ("polynomial", "plain"): evaluate,
+    ("lego", "plain"): follow,
+}
+SMALL = Sizes(train=400, dev=40, test=6)
+
+
+def test_every_variant_has_an_oracle() -> None:
+    assert set(ORACLES) == {(task.name, variant) for task in LENGTH_TASKS.values() for variant in task.variants}
+
+
+@pytest.mark.parametrize(("task", "variant"), ORACLES)
+def test_answers_are_right_and_parts_apart(task: str, variant: str) -> None:
+    data = lengths_data(task, variant, seed=3, sizes=SMALL)
+    for example in [*data.train, *data.dev, *data.test]:
+        assert (example.answer, example.length) == ORACLES[task, variant](example.prompt), example
+    train, dev, test = ({example.prompt for example in part} for part in (data.train, data.dev, data.test))
+    assert len(train | dev | test) == len(train) + len(data.dev) + len(data.test), "no prompt twice"
+
+
+@pytest.mark.parametrize(("task", "variant"), ORACLES)
+def test_lengths_are_uniform_and_the_test_goes_further(task: str, variant: str) -> None:
+    data, spec = lengths_data(task, variant, seed=3, sizes=SMALL), LENGTH_TASKS[task]
+    lengths = Counter(example.length for example in data.train)
+    few = 1 if task == "parity" else 0  # of so short a length all prompts may be of one part
+    assert set(lengths) | set(range(1, few + 1)) == set(range(1, spec.trained + 1))
+    assert max(lengths.values()) - min(lengths.values()) <= 1
+    assert len(data.train) == SMALL.train
+    tested = Counter(example.length for example in data.test)
+    assert max(tested) == spec.tested == 2 * spec.trained
+    assert all(tested[length] == SMALL.test for length in range(spec.trained + 1, spec.tested + 1))
+    assert data.trained == spec.trained
+
+
+def test_test_prompts_of_trained_lengths_exist_where_there_are_enough() -> None:
+    tested = Counter(example.length for example in generate(LENGTH_TASKS["copy"], sizes=SMALL).test)
+    assert all(tested[length] == SMALL.test for length in range(2, 41))
+
+
+def test_addition_has_every_pair_of_lengths_and_then_a_longer_number() -> None:
+    data = lengths_data("addition", sizes=Sizes(train=4000, dev=10, test=80))
+    sizes = [
+        [tuple(len(each.split()) for each in example.prompt.split(" + ")) for example in part]
+        for part in (data.train, data.test)
+    ]
+    assert set(sizes[0]) == {(first, second) for first in range(1, 9) for second in range(1, 9)}
+    longer = [pair for pair, example in zip(sizes[1], data.test, strict=True) if example.length > 8]
+    assert all(max(pair) > 8 for pair in longer)
+    assert any(min(pair) <= 8 for pair in longer)
+
+
+def test_the_seed_decides_and_more_training_leaves_the_test_alone() -> None:
+    task = LENGTH_TASKS["addition"]
+    first, again = generate(task, seed=5, sizes=SMALL), generate(task, seed=5, sizes=SMALL)
+    assert first == again
+    other, more = generate(task, seed=6, sizes=SMALL), generate(task, seed=5, sizes=Sizes(train=800, dev=40, test=6))
+    assert other.train != first.train
+    assert (more.test, more.dev, len(more.train)) == (first.test, first.dev, 800)
+
+
+def test_lengths_can_be_chosen() -> None:
+    data = generate(LENGTH_TASKS["summation"], sizes=SMALL, trained=3, tested=5)
+    assert {example.length for example in data.train} == {1, 2, 3}
+    assert {example.length for example in data.test} >= {3, 4, 5}
+    assert data.trained == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["copi"], "unknown task; did you mean 'copy'"),
+        (["copy", "--variant", "thrice"], "--variant: copy has no such variant; received 'thrice'; allowed: random, "),
+        (
+            ["copy", "--test-length", "10"],
+            "no such test length; received 10; allowed: at least the training length, 20",
+        ),
+        (["lego", "--test-length", "27"], "and at most 26"),
+        (["copy", "--scan", "."], "--scan: this task reads no files"),
+        (["scan"], "--scan: the length split of SCAN is read from files"),
+        (["scan", "--scan", ".", "--train-length", "3"], "is one task with lengths of its own"),
+    ],
+)
+def test_mistakes_are_named(arguments: list[str], message: str, run_headway: Command, tmp_path: Path) -> None:
+    ended = run_headway("data", "lengths", *arguments, "--output", tmp_path / "data")
+    assert ended.code == 2
+    assert message in ended.err
+    assert not (tmp_path / "data").exists()
+
+
+def test_files_say_what_was_drawn(run_headway: Command, tmp_path: Path) -> None:
+    sizes = ["--train-size", "40", "--dev-size", "5", "--test-size", "2"]
+    ended = run_headway("data", "lengths", "reverse", "--variant", "twice", "--seed", "4", *sizes, "--output", tmp_path)
+    assert ended.code == 0
+    data = lengths_data("reverse", "twice", seed=4, sizes=Sizes(40, 5, 2))
+    for name, part in (("train", data.train), ("dev", data.dev), ("test", data.test)):
+        rows = [tuple(line.split("\t")) for line in (tmp_path / f"{name}.tsv").read_text().splitlines()]
+        assert rows == [(example.prompt, example.answer) for example in part]
+    assert (tmp_path / "test.lengths").read_text().split() == [str(example.length) for example in data.test]
+    facts = {"task": "reverse", "variant": "twice", "seed": 4, "trained": 20}
+    assert json.loads((tmp_path / "lengths.json").read_text()) == facts
+
+
+def write_scan(folder: Path, train: list[str], test: list[str]) -> Path:
+    for name, lines in (("train", train), ("test", test)):
+        (folder / f"tasks_{name}_length.txt").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def test_scan_is_read_as_it_is_split(tmp_path: Path) -> None:
+    train = [f"IN: walk {place} OUT: {' '.join(['I_WALK'] * (1 + place % 5))}" for place in range(300)]
+    test = [f"IN: run {place} OUT: {' '.join(['I_RUN'] * 7)} " for place in range(9)]
+    data: LengthData = lengths_data(
+        "scan", sizes=Sizes(dev=3, test=4), scan=write_scan(tmp_path, [*train, train[0]], test)
+    )
+    assert data.trained == 5
+    tested = Counter(example.length for example in data.test)
+    assert tested[7] == 4, "at most so many of a length"
+    assert set(tested) <= {1, 2, 3, 4, 5, 7}
+    assert 0 < sum(count for length, count in tested.items() if length <= 5) < 40
+    prompts = [example.prompt for part in (data.train, data.dev, data.test) for example in part]
+    assert len(prompts) == len(set(prompts))
+    assert 260 < len(data.train) < 300
+    assert len(data.dev) == 3
+    lines = {f"IN: {each.prompt} OUT: {each.answer}" for part in (data.train, data.dev, data.test) for each in part}
+    assert lines <= {line.strip() for line in [*train, *test]}
+
+
+def test_a_line_that_is_not_of_scan_is_named(tmp_path: Path) -> None:
+    write_scan(tmp_path, ["IN: walk OUT: I_WALK", "walk\tI_WALK"], [])
+    with pytest.raises(UserError, match=r"tasks_train_length\.txt:2: this line is not of SCAN"):
+        lengths_data("scan", scan=tmp_path)
+
+
+def test_parts_are_written_whole(tmp_path: Path) -> None:
+    write_lengths(generate(LENGTH_TASKS["parity"], sizes=SMALL), tmp_path / "new" / "folder", {})
+    assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
+        "dev.tsv", "lengths.json", "test.lengths", "test.tsv", "train.tsv",
+    ]  # fmt: skip

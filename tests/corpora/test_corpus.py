@@ -1,0 +1,364 @@
+"""Encoded corpora: what is kept, the report, the cache, many processes, flat memory."""
+
+import gc
+import os
+import random
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headway.corpora import corpus as corpus_module
+from headway.corpora import encoding
+from headway.corpora.corpus import Corpus, build_corpus
+from headway.corpora.corpus_report import CorpusReport
+from headway.corpora.data_config import DataConfig
+from headway.errors import RunError, UserError
+from headway.formats.corpus_config import CorpusConfig
+from headway.formats.pairs import open_source
+from headway.processing.text.text_config import TextConfig, VocabularyConfig
+from headway.processing.text.text_processor import Side, load_sides, save_sides, train_sides
+
+Sides = tuple[Side, Side]
+Write = Callable[..., CorpusConfig]
+
+# Line 1 .. 10: what becomes of it with max_length 4, max_ratio 2 and drop_duplicates.
+LINES = [
+    ("a b c d", "A B x"),  # kept
+    ("", "A"),  # empty
+    ("a", "A A"),  # kept: ratio 2
+    ("a", "A A A"),  # ratio 3
+    ("a a a a a", "A A A A"),  # too long
+    ("b", " \u3000"),  # empty
+    ("a", "A A"),  # duplicate of 3
+    ("A", "a a a a a"),  # too long, and ratio 5
+    ("", "A"),  # empty, no duplicate
+    ("z", "A"),  # kept
+]
+
+
+@pytest.fixture
+def build(sides: Sides, tmp_path: Path) -> Callable[..., Corpus]:
+    def build(config: CorpusConfig, filter: bool = True, **filters: Any) -> Corpus:
+        data = DataConfig(train=config, **filters)
+        return build_corpus(config, data, sides, where="data.train", filter=filter, cache=tmp_path / "cache")
+
+    return build
+
+
+@pytest.fixture
+def ten(parallel: Write) -> CorpusConfig:
+    return parallel([source for source, _ in LINES], [target for _, target in LINES])
+
+
+def test_filters_and_report(build: Callable[..., Corpus], ten: CorpusConfig, sides: Sides) -> None:
+    corpus = build(ten, max_length=4, max_ratio=2, drop_duplicates=True)
+    assert len(corpus) == 3
+    assert corpus.lines.tolist() == [1, 3, 10]
+    encoded = [side.encode_lines([LINES[line - 1][which] for line in (1, 3, 10)]) for which, side in enumerate(sides)]
+    assert [corpus.source(i).tolist() for i in range(3)] == encoded[0]
+    assert [corpus.target(i).tolist() for i in range(3)] == encoded[1]
+    assert (corpus.source_lengths.tolist(), corpus.target_lengths.tolist()) == ([4, 1, 1], [3, 2, 1])
+    assert corpus.source_lengths.dtype == corpus.target_lengths.dtype == np.int32
+    report = corpus.report
+    assert (report.name, report.pairs_read, report.pairs_kept) == ("data.train", 10, 3)
+    assert (report.source_tokens, report.target_tokens) == (6, 6)
+    assert (report.source.unknown, report.target.unknown) == (1, 1)
+    assert report.dropped == {"empty side": 3, "duplicate": 1, "over max_length": 2, "over max_ratio": 1}
+    assert report.first_dropped == {
+        "empty side": [2, 6, 9], "duplicate": [7], "over max_length": [5, 8], "over max_ratio": [4],
+    }  # fmt: skip
+    assert list(report.source.lengths.values()) == [1, 1, 1, 1, 4, 4, 4, 4]
+    assert list(report.target.lengths.values()) == [1, 1, 1, 2, 3, 3, 3, 3]
+
+
+def test_lengths_can_be_counted_in_words(parallel: Write, tmp_path: Path) -> None:
+    text = ("ab cd ef", "AB")
+    characters = train_sides(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([text]))
+    config = parallel(["ab cd ef", "ab cd", "ab"], ["AB", "AB", "AB AB AB"])
+
+    def kept(**filters: Any) -> list[int]:
+        data = DataConfig(train=config, **filters)
+        corpus = build_corpus(config, data, characters, where="data.train", filter=True, cache=tmp_path / "cache")
+        return corpus.lines.tolist()
+
+    assert kept(max_length=3) == []
+    assert kept(max_length=3, count="words") == [1, 2, 3]
+    assert kept(max_length=2, count="words") == [2]
+    assert kept(max_ratio=2, count="words") == [2]
+
+
+def test_long_sources_are_cut_before_the_filters_and_counted(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+    whole = build(ten, max_length=5)
+    for filter in (True, False):
+        corpus = build(ten, filter, max_length=5, truncate_source=2)
+        assert corpus.lines.tolist() == whole.lines.tolist() == [1, 3, 4, 5, 7, 8, 10]
+        assert [corpus.source(i).tolist() for i in range(7)] == [whole.source(i)[:2].tolist() for i in range(7)]
+        assert [corpus.target(i).tolist() for i in range(7)] == [whole.target(i).tolist() for i in range(7)]
+        assert (corpus.report.truncated, whole.report.truncated) == (2, 0)
+        said = "truncated 2 (28.6%): of each source the first 2 pieces are read"
+        assert said in corpus.report.text()
+    assert build(ten, max_length=3, truncate_source=3).report.truncated == 1  # line 5 is dropped for its target
+    assert "truncated" not in whole.report.text()
+    assert corpus.fingerprint != whole.fingerprint
+
+
+def test_sources_can_be_cut_by_words(parallel: Write, tmp_path: Path) -> None:
+    characters = train_sides(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([("ab cd ef", "AB")]))
+    config = parallel(["ab cd ef", "ab cd", "ab"], ["AB", "AB", "AB AB"])
+    data = DataConfig(train=config, count="words", truncate_source=1, max_length=1)
+    corpus = build_corpus(config, data, characters, where="data.train", filter=True, cache=tmp_path / "cache")
+    assert corpus.lines.tolist() == [1, 2]
+    assert corpus.report.truncated == 2
+    assert [corpus.source(i).tolist() for i in range(2)] == [characters[0].encode("ab")] * 2
+
+
+def test_what_is_cut_must_fit() -> None:
+    with pytest.raises(ValueError, match=r"max_length \(100\) is below truncate_source \(101\)"):
+        DataConfig.model_validate({"train": {"tsv": "x"}, "truncate_source": 101})
+
+
+def test_dev_keeps_all_with_text(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+    corpus = build(ten, filter=False, max_length=4, max_ratio=2, drop_duplicates=True)
+    assert corpus.lines.tolist() == [1, 3, 4, 5, 7, 8, 10]
+    assert corpus.report.dropped == {"empty side": 3}
+
+
+def test_duplicates_are_equal_on_both_sides(build: Callable[..., Corpus], parallel: Write) -> None:
+    config = parallel(["a b", "a", "a b", "a b", "a"], ["c", " bc", " c", "c", " bc"])
+    assert build(config, drop_duplicates=True).lines.tolist() == [1, 2, 3]
+    assert build(parallel(["a", "ab"], ["bc", "c"]), drop_duplicates=True).lines.tolist() == [1, 2]
+
+
+def test_duplicates_are_kept_by_default(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+    assert build(ten, max_length=4).lines.tolist() == [1, 3, 4, 7, 10]
+
+
+def test_nothing_kept(build: Callable[..., Corpus], parallel: Write) -> None:
+    corpus = build(parallel(["", "a"], ["A", ""]))
+    assert (len(corpus), len(corpus.source_lengths), corpus.report.pairs_read) == (0, 0, 2)
+    assert corpus.report.text() == "data.train: 2 pairs read, 0 kept\n  dropped 2: empty side (line 1, 2)"
+
+
+def test_second_time_from_the_cache(
+    build: Callable[..., Corpus], ten: CorpusConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = build(ten)
+    assert isinstance(first.lines.base, np.memmap)
+    monkeypatch.setattr(corpus_module, "_write", None)  # would fail if called
+    second = build(ten)
+    assert (second.fingerprint, second.report) == (first.fingerprint, first.report)
+    assert [path.name for path in (tmp_path / "cache" / "corpora").iterdir()] == [first.fingerprint]
+
+
+def test_cache_key(
+    build: Callable[..., Corpus], parallel: Write, ten: CorpusConfig, sides: Sides, tmp_path: Path
+) -> None:
+    keys = [
+        build(ten).fingerprint,
+        build(ten, filter=False).fingerprint,
+        build(ten, max_length=4).fingerprint,
+        build(ten, max_ratio=2).fingerprint,
+        build(ten, drop_duplicates=True).fingerprint,
+        build(parallel(["a"], ["A"], name="other")).fingerprint,
+    ]
+    assert len(set(keys)) == 6
+    assert build(ten).fingerprint == keys[0]
+    data = DataConfig(train=ten)
+    swapped = build_corpus(ten, data, (sides[1], sides[0]), where="data.train", filter=True, cache=tmp_path / "cache")
+    assert swapped.fingerprint not in keys
+
+
+def test_cut_off_cache_is_built_anew(build: Callable[..., Corpus], ten: CorpusConfig, tmp_path: Path) -> None:
+    expected = build(ten)
+    folder = tmp_path / "cache" / "corpora" / expected.fingerprint
+    for name in ("source.npy", "lines.npy", "target_offsets.npy", "report.json"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[:-4])
+        corpus = build(ten)
+        assert corpus.lines.tolist() == expected.lines.tolist()
+        assert (folder / name).read_bytes() == whole
+
+
+def test_another_process_was_faster(
+    build: Callable[..., Corpus], ten: CorpusConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = corpus_module._write
+
+    def meanwhile(*arguments: Any) -> None:
+        monkeypatch.setattr(corpus_module, "_write", write)
+        build(ten)
+        write(*arguments)
+
+    monkeypatch.setattr(corpus_module, "_write", meanwhile)
+    assert build(ten).lines.tolist() == build(ten).lines.tolist()
+
+
+def test_a_failed_build_leaves_nothing(
+    build: Callable[..., Corpus], parallel: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="has 2 lines"):
+        build(parallel(["a", "b"], ["A"]))
+    assert list((tmp_path / "cache" / "corpora").iterdir()) == []
+
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(corpus_module, "_write", full)
+    with pytest.raises(RunError, match=r"No space left on device.*HEADWAY_CACHE"):
+        build(parallel(["a"], ["A"]))
+    assert list((tmp_path / "cache" / "corpora").iterdir()) == []
+
+
+def test_wide_ids(
+    build: Callable[..., Corpus], ten: CorpusConfig, sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build(ten).source(0).dtype == np.uint16
+    monkeypatch.setattr(type(sides[0].vocabulary), "__len__", lambda vocabulary: (1 << 16) + 1)
+    assert build(ten, max_length=9).source(0).dtype == np.int32
+
+
+def random_pairs(pairs: int, seed: int) -> tuple[list[str], list[str]]:
+    numbers = random.Random(seed)
+    source = [" ".join(numbers.choices("abcde", k=numbers.randint(0, 12))) for _ in range(pairs)]
+    return source, [line.upper() for line in source]
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "CHUNK", 30)
+    monkeypatch.setattr(encoding, "PATIENCE", 0)
+    monkeypatch.setattr(encoding, "cores", lambda: 2)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_processes_give_the_same(
+    parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = parallel(*random_pairs(1200, seed=1))
+    data = DataConfig(train=config, max_length=10, drop_duplicates=True)
+
+    def build(cache: str) -> Corpus:
+        done: list[int] = []
+        corpus = build_corpus(
+            config, data, sides, where="data.train", filter=True, cache=tmp_path / cache, progress=done.append
+        )
+        assert done == [*range(30, 1201, 30)]
+        return corpus
+
+    together = build("together")
+    monkeypatch.setattr(encoding, "PATIENCE", 60)
+    monkeypatch.setattr(encoding, "in_processes", None)  # would fail if called
+    alone = build("alone")
+    pairs = list(open_source(config, "data.train"))
+    assert len(alone) > 500
+    for index, line in enumerate(alone.lines):
+        assert alone.source(index).tolist() == sides[0].encode(pairs[line - 1].source)
+        assert alone.target(index).tolist() == sides[1].encode(pairs[line - 1].target)
+    assert alone.fingerprint == together.fingerprint
+    files = [path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*.*")]
+    assert len(files) == 6
+    for path in files:
+        assert (tmp_path / "alone" / path).read_bytes() == (tmp_path / "together" / path).read_bytes()
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_processes_are_fed_no_more_than_needed(sides: Sides, tmp_path: Path) -> None:
+    save_sides(sides, tmp_path / "sides")
+    read: list[int] = []
+
+    def endless() -> Iterator[encoding.Chunk]:
+        for number in count():
+            read.append(number)
+            yield encoding.Chunk([number], ["a"], ["A"], [])
+
+    stream = encoding.encode_all(endless(), sides, tmp_path / "sides")
+    assert [next(stream).lines.tolist() for _ in range(20)] == [[number] for number in range(20)]
+    assert len(read) == 20 + 6
+    stream.close()  # type: ignore[attr-defined]
+
+
+def die(chunk: encoding.Chunk) -> None:
+    os._exit(1)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_process_that_dies(parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = parallel(*random_pairs(600, seed=2))
+    monkeypatch.setattr(encoding, "_encode_here", die)
+    with pytest.raises(RunError, match="a process that encodes the corpus died"):
+        build_corpus(config, DataConfig(train=config), sides, where="data.train", filter=True, cache=tmp_path)
+
+
+ENDLESS = """
+import sys
+from itertools import count
+from pathlib import Path
+from headway.corpora import encoding
+from headway.processing.text.text_processor import load_sides
+
+if __name__ == "__main__":
+    encoding.PATIENCE = 0
+    encoding.cores = lambda: 2
+    folder = Path(sys.argv[1])
+    stream = (encoding.Chunk([number], ["a"], ["A"], []) for number in count())
+    for _ in encoding.encode_all(stream, load_sides(folder), folder):
+        print("working", flush=True)
+"""
+
+
+def test_processes_end_with_a_killed_parent(sides: Sides, tmp_path: Path) -> None:
+    save_sides(sides, tmp_path / "sides")
+    (tmp_path / "endless.py").write_text(ENDLESS, encoding="utf-8")
+    command = [sys.executable, tmp_path / "endless.py", tmp_path / "sides"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        for _ in range(20):  # the first comes from the parent, the others from its processes
+            assert parent.stdout.readline() == b"working\n"
+        parent.kill()
+        parent.communicate(timeout=20)  # ends only when no process holds the pipe any more
+
+
+def test_memory_is_flat(parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "CHUNK", 200)
+    monkeypatch.setattr(encoding, "cores", lambda: 1)
+    peaks = []
+    for pairs in (3_000, 30_000):
+        source = open_source(parallel(*random_pairs(pairs, seed=3), name=str(pairs)), "data.train")
+        work = tmp_path / f"work {pairs}"
+        (work / "corpus").mkdir(parents=True)
+        gc.collect()
+        tracemalloc.start()
+        corpus_module._write(source, sides, {"max_length": 10}, work, lambda done: None)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]  # for ten times the pairs
+
+
+def test_sides_survive_storage(sides: Sides, tmp_path: Path) -> None:
+    save_sides(sides, tmp_path / "sides")
+    loaded = load_sides(tmp_path / "sides")
+    lines = ["a b", "", "z"]
+    assert [side.encode_lines(lines) for side in loaded] == [side.encode_lines(lines) for side in sides]
+    assert sides[0].encode_lines(lines)[1] == []
+
+
+def test_report_text_and_json(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+    report = build(ten, max_length=4, max_ratio=2, drop_duplicates=True).report
+    assert CorpusReport.from_json(report.to_json()) == report
+    assert report.text() == (
+        "data.train: 10 pairs read, 3 kept\n"
+        "  dropped 3: empty side (line 2, 6, 9)\n"
+        "  dropped 1: duplicate (line 7)\n"
+        "  dropped 2: over max_length (line 5, 8)\n"
+        "  dropped 1: over max_ratio (line 4)\n"
+        "                   tokens     unknown   length: least    1%   25%   50%   75%   95%   99%  most\n"
+        "  source                6           1               1     1     1     1     4     4     4     4\n"
+        "  target                6           1               1     1     1     2     3     3     3     3"
+    )

@@ -1,0 +1,35 @@
+"""What `headway data check` says."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from headway.corpora.data_checks import check
+from headway.corpora.data_config import DataConfig
+from headway.corpora.overlap import Overlap
+from headway.formats.corpus_config import CorpusConfig
+from headway.processing.text.text_processor import Side
+
+
+def test_check(parallel: Callable[..., CorpusConfig], sides: tuple[Side, Side], tmp_path: Path) -> None:
+    train = parallel(["a b", "c", "d d d"], ["A", "C", "D"])
+    dev = parallel(["c", "", "d d d"], ["C", "A", "A"], name="dev")
+    read: list[int] = []
+    data = DataConfig(train=train, dev=dev, max_length=2)
+    result = check(data, sides, progress=read.append, cache=tmp_path)
+    assert read == [3, 3]
+    assert (result.train.pairs_kept, result.train.dropped) == (2, {"over max_length": 1})
+    assert result.dev is not None
+    assert (result.dev.name, result.dev.pairs_kept, result.dev.dropped) == ("data.dev", 2, {"empty side": 1})
+    assert result.overlap == Overlap(dev_pairs=2, pairs=1, sources=2)
+    assert result.text() == "\n".join([result.train.text(), result.dev.text(), str(result.overlap)])
+    content = json.loads(json.dumps(result.to_json()))
+    assert content["overlap"] == {"dev_pairs": 2, "pairs": 1, "sources": 2}
+    assert content["train"]["source"]["tokens"] == 3
+
+
+def test_check_without_dev(parallel: Callable[..., CorpusConfig], sides: tuple[Side, Side], tmp_path: Path) -> None:
+    result = check(DataConfig(train=parallel(["a"], ["A"])), sides, cache=tmp_path)
+    assert (result.dev, result.overlap) == (None, None)
+    assert result.text() == result.train.text()
+    assert result.to_json()["dev"] is None

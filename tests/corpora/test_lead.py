@@ -1,0 +1,51 @@
+"""The beginning of a source as a summary."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.corpora.data_config import DataConfig, LeadConfig
+from headway.corpora.lead import lead, leads_of_file
+from headway.errors import UserError
+from headway.recipe import parse_lead
+
+TEXT = "  Dr. Who is  here. He eats. He sleeps, too. He leaves. "
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("3", "Dr. Who is"),
+        ("5-words", "Dr. Who is  here. He"),
+        ("50", TEXT.strip()),
+        ("1-sentences", "Dr. Who is  here."),
+        ("3-sentences", "Dr. Who is  here. He eats. He sleeps, too."),
+        ("9-sentences", "Dr. Who is  here. He eats. He sleeps, too. He leaves."),
+        ("4-characters", "Dr."),
+    ],
+)
+def test_lead(given: str, expected: str) -> None:
+    config = parse_lead(given)
+    assert lead(TEXT, config) == expected
+    assert lead(" ", config) == ""
+
+
+def test_names_and_files(tmp_path: Path) -> None:
+    (tmp_path / "source").write_text("a b c\n\n東京で地震。大きい。\n", encoding="utf-8")
+    given = [LeadConfig(count=2), parse_lead("1-sentences"), parse_lead("3-characters")]
+    assert leads_of_file(tmp_path / "source", given) == {
+        "lead-2-words": ["a b", "", "東京で地震。大きい。"],
+        "lead-1-sentences": ["a b c", "", "東京で地震。"],
+        "lead-3-characters": ["a b", "", "東京で"],
+    }
+
+
+def test_in_a_recipe() -> None:
+    data = DataConfig.model_validate({"train": {"tsv": "x"}, "lead": [8, "3-sentences", {"count": 2}]})
+    assert [each.name for each in data.lead] == ["lead-8-words", "lead-3-sentences", "lead-2-words"]
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "eight", "3-pieces", "3 sentences", ""])
+def test_mistakes(given: str) -> None:
+    with pytest.raises(UserError, match=r"--lead: this is no beginning of a source; received .*3-sentences"):
+        parse_lead(given)

@@ -1,0 +1,162 @@
+"""Batches: every pair once, little padding, the right ids and masks, a share for each process."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from headway.corpora.plan import EncodedPairs, plan_epoch
+from headway.tensors.batch import Batch, collate, of_one_update, rows
+
+Lengths = NDArray[np.int32]
+
+
+def corpus_lengths(pairs: int) -> tuple[Lengths, Lengths]:
+    """Lengths that look like those of a translation corpus."""
+    random = np.random.default_rng(1)
+    source = np.clip(random.lognormal(3.0, 0.6, pairs), 1, 100)
+    target = np.clip(source * random.lognormal(0.0, 0.2, pairs), 1, 100)
+    return source.astype(np.int32), target.astype(np.int32)
+
+
+def padding(source: Lengths, target: Lengths, plan: list[NDArray[np.int64]]) -> float:
+    """The share of padding in all tokens of both sides."""
+    padded = sum(len(batch) * (source[batch].max() + target[batch].max() + 2) for batch in plan)
+    return float(1 - (source.sum() + target.sum() + 2 * len(source)) / padded)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60),
+    st.integers(1, 100),
+    st.integers(0, 5),
+    st.integers(0, 5),
+)
+def test_each_pair_is_in_one_batch_within_the_budget(
+    lengths: list[tuple[int, int]], batch_tokens: int, seed: int, epoch: int
+) -> None:
+    source, target = np.array(lengths, dtype=np.int32).reshape(-1, 2).T
+    plan = plan_epoch(source, target, batch_tokens, seed, epoch)
+    assert sorted(index for batch in plan for index in batch) == list(range(len(lengths)))
+    for batch in plan:
+        width = max(source[batch].max(), target[batch].max()) + 1
+        assert len(batch) * width <= batch_tokens or len(batch) == 1
+
+
+def test_a_plan_depends_on_its_arguments_alone() -> None:
+    source, target = corpus_lengths(3000)
+
+    def plan(seed: int, epoch: int) -> list[list[int]]:
+        np.random.default_rng().random()
+        return [batch.tolist() for batch in plan_epoch(source, target, 500, seed, epoch)]
+
+    assert plan(1, 2) == plan(1, 2)
+    different = [plan(1, 2), plan(1, 3), plan(2, 2), plan(2, 1)]
+    composed = [{tuple(sorted(batch)) for batch in each} for each in different]
+    for one in range(4):
+        for other in range(one):
+            assert len(composed[one] & composed[other]) < 0.5 * len(composed[one])  # not only another order
+    longest = [int(target[batch].max()) for batch in different[0]]
+    assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3  # short and long ones in turn
+
+
+def test_padding_is_below_one_percent() -> None:
+    source, target = corpus_lengths(200_000)
+    plan = plan_epoch(source, target, 2048, 1, 0)
+    assert padding(source, target, plan) < 0.01
+    assert len(plan) < 1.05 * np.maximum(source + 1, target + 1).sum() / 2048
+
+
+def test_no_row_is_wasted() -> None:
+    ones = np.ones(10, dtype=np.int32)
+    assert sorted(len(batch) for batch in plan_epoch(ones, ones, 8, 1, 0)) == [2, 4, 4]
+
+
+def test_collate() -> None:
+    batch = collate([np.array([7, 8, 9], np.uint16), np.array([7], np.uint16)], [np.array([5]), np.array([6, 7])])
+    assert batch.source.tolist() == [[7, 8, 9, 2], [7, 2, 0, 0]]
+    assert batch.source_mask.tolist() == [[True] * 4, [True, True, False, False]]
+    assert batch.target_input.tolist() == [[1, 5, 0], [1, 6, 7]]
+    assert batch.target_output.tolist() == [[5, 2, 0], [6, 7, 2]]
+    assert batch.target_mask.tolist() == [[True, True, False], [True] * 3]
+    assert batch.indices.tolist() == [0, 1]
+    ids = (batch.source, batch.target_input, batch.target_output)
+    assert {tensor.dtype for tensor in ids} == {torch.int64}
+    assert {batch.source_mask.dtype, batch.target_mask.dtype} == {torch.bool}
+
+
+def test_collate_without_targets_or_text() -> None:
+    batch = collate([np.array([], np.int64), np.array([4])], None)
+    assert batch.source.tolist() == [[2, 0], [4, 2]]
+    assert batch.target_input.shape == batch.target_output.shape == batch.target_mask.shape == (2, 0)
+    assert collate([np.array([])], [np.array([])]).target_input.tolist() == [[1]]
+
+
+class Toy(EncodedPairs):
+    """Pair i has the source i, i and the target i."""
+
+    def source(self, index: int) -> NDArray[np.uint16]:
+        return np.array([index, index], dtype=np.uint16)
+
+    def target(self, index: int) -> NDArray[np.uint16]:
+        return np.array([index], dtype=np.uint16)
+
+    def labels(self, index: int) -> dict[str, NDArray[np.int32]]:
+        return {"source_kinds": np.array([index % 2, -1]), "target_kinds": np.array([index % 3 - 1])}
+
+
+def toy_batch(size: int) -> Batch:
+    return Toy().collate(np.arange(10, 10 + size))
+
+
+def test_collate_pairs_and_move() -> None:
+    batch = Toy().collate(np.array([9, 4]))
+    assert batch.source.tolist() == [[9, 9, 2], [4, 4, 2]]
+    assert batch.target_output.tolist() == [[9, 2], [4, 2]]
+    assert batch.indices.tolist() == [9, 4]
+    moved = batch.to("meta")
+    tensors = [each for each in (*vars(moved).values(), *moved.labels.values()) if isinstance(each, torch.Tensor)]
+    assert len(tensors) == 7
+    assert {each.device.type for each in tensors} == {"meta"}
+    assert moved.indices.tolist() == [9, 4]
+
+
+def test_labels_are_padded_and_counted() -> None:
+    batch = Toy().collate(np.array([9, 4]))
+    assert {name: each.tolist() for name, each in batch.labels.items()} == {
+        "source_kinds": [[1, -1, -1], [0, -1, -1]], "target_kinds": [[-1, -1], [0, -1]],
+    }  # fmt: skip
+    assert batch.counts == {"source_kinds": 2, "target_kinds": 1, "target_tokens": 4}
+    assert {each.dtype for each in batch.labels.values()} == {torch.int64}
+    both = of_one_update([batch, toy_batch(3)])
+    assert [each.counts for each in both] == [{"source_kinds": 5, "target_kinds": 3, "target_tokens": 10}] * 2
+    assert collate([np.array([4])], [np.array([5])]).labels == {}
+
+
+@pytest.mark.parametrize(("size", "world_size"), [(7, 3), (2, 3), (1, 4), (5, 1)])
+def test_rows_share_a_batch(size: int, world_size: int) -> None:
+    batch = toy_batch(size)
+    parts = [rows(batch, rank, world_size) for rank in range(world_size)]
+    real = [part for part in parts if part.target_mask.any()]
+    assert len(real) == min(size, world_size)
+    for rank, part in enumerate(real):
+        for name, value in (vars(batch) | batch.labels).items():
+            if name not in ("labels", "counts"):
+                shared = (vars(part) | part.labels)[name]
+                np.testing.assert_array_equal(shared, value[rank::world_size])
+        assert part.counts == batch.counts
+    for part in parts[len(real) :]:
+        assert part.source.tolist() == batch.source[:1].tolist()
+        assert part.source_mask.all()
+        assert not part.target_mask.any()
+        assert all((each == -1).all() for each in part.labels.values())
+    assert batch.target_mask.all()
+
+
+def test_batches_of_so_many_sentences() -> None:
+    lengths = np.array([3, 9, 1, 4, 4, 2, 8])
+    plan = plan_epoch(lengths, lengths, 1, 1, 0, batch_sentences=3)
+    assert sorted(map(len, plan)) == [1, 3, 3]
+    assert sorted(index for batch in plan for index in batch.tolist()) == list(range(7))
+    assert [batch.tolist() for batch in plan] == [b.tolist() for b in plan_epoch(lengths, lengths, 99, 1, 0, 3)]

@@ -1,0 +1,149 @@
+"""Alignment error rate by hand, and the formats that alignments come in."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headway.errors import UserError
+from headway.formats.alignments import Links, parse_pharaoh, read_alignments, read_treebanks
+from headway.metrics import bootstrap_interval, build_metric
+from tests.conftest import Command
+
+
+# |A & S|, |A & P|, |A|, |S| counted by hand; the second is the example of Och and Ney's definition.
+@pytest.mark.parametrize(
+    ("found", "gold", "counts", "rate"),
+    [
+        ("0-0 1-1", "0-0 1-1", (2, 2, 2, 2), 0.0),
+        ("0-0 1-1 2-2", "0-0 1?1 3-3", (1, 2, 3, 2), 100 * (1 - 3 / 5)),
+        ("0-1", "0-0", (0, 0, 1, 1), 100.0),
+        ("1-1", "1p1", (0, 1, 1, 0), 0.0),
+        ("", "0-0 1-1", (0, 0, 0, 2), 100.0),
+        ("0-0 0-0 1?1", "0-0", (1, 1, 2, 1), 100 * (1 - 2 / 3)),
+        ("", "", (0, 0, 0, 0), 0.0),
+    ],
+)
+def test_by_hand(found, gold, counts, rate):
+    metric = build_metric("aer")
+    assert tuple(metric.statistics([found], [[gold]])[0]) == counts
+    assert metric.score([found], [[gold]]).value == pytest.approx(rate)
+
+
+def test_a_corpus_is_scored_from_sums():
+    found, gold = ["0-0 1-1", "0-1", ""], ["0-0 1?1 2-2", "0-0", "1-0"]
+    metric = build_metric("aer")
+    score = metric.score(found, [gold])
+    assert score.value == pytest.approx(100 * (1 - (1 + 2) / (3 + 4)))
+    assert not metric.higher_is_better
+    interval = bootstrap_interval(metric, metric.statistics(found, [gold]), 100, 1)
+    assert 0 <= interval.low <= score.value <= interval.high <= 100
+
+
+def test_sure_links_are_possible():
+    links = parse_pharaoh("2-1 0?0 1p3", "here")
+    assert links == Links(frozenset({(2, 1)}), frozenset({(2, 1), (0, 0), (1, 3)}))
+    assert links.pharaoh() == "0?0 1?3 2-1"
+
+
+def test_naacl(tmp_path):
+    file = tmp_path / "gold.naacl"
+    file.write_text("0001 1 1 S\n0001 2 3 P\n3 2 1\n0003 1 2 P 0.75\n\n3 0 4\n", encoding="utf-8")
+    assert read_alignments(file) == ["0-0 1?2", "", "0?1 1-0"]
+
+
+def test_pharaoh_keeps_empty_lines(tmp_path):
+    file = tmp_path / "gold"
+    file.write_text("\n0-0 1?1\n\n", encoding="utf-8")
+    assert read_alignments(file) == ["", "0-0 1?1", ""]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("0-0\n0-0 x-1\n", r"gold:2: this is no link between words; received 'x-1'"),
+        ("1 1 1 S\n1 1\n", r"gold:2: this is no NAACL alignment"),
+        ("0 1 1\n", r"gold:1: this is no NAACL alignment"),
+        ("<a", r"cannot read this XML file"),
+        ("<treealign><treebanks/></treealign>", r"an alignment names two treebanks"),
+    ],
+)
+def test_what_is_no_alignment_is_named(tmp_path, content, message):
+    file = tmp_path / "gold"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        read_alignments(file)
+
+
+def test_one_reference():
+    with pytest.raises(UserError, match="AER knows one reference"):
+        build_metric("aer").score(["0-0"], [["0-0"], ["0-0"]])
+
+
+def treebank(*sentences: list[str]) -> str:
+    rows = []
+    for number, words in enumerate(sentences, start=1):
+        terminals = "".join(f'<t word="{word}" id="s{number}_{place}"/>' for place, word in enumerate(words, start=1))
+        phrase = f'<nonterminals><nt id="s{number}_500"/></nonterminals>'
+        rows.append(f'<s id="s{number}"><graph><terminals>{terminals}</terminals>{phrase}</graph></s>')
+    return f"<corpus><body>{''.join(rows)}</body></corpus>"
+
+
+def test_treebanks_are_paired_by_their_links(tmp_path):
+    """The second German sentence has two in English; the third has no link at all; phrases join but are no words."""
+    (tmp_path / "de.xml").write_text(treebank(["Ja", "!"], ["Er", "kam", "und", "ging"], ["Ach"]), encoding="utf-8")
+    (tmp_path / "en.xml").write_text(treebank(["He", "came"], ["He", "went"], ["Yes", "!"]), encoding="utf-8")
+    links = [
+        ("s2_1", "s1_1", "good"), ("s2_4", "s2_2", "good"), ("s2_2", "s1_2", "fuzzy"), ("s1_500", "s3_500", "good"),
+        ("s1_2", "s3_2", "good"),
+    ]  # fmt: skip
+    aligned = "".join(
+        f'<align type="{kind}"><node treebank_id="en" node_id="{en}"/><node treebank_id="de" node_id="{de}"/></align>'
+        for de, en, kind in links
+    )
+    banks = '<treebank id="de" filename="de.xml"/><treebank id="en" filename="en.xml"/>'
+    file = tmp_path / "de_en.xml"
+    file.write_text(f"<treealign><head>{banks}</head>{aligned}</treealign>", encoding="utf-8")
+    first, second = read_treebanks(file)
+    assert (first.source, first.target, first.links.pharaoh()) == (("Ja", "!"), ("Yes", "!"), "1-1")
+    assert second.source == ("Er", "kam", "und", "ging")
+    assert second.target == ("He", "came", "He", "went")
+    assert second.links.pharaoh() == "0-0 1?1 3-3"
+    assert read_alignments(file) == ["1-1", "0-0 1?1 3-3"]
+
+
+@pytest.mark.skipif("HEADWAY_DATA" not in os.environ, reason="HEADWAY_DATA, the folder of corpora, is not set")
+def test_a_real_gold_alignment():
+    gold = Path(os.environ["HEADWAY_DATA"]) / "alignments" / "alignments_banana_de_en.xml"
+    pairs = read_treebanks(gold)
+    assert len(pairs) == 77
+    assert (sum(len(each.links.sure) for each in pairs), sum(len(each.links.possible) for each in pairs)) == (
+        1189,
+        1317,
+    )
+    first = pairs[0]
+    named = {(first.source[one], first.target[other]) for one, other in first.links.sure}
+    assert ("Rainforest", "Rainforest") in named
+    assert ("Bananen-Zertifizierungsprogramm", "Certification") in named
+    lines = read_alignments(gold)
+    assert build_metric("aer").score(lines, [lines]).value == pytest.approx(100 * (1 - (1189 + 1317) / (1317 + 1189)))
+
+
+def test_treebanks_as_text(run_headway: Command, tmp_path):
+    (tmp_path / "de.xml").write_text(treebank(["Ja", "!"]), encoding="utf-8")
+    (tmp_path / "en.xml").write_text(treebank(["Yes", "!"]), encoding="utf-8")
+    nodes = '<node treebank_id="de" node_id="s1_2"/><node treebank_id="en" node_id="s1_2"/>'
+    banks = '<treebank id="de" filename="de.xml"/><treebank id="en" filename="en.xml"/>'
+    (tmp_path / "a.xml").write_text(f'<treealign>{banks}<align type="good">{nodes}</align></treealign>')
+    assert run_headway("data", "treebanks", tmp_path / "a.xml", "--output", tmp_path / "out").code == 0
+    written = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()}
+    assert written == {"source": "Ja !\n", "target": "Yes !\n", "gold": "1-1\n"}
+
+
+def test_the_command_line(run_headway: Command, tmp_path):
+    (tmp_path / "found").write_text("0-0 1-1 2-2\n", encoding="utf-8")
+    (tmp_path / "gold").write_text("1 1 1 S\n1 2 2 P\n1 4 4 S\n", encoding="utf-8")
+    files = ("--hypotheses", tmp_path / "found", "--references", tmp_path / "gold")
+    code, out, _ = run_headway("score", "--metric", "aer", *files)
+    assert code == 0
+    assert "40.00" in out

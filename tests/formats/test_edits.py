@@ -1,0 +1,60 @@
+"""Wrong words, by an alignment of least cost: against every alignment, enumerated."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from headway.formats.edits import mark_missing, union, wrong_words
+
+
+def alignments(source: Sequence[str], corrected: Sequence[str], place: int = 0) -> Iterator[tuple[int, frozenset[int]]]:
+    """Cost and places of wrong words of every way to turn the one into the other; missing words mark their place."""
+    if not source and not corrected:
+        yield 0, frozenset()
+    if source:
+        for cost, wrong in alignments(source[1:], corrected, place + 1):
+            yield cost + 1, wrong | {place}
+    if corrected:
+        for cost, wrong in alignments(source, corrected[1:], place):
+            yield cost + 1, wrong | {place}
+    if source and corrected:
+        differs = source[0] != corrected[0]
+        for cost, wrong in alignments(source[1:], corrected[1:], place + 1):
+            yield cost + differs, wrong | ({place} if differs else set())
+
+
+@pytest.mark.parametrize("length", range(1, 5))
+def test_the_labels_are_those_of_a_least_alignment(length: int) -> None:
+    for source in itertools.product("ab", repeat=length):
+        for other in range(4):
+            for corrected in itertools.product("abx", repeat=other):
+                found = list(alignments(source, corrected))
+                least = min(cost for cost, _ in found)
+                # a word missing at the end marks the last one
+                best = {frozenset(min(place, length - 1) for place in wrong) for cost, wrong in found if cost == least}
+                said = frozenset(place for place, label in enumerate(wrong_words(source, corrected)) if label == "i")
+                assert said in best, (source, corrected, said, best)
+
+
+@pytest.mark.parametrize(
+    ("source", "corrected", "labels"),
+    [
+        ("Alice and Jane came back her home .", "Alice and Jane came back home .", "c c c c c i c c"),
+        ("He go home .", "He goes home .", "c i c c"),
+        ("I want go home", "I want to go home", "c c i c"),
+        ("I am", "I am here", "c i"),
+        ("a b", "a b", "c c"),
+        ("a b", "", "i i"),
+    ],
+)
+def test_sentences(source: str, corrected: str, labels: str) -> None:
+    assert wrong_words(source.split(), corrected.split()) == labels.split()
+
+
+def test_missing_words_and_unions() -> None:
+    labels: list[str] = []
+    mark_missing(labels, 0)
+    assert labels == []
+    assert union([["c", "i", "c"], ["c", "c", "i"]]) == ["c", "i", "i"]
+    assert wrong_words([], ["a"]) == []

@@ -1,0 +1,136 @@
+"""Labelled words from columns, CoNLL-U, M2 and corrections; mistakes with file and line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import UserError
+from headway.formats.corpus_config import CorpusConfig
+from headway.formats.labelled_words import (
+    ERROR_ORIGINS,
+    fingerprint,
+    open_labelled,
+    read_columns,
+    read_conllu,
+    read_m2,
+    write_columns,
+)
+
+M2 = """S This are a sentence .
+A 1 2|||R:VERB|||is|||REQUIRED|||-NONE-|||0
+A 4 4|||M:ADJ|||good|||REQUIRED|||-NONE-|||0
+A 0 2|||R:OTHER|||These are|||REQUIRED|||-NONE-|||1
+A 2 3|||U:DET||||||REQUIRED|||-NONE-|||1
+
+S Fine .
+A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||0
+A 2 2|||M:X|||then|||REQUIRED|||-NONE-|||1
+
+S Nobody looked
+"""
+
+CONLLU = """# text = I don't know
+1\tI\ti\tPRON\tPRP\t_\t4\tnsubj\t_\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdo\tdo\tAUX\tVBP\t_\t4\taux\t_\t_
+3\tn't\tnot\tPART\tRB\t_\t4\tadvmod\t_\t_
+3.1\tempty\t_\tX\tX\t_\t_\t_\t_\t_
+4\tknow\tknow\tVERB\tVB\t_\t0\troot\t_\t_
+"""
+
+
+def write(folder: Path, name: str, content: str) -> Path:
+    path = folder / name
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def opened(**config: Any) -> list[tuple[int, str, list[str]]]:
+    sentences = open_labelled(CorpusConfig(**config), "data.train")
+    return [(each.line, " ".join(each.words), [" ".join(labels) for labels in each.labels]) for each in sentences]
+
+
+def test_columns(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "\nHe\tc\ngo\ti\n\n\n.\tc\n")
+    assert opened(tsv=path) == [(2, "He go", ["c i"]), (6, ".", ["c"])]
+    path = write(tmp_path, "b.tsv", "c\tx\tHe\ni\tx\tgo")
+    assert opened(tsv=path, columns=(3, 1)) == [(1, "He go", ["c i"])]
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "He\tc\ngo\ti\n\n.\tc\n\n")
+    again = write_columns([(each.words, each.labels[0]) for each in read_columns(path)])
+    assert again == path.read_text(encoding="utf-8")
+
+
+def test_m2_by_annotator_and_by_all(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.m2", M2)
+    words = ["This are a sentence .", "Fine .", "Nobody looked"]
+    assert opened(m2=path, annotator=0) == list(zip((1, 7, 11), words, [["c i c c i"], ["c c"], ["c c"]], strict=True))
+    assert opened(m2=path, annotator=1) == list(zip((1, 7, 11), words, [["i i i c c"], ["c i"], ["c c"]], strict=True))
+    assert [labels for _, _, labels in opened(m2=path)] == [["c i c c i", "i i i c c"], ["c c", "c i"], ["c c", "c c"]]
+    with pytest.raises(UserError, match=r"a\.m2: no edit is by this annotator; received 2; allowed: 0, 1"):
+        read_m2(path, 2)
+
+
+def test_corrections(tmp_path: Path) -> None:
+    source = write(tmp_path, "s", "He go home .\n\nFine\n")
+    one, two = write(tmp_path, "r0", "He goes home .\n\nFine\n"), write(tmp_path, "r1", "He goes to home .\nx\nFine\n")
+    sentences = opened(source=source, references=(one, two))
+    assert sentences == [(1, "He go home .", ["c i c c", "c i c c"]), (3, "Fine", ["c", "c"])]
+
+
+def test_conllu_takes_syntactic_words(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.conllu", CONLLU)
+    assert opened(conllu=path) == [(1, "I do n't know", ["PRON AUX PART VERB"])]
+    assert opened(conllu=path, label="deprel")[0][2] == ["nsubj aux advmod root"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tsv", "He\tc\n\ngo\tx\n", r"a\.tsv:3: this is no label; received 'x'; allowed: c, i"),
+        ("a.tsv", "He\tc\n\ngo\tc\tc\n", r"a\.tsv:3: wrong number of columns; received 3; allowed: 2, as in the rows"),
+        ("a.tsv", "He\n", r"a\.tsv:1: wrong number of columns; received 1; allowed: at least 2"),
+        ("a.tsv", "He\tc\n \tc\n", r"a\.tsv:2: this row has no word"),
+        ("a.tsv", "He\t\n", r"a\.tsv:1: this is no label"),
+        ("a.m2", M2.replace("A 4 4", "A 4 6"), r"a\.m2:3: this edit lies outside its sentence; received '4 6'"),
+        ("a.m2", M2.replace("A 1 2", "A 2 1"), r"a\.m2:2: this edit lies outside"),
+        ("a.m2", M2.replace("A 1 2", "A one"), r"a\.m2:2: this is no edit of M2"),
+        ("a.m2", M2.replace("|||-NONE-|||0", "", 1), r"a\.m2:2: this is no edit of M2"),
+        ("a.m2", "This is plain text\n", r"a\.m2:1: a sentence of M2 begins with S"),
+        ("a.m2", "S \n", r"a\.m2:1: a sentence of M2"),
+        ("a.conllu", "1\tI\ti\n", r"a\.conllu:1: wrong number of columns; received 3; allowed: 10"),
+    ],
+)
+def test_mistakes_are_named_with_file_and_line(tmp_path: Path, name: str, content: str, message: str) -> None:
+    key = Path(name).suffix.removeprefix(".")
+    with pytest.raises(UserError, match=message):
+        open_labelled(CorpusConfig(**{key: write(tmp_path, name, content)}), "data.train", labels=("c", "i"))
+
+
+def test_references_of_another_length(tmp_path: Path) -> None:
+    source, one = write(tmp_path, "s", "a\nb\n"), write(tmp_path, "r", "a\n")
+    with pytest.raises(UserError, match=r"r ended before this line"):
+        opened(source=source, references=(one,))
+    with pytest.raises(UserError, match=r"r:2: .*r ended before this line"):
+        opened(source=one, references=(source,))
+    with pytest.raises(UserError, match=r"data\.train\.references: there is no such file"):
+        opened(source=source, references=(tmp_path / "none",))
+
+
+def test_a_task_reads_only_some_kinds(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.conllu", CONLLU)
+    with pytest.raises(
+        UserError, match="the task reads no such corpus; received 'conllu'; allowed: tsv, m2, references"
+    ):
+        open_labelled(CorpusConfig(conllu=path), "data.dev", ERROR_ORIGINS)
+
+
+def test_fingerprints_tell_words_labels_and_settings_apart(tmp_path: Path) -> None:
+    first = list(read_columns(write(tmp_path, "a", "He\tc\n")))
+    others = [list(read_columns(write(tmp_path, "b", text))) for text in ("He\ti\n", "She\tc\n", "He\tc\n\nHe\tc\n")]
+    hashes = [fingerprint(each, ["1"]) for each in (first, *others)] + [fingerprint(first, ["2"])]
+    assert len(set(hashes)) == 5
+    assert fingerprint(list(read_conllu(write(tmp_path, "c", CONLLU), "upos")), []) != hashes[0]

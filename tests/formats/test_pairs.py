@@ -1,0 +1,273 @@
+"""Sources: what they read, and that every fault is told with its file and line."""
+
+import gzip
+import lzma
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.corpora.overlap import Overlap, overlap
+from headway.errors import UserError
+from headway.formats.corpus_config import CorpusConfig
+from headway.formats.lines import read_lines
+from headway.formats.pairs import Pair, PairSource, open_source
+
+
+def fault(read: Callable[[], Any]) -> UserError:
+    with pytest.raises(UserError) as caught:
+        read()
+    return caught.value
+
+
+def test_only_newlines_end_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffa\u2028b\x0b\x0c\x1c\x85c\r\n\rd\re\n\n \nlast".encode())
+    assert list(read_lines(path)) == ["a\u2028b\x0b\x0c\x1c\x85c", "\rd\re", "", " ", "last"]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=["Cs"]))))
+def test_lines_survive(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    path = tmp_path_factory.getbasetemp() / "lines"
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    assert list(read_lines(path)) == lines
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_compressed(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+    content = pack("".join(f"zeile {number} é\r\n" for number in range(9000)).encode())
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(content)
+    assert list(read_lines(path)) == [f"zeile {number} é" for number in range(9000)]
+    for broken in (
+        content[:-9],
+        content[: len(content) // 2],
+        b"plain text",
+        content[:40] + b"\x00\xff" + content[42:],
+    ):
+        path.write_bytes(broken)
+        assert str(fault(lambda: list(read_lines(path)))).startswith(f"{path}:")
+
+
+def test_invalid_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes("gut\nfür".encode("latin-1"))
+    error = fault(lambda: list(read_lines(path)))
+    assert error.where == f"{path}:2"
+    assert "byte 0xfc at byte 2 of the line" in error.what
+
+
+def test_parallel_files(parallel: Callable[..., CorpusConfig]) -> None:
+    source = open_source(parallel(["a", "", "c"], ["A", "B", ""]), "data.train")
+    expected = [Pair(1, "a", "A"), Pair(2, "", "B"), Pair(3, "c", "")]
+    assert list(source) == expected
+    assert list(source) == expected
+
+
+@pytest.mark.parametrize("longer", ["src", "trg"])
+def test_different_numbers_of_lines(parallel: Callable[..., CorpusConfig], tmp_path: Path, longer: str) -> None:
+    texts = {"src": ["a", "b"], "trg": ["A", "B"]} | {longer: ["1", "2", "3", "4", "5"]}
+    error = fault(lambda: list(open_source(parallel(texts["src"], texts["trg"]), "data.train")))
+    assert error.where == f"{tmp_path}/train.{longer}:3"
+    counts = [f"{tmp_path}/train.{side} has {len(lines)} lines" for side, lines in texts.items()]
+    assert error.what == f"this line has no partner: {counts[0]}, {counts[1]}"
+
+
+def test_faulty_files(parallel: Callable[..., CorpusConfig], tmp_path: Path) -> None:
+    config = parallel(["a"], ["A"])
+    for content, path in (("missing", None), ("empty", b""), ("empty", b"\xef\xbb\xbf")):
+        other = tmp_path / f"{content}.trg"
+        if path is not None:
+            other.write_bytes(path)
+        error = fault(lambda other=other: open_source(config.model_copy(update={"target": other}), "data.dev"))
+        assert (error.where, error.received) == ("data.dev.target", str(other))
+        assert ("no such file" if path is None else "empty") in error.what
+    assert "not a file" in fault(lambda: open_source(CorpusConfig(tsv=tmp_path), "data.dev")).what
+    assert fault(lambda: list(read_lines(tmp_path))).what == "cannot read this file (Is a directory)"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
+def test_unreadable_file(parallel: Callable[..., CorpusConfig]) -> None:
+    config = parallel(["a"], ["A"])
+    assert config.source is not None
+    config.source.chmod(0)
+    error = fault(lambda: open_source(config, "data.dev"))
+    assert (error.where, error.what) == (str(config.source), "cannot read this file (Permission denied)")
+
+
+def tsv(tmp_path: Path, text: str, columns: tuple[int, ...] | None = None) -> PairSource:
+    path = tmp_path / "pairs.tsv"
+    path.write_text(text, encoding="utf-8", newline="")
+    return open_source(CorpusConfig(tsv=path, columns=columns), "data.train")
+
+
+def test_tsv(tmp_path: Path) -> None:
+    assert list(tsv(tmp_path, 'a "x\tA\r\n\n\tB\nc\t\n')) == [
+        Pair(1, 'a "x', "A"), Pair(2, "", ""), Pair(3, "", "B"), Pair(4, "c", ""),
+    ]  # fmt: skip
+    assert list(tsv(tmp_path, "1\tA\ta\n2\tB\tb\n", (3, 2))) == [Pair(1, "a", "A"), Pair(2, "b", "B")]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "line", "received", "allowed"),
+    [
+        ("a\tA\nb\tB\tx\n", None, 2, 3, "2"),
+        ("a\tA\nb B\n", None, 2, 1, "2"),
+        ("1\tA\ta\n2\tB\n", (2, 3), 2, 2, "3"),
+        ("1\ta\tA\n2\tb\tx\tB\n", (2, 3), 2, 4, "3"),
+        ("1\tA\n", (2, 3), 1, 2, "at least 3"),
+    ],
+)
+def test_tsv_columns(
+    tmp_path: Path, text: str, columns: tuple[int, int] | None, line: int, received: int, allowed: str
+) -> None:
+    error = fault(lambda: list(tsv(tmp_path, text, columns)))
+    assert (error.where, error.received, error.allowed) == (f"{tmp_path}/pairs.tsv:{line}", received, allowed)
+
+
+def test_several_references(tmp_path: Path) -> None:
+    for name, lines in {"source": "a\n\n", "ref0": "A\nB\n", "ref1": "x\n\n", "ref2": "y\nz\n"}.items():
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+    references = [str(tmp_path / f"ref{number}") for number in range(3)]
+    files = CorpusConfig.model_validate({"source": tmp_path / "source", "references": references})
+    assert list(open_source(files, "data.dev")) == [
+        Pair(1, "a", "A", ("A", "x", "y")),
+        Pair(2, "", "B", ("B", "", "z")),
+    ]
+    (tmp_path / "ref1").write_text("x\n", encoding="utf-8")
+    error = fault(lambda: list(open_source(files, "data.dev")))
+    assert error.where == f"{tmp_path}/source:2"
+    assert error.what.count(" has 2 lines") == 3
+    assert f"{tmp_path}/ref1 has 1 lines" in error.what
+    missing = files.model_copy(update={"references": (tmp_path / "ref9",)})
+    assert fault(lambda: open_source(missing, "data.dev")).where == "data.dev.references"
+
+
+def test_columns_of_several_references(tmp_path: Path) -> None:
+    text = "1\ta\tA\tx\n\n2\tb\tB\t\n"
+    pairs = [Pair(1, "a", "A", ("A", "x")), Pair(2, "", "", ("", "")), Pair(3, "b", "B", ("B", ""))]
+    assert list(tsv(tmp_path, text, (2, 3, 4))) == pairs
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"s": "a", "r": {"0": "A", "1": "x"}}\n\n{"s": "b", "r": {"0": "B", "1": ""}}\n', encoding="utf-8")
+    fields = CorpusConfig(jsonl=path, columns=("s", "r.0", "r.1"))
+    assert list(open_source(fields, "data.train")) == pairs
+    assert (
+        len({open_source(each, "x").fingerprint() for each in (fields, CorpusConfig(jsonl=path, columns=("s", "r.0")))})
+        == 2
+    )
+
+
+def test_one_column_is_no_pair() -> None:
+    with pytest.raises(ValueError, match="columns are those of the source and of one or more targets"):
+        CorpusConfig(tsv=Path("x"), columns=(1,))
+
+
+def jsonl(tmp_path: Path, *lines: str) -> PairSource:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return open_source(CorpusConfig(jsonl=path, columns=("text.de", "en")), "data.train")
+
+
+def test_jsonl(tmp_path: Path) -> None:
+    source = jsonl(tmp_path, '{"text": {"de": "\\u00e4"}, "en": "A"}', "", '{"en": "", "text": {"de": "b"}}')
+    assert list(source) == [Pair(1, "ä", "A"), Pair(2, "", ""), Pair(3, "b", "")]
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("{'text': 1}", "this line is not JSON"),
+        ("[" * 100_000, "this line is not JSON"),
+        ("1" * 5000, "this line is not JSON"),
+        ("[1]", "no fields to find text.de in"),
+        ('{"text": "a", "en": "A"}', "no fields to find text.de in"),
+        ('{"text": {"fr": "a"}, "en": "A"}', "no field de on the way to text.de"),
+        ('{"text": {"de": null}, "en": "A"}', "field text.de holds no text"),
+        ('{"text": {"de": "\\ud800"}, "en": "A"}', "field text.de holds half of a surrogate pair"),
+    ],
+)
+def test_faulty_jsonl(tmp_path: Path, line: str, what: str) -> None:
+    error = fault(lambda: list(jsonl(tmp_path, '{"text": {"de": "a"}, "en": "A"}', line)))
+    assert error.where == f"{tmp_path}/pairs.jsonl:2"
+    assert error.what.startswith(what)
+
+
+class Rows(list[Any]):
+    """As much of `datasets.Dataset` as is used."""
+
+    cache_files: Iterable[dict[str, str]] = ()
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Splits of the data set `wmt`, configuration `de-en`, as a module in the place of `datasets` gives them."""
+    splits: dict[str, Any] = {}
+
+    def load_dataset(name: str, config: str | None, *, split: str | None, streaming: bool) -> Any:
+        if (name, config) != ("wmt", "de-en"):
+            raise FileNotFoundError(f"Dataset {name!r} doesn't exist on the Hub")
+        return splits if split is None else splits[split]
+
+    module = ModuleType("datasets")
+    module.load_dataset = load_dataset  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    return splits
+
+
+WMT = {"hub": "wmt", "hub_config": "de-en", "split": "train", "columns": ("t.de", "t.en")}
+
+
+def test_hub(hub: dict[str, Any], tmp_path: Path) -> None:
+    hub["train"] = Rows({"t": {"de": word, "en": word.upper()}} for word in "ab")
+    source = open_source(CorpusConfig(**WMT), "data.train")
+    assert list(source) == [Pair(1, "a", "A"), Pair(2, "b", "B")]
+    first = source.fingerprint()
+    hub["train"][1]["t"]["de"] = "x"
+    assert open_source(CorpusConfig(**WMT), "data.train").fingerprint() != first
+    (tmp_path / "rows.arrow").write_bytes(b"1")
+    hub["train"].cache_files = [{"filename": str(tmp_path / "rows.arrow")}]
+    stored = open_source(CorpusConfig(**WMT), "data.train")
+    assert stored.files == (tmp_path / "rows.arrow",)
+    second = stored.fingerprint()
+    (tmp_path / "rows.arrow").write_bytes(b"2")
+    assert stored.fingerprint() != second
+
+
+def test_faulty_hub(hub: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    hub |= {"train": Rows([{"t": {"de": "a"}}]), "test": Rows()}
+    assert fault(lambda: list(open_source(CorpusConfig(**WMT), "data.train"))).where == "wmt train:1"
+    missing = fault(lambda: open_source(CorpusConfig(**WMT | {"hub": "wmd"}), "data.train"))
+    assert missing.where == "data.train.hub"
+    assert "doesn't exist" in missing.what
+    assert "empty" in fault(lambda: open_source(CorpusConfig(**WMT | {"split": "test"}), "data.train")).what
+    no_split = fault(lambda: open_source(CorpusConfig(**WMT | {"split": None}), "data.train"))
+    assert (no_split.where, no_split.allowed) == ("data.train.split", "train, test")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    assert "pip install 'headway[hub]'" in fault(lambda: open_source(CorpusConfig(**WMT), "data.train")).what
+
+
+def test_fingerprint_is_of_content(tmp_path: Path) -> None:
+    def fingerprint(name: str, text: str, **options: Any) -> str:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return open_source(CorpusConfig(tsv=tmp_path / name, **options), "data.train").fingerprint()
+
+    first = fingerprint("a", "x\ty")
+    assert fingerprint("b", "x\ty") == first
+    assert len({first, fingerprint("a", "x\tz"), fingerprint("a", "x\ty", columns=(2, 1))}) == 3
+
+
+def test_overlap(parallel: Callable[..., CorpusConfig]) -> None:
+    train = open_source(parallel(["a", "b", "b", "", "d"], ["A", "B", "X", "", ""]), "data.train")
+    dev = open_source(parallel(["a", "b", "c", "", "d", "a"], ["A", "Y", "C", "", "D", "A"], "dev"), "data.dev")
+    shared = overlap(train, dev)
+    assert shared == Overlap(dev_pairs=5, pairs=2, sources=4)
+    assert str(shared) == (
+        "data.dev: of 5 pairs with text, 2 (40.0%) also stand in train, and 4 (80.0%) with their source alone"
+    )
+    assert "0 (0.0%)" in str(Overlap(0, 0, 0))

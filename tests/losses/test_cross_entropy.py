@@ -1,0 +1,32 @@
+"""Smoothed cross-entropy equals its oracle and torch's own."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from headway.losses.cross_entropy import smoothed_cross_entropy
+from tests import reference
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_equals_oracle_and_torch(smoothing, monkeypatch):
+    monkeypatch.setattr("headway.losses.cross_entropy.CHUNK_ELEMENTS", 12)  # several chunks of two rows
+    torch.manual_seed(1)
+    logits = torch.randn(5, 6, dtype=torch.float64, requires_grad=True)
+    targets, mask = torch.randint(0, 6, (5,)), torch.tensor([True, True, False, True, True])
+    fast = smoothed_cross_entropy(logits, targets, mask, smoothing)
+    slow = reference.smoothed_cross_entropy(logits, targets, mask, smoothing)
+    theirs = F.cross_entropy(logits[mask], targets[mask], label_smoothing=smoothing, reduction="sum")
+    assert torch.allclose(fast.double(), slow, rtol=1e-6)
+    assert torch.allclose(slow, theirs)
+    (fast_gradient,), (slow_gradient,) = (torch.autograd.grad(3 * loss, logits) for loss in (fast, slow))
+    assert torch.allclose(fast_gradient, slow_gradient, atol=1e-6)
+    assert (fast_gradient[2] == 0).all()
+
+
+def test_large_logits_stay_finite():
+    logits = torch.tensor([[1e4, -1e4, 0.0]], requires_grad=True)
+    loss = smoothed_cross_entropy(logits, torch.tensor([1]), torch.tensor([True]), 0.1)
+    loss.backward()
+    assert loss.isfinite()
+    assert logits.grad.isfinite().all()

@@ -1,0 +1,101 @@
+"""The contract: every registered metric, options by name, exact match, and what is refused."""
+
+import numpy as np
+import pytest
+
+from headway.errors import UserError
+from headway.metrics import METRICS, build_metric
+
+HYPOTHESES = ["The cat sat on the mat .", "", "a wholly different line", "same here"]
+REFERENCES = [
+    ["The cat sat on a mat .", "not empty", "nothing alike at all", "same here"],
+    ["A cat was on the mat .", "", "another line", "the same here"],
+]
+
+
+# Labels need one a word (test_labels.py); other segments are links (test_alignments.py) or trees (test_brackets.py).
+TREES = {name for name in METRICS if METRICS[name].startswith("headway.metrics.brackets:")}
+TEXTS = [name for name in METRICS if name not in {"aer", *TREES} and not build_metric(name).each_reference]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_score_is_aggregate_of_summed_statistics_and_carries_its_signature(name: str) -> None:
+    metric = build_metric(name)
+    statistics = metric.statistics(HYPOTHESES, REFERENCES)
+    score = metric.score(HYPOTHESES, REFERENCES)
+    assert statistics.dtype == np.float64
+    assert statistics.shape[0] == score.segments == 4
+    assert score.value == metric.aggregate(statistics.sum(axis=0))
+    assert score.signature.startswith("nrefs:2|")
+    assert "version:" in score.signature
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_an_empty_output_counts(name: str) -> None:
+    metric = build_metric(name)
+    whole = metric.score(["one two three four five", "one two three four five"], [["one two three four five"] * 2])
+    half = metric.score(["one two three four five", ""], [["one two three four five"] * 2])
+    assert half.segments == 2
+    assert half.value != whole.value
+    assert (half.value < whole.value) is metric.higher_is_better
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_signature_can_be_had_before_any_references(name: str) -> None:
+    assert "nrefs" not in build_metric(name).signature()
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [
+        (["a"], [], "at least one set of references"),
+        ([], [[]], "nothing to score"),
+        (["a", "b"], [["a", "b"], ["a"]], "references, set 2: 1 references for 2 hypotheses"),
+    ],
+)
+def test_segments_must_line_up(name: str, hypotheses: list[str], references: list[list[str]], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        build_metric(name).score(hypotheses, references)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("blue", {}, "unknown metric; did you mean 'bleu'.*allowed: bleu, chrf"),
+        (
+            "bleu",
+            {"tokenise": "13a"},
+            r"bleu\.tokenise: unknown option; did you mean 'tokenize'.*allowed: tokenize, lower",
+        ),
+        ("bleu", {"tokenize": "13b"}, r"bleu\.tokenize: unknown tokenizer; did you mean '13a'"),
+        ("bleu", {"lowercase": "perhaps"}, r"bleu\.lowercase: .*received 'perhaps'"),
+        ("bleu", {"smooth_method": "more"}, r"bleu\.smooth_method: .*'exp'"),
+        ("chrf", {"word_order": -1}, r"chrf\.word_order: "),
+        ("exact_match", {"lowercase": True}, r"exact_match\.lowercase: unknown option; allowed: none"),
+    ],
+)
+def test_mistakes_are_named(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        build_metric(name, **options)
+
+
+def test_a_tokenizer_whose_library_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable(**options: object) -> None:
+        raise RuntimeError("Please install them like so.\n\n    pip install sacrebleu[ja]")
+
+    unavailable.TOKENIZERS = ["ja-mecab"]  # type: ignore[attr-defined]
+    monkeypatch.setattr("sacrebleu.BLEU", unavailable)
+    with pytest.raises(
+        UserError, match=r"cannot be loaded \(Please install them like so. pip install sacrebleu\[ja\]\)"
+    ):
+        build_metric("bleu", tokenize="ja-mecab")
+
+
+def test_exact_match_is_the_share_equal_to_any_reference_without_outer_space() -> None:
+    metric = build_metric("exact_match")
+    hypotheses = [" 2024-01-02\t", "2024-01-03", "2024-1-4", "", "x  y"]
+    references = [["2024-01-02", "2024-01-04", "2024-01-04", "", "x y"], ["?", "2024-01-03 ", "?", "?", "?"]]
+    assert metric.statistics(hypotheses, references).tolist() == [[1, 1], [1, 1], [0, 1], [1, 1], [0, 1]]
+    assert metric.score(hypotheses, references).value == pytest.approx(60)
+    assert metric.signature().startswith("nrefs:2|case:mixed|space:stripped|version:headway-")

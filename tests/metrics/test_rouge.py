@@ -1,0 +1,189 @@
+"""ROUGE against hand-worked cases, loops written from Lin (2004), and rouge-score itself."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from rouge_score.rouge_scorer import RougeScorer
+
+from headway.errors import UserError
+from headway.metrics import approximate_randomisation, bootstrap_interval, build_metric, build_metrics
+
+OUTPUTS = [
+    "the cat was found under the bed",
+    "Police killed the gunman!",
+    "",
+    "a tiny synopsis, of a package",
+    "runs running ran",
+]
+REFERENCES = [
+    ["the cat was under the bed", "the gunman police killed", "nothing", "package synopsis", "runner runs quickly"],
+    ["a cat was hidden below it", "police ended the gunman", "", "a tiny package of a synopsis", "it run"],
+]
+
+
+def f1(matches: float, output: int, reference: int) -> float:
+    precision, recall = matches / max(output, 1), matches / max(reference, 1)
+    return 2 * precision * recall / (precision + recall) if matches else 0.0
+
+
+def longest_common(one: list[str], other: list[str]) -> int:
+    """By trying every subsequence of the shorter text."""
+    shorter, longer = sorted((one, other), key=len)
+    for length in range(len(shorter), 0, -1):
+        for chosen in itertools.combinations(shorter, length):
+            rest = iter(longer)
+            if all(word in rest for word in chosen):
+                return length
+    return 0
+
+
+def by_loops(kind: str, output: list[str], reference: list[str]) -> float:
+    if kind == "rouge-l":
+        return f1(longest_common(output, reference), len(output), len(reference))
+    size = int(kind[-1])
+    counts = [
+        Counter(tuple(words[i : i + size]) for i in range(len(words) - size + 1)) for words in (output, reference)
+    ]
+    return f1((counts[0] & counts[1]).total(), *(each.total() for each in counts))
+
+
+def value(kind: str, output: str, *references: str, **options: object) -> float:
+    return build_metric(kind, **options).score([output], [[each] for each in references]).value
+
+
+@pytest.mark.parametrize(
+    ("kind", "output", "reference", "expected"),
+    [
+        ("rouge-1", "the cat was found under the bed", "the cat was under the bed", f1(6, 7, 6)),
+        ("rouge-2", "the cat was found under the bed", "the cat was under the bed", f1(4, 6, 5)),
+        ("rouge-l", "the cat was found under the bed", "the cat was under the bed", f1(6, 7, 6)),
+        ("rouge-l", "police killed the gunman", "police kill the gunman", f1(3, 4, 4)),  # Lin (2004), section 3.1
+        ("rouge-l", "police killed the gunman", "the gunman kill police", f1(2, 4, 4)),  # S2 and S3 of the same
+        ("rouge-1", "the the the", "the cat the", f1(2, 3, 3)),  # clipped
+        ("rouge-1", "Hello, WORLD 42!", "hello world; 42", 1.0),
+        ("rouge-2", "one", "one", 0.0),  # there is no pair of words
+        ("rouge-1", "", "a", 0.0),
+        ("rouge-1", "a", "", 0.0),
+    ],
+)
+def test_by_hand(kind: str, output: str, reference: str, expected: float) -> None:
+    assert value(kind, output, reference) == pytest.approx(100 * expected, abs=1e-9)
+
+
+def test_summaries_of_several_sentences_by_hand() -> None:
+    """The example of Lin (2004), section 3.2: w1 w2 w3 w4 w5 against w1 w2 w6 w7 w8 and w1 w3 w8 w9 w5."""
+    output = "W1 w2 w6 w7 w8. W1 w3 w8 w9 w5."
+    assert value("rouge-lsum", output, "W1 w2 w3 w4 w5.") == pytest.approx(100 * f1(4, 10, 5))
+    assert value("rouge-l", output, "W1 w2 w3 w4 w5.") == pytest.approx(100 * f1(4, 10, 5))
+    swapped = "Second thing came here. First thing came there."
+    assert value("rouge-lsum", swapped, "First thing came there. Second thing came here.") == pytest.approx(100)
+    assert value("rouge-l", swapped, "First thing came there. Second thing came here.") < 80
+
+
+@pytest.mark.parametrize("kind", ["rouge-1", "rouge-2", "rouge-l"])
+def test_equals_the_loops_and_the_peer(kind: str) -> None:
+    random = np.random.default_rng(3)
+    texts = [[" ".join(random.choice(list("abcde"), random.integers(0, 8))) for _ in range(30)] for _ in range(2)]
+    statistics = build_metric(kind).statistics(texts[0], [texts[1]])
+    peer = RougeScorer([kind.replace("-", "").replace("l", "L")])
+    for row, (output, reference) in enumerate(zip(*texts, strict=True)):
+        expected = by_loops(kind, output.split(), reference.split())
+        assert statistics[row].tolist() == pytest.approx([expected, 1], abs=1e-12)
+        assert next(iter(peer.score(reference, output).values())).fmeasure == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("stem", [False, True])
+@pytest.mark.parametrize("kind", ["rouge1", "rouge2", "rougeL"])
+def test_several_references_equal_the_peer(kind: str, stem: bool) -> None:
+    metric = build_metric(f"rouge-{kind[5:].lower()}", stem=stem)
+    peer = RougeScorer([kind], use_stemmer=stem)
+    expected = [
+        peer.score_multi(targets, output)[kind].fmeasure
+        for output, targets in zip(OUTPUTS, zip(*REFERENCES, strict=True), strict=True)
+    ]
+    assert metric.statistics(OUTPUTS, REFERENCES)[:, 0].tolist() == pytest.approx(expected)
+    assert metric.score(OUTPUTS, REFERENCES).value == pytest.approx(100 * np.mean(expected))
+
+
+def test_stems() -> None:
+    assert value("rouge-1", "runs ponies", "running pony") == 0
+    assert value("rouge-1", "runs ponies", "running pony", stem=True) == pytest.approx(100)
+
+
+def test_jackknifing_by_hand() -> None:
+    references = ["a b c d", "a x y z", "p q r s"]  # alone: 1.0, 0.25, 0
+    assert value("rouge-1", "a b c d", *references) == pytest.approx(100)
+    assert value("rouge-1", "a b c d", *references, jackknife=True) == pytest.approx(100 * (0.25 + 1 + 1) / 3)
+    assert value("rouge-1", "a b c d", references[1], jackknife=True) == pytest.approx(25)
+
+
+def test_other_scripts() -> None:
+    output, reference = "東京で地震があった。", "東京で大地震"
+    # 9 letters and 6, of which 東 京 で 地 震 are shared; as words each is one.
+    assert value("rouge-1", output, reference, tokenize="characters") == pytest.approx(100 * f1(5, 9, 6))
+    assert value("rouge-2", output, reference, tokenize="characters") == pytest.approx(100 * f1(3, 8, 5))
+    assert value("rouge-l", output, reference, tokenize="characters") == pytest.approx(100 * f1(5, 9, 6))
+    assert value("rouge-1", output, reference, tokenize="words") == 0
+    assert value("rouge-1", output, "「東京で地震があった」", tokenize="words") == pytest.approx(100)
+    accented = value("rouge-1", "Über Straße, hügelig", "über die Straße", tokenize="words")
+    assert accented == pytest.approx(100 * f1(2, 3, 3))
+    assert value("rouge-1", "Über Straße", "er stra e") == pytest.approx(100 * f1(2, 3, 3))  # what is left in ASCII
+    assert value("rouge-1", "हिन्दी में", "हिन्दी", tokenize="words") == pytest.approx(100 * f1(1, 2, 1))
+    assert value("rouge-1", "हि", "हा", tokenize="characters") == 0  # a letter with its mark is one
+    two = value("rouge-lsum", "今日は雨。明日は晴れ。", "明日は晴れ。今日は雨。", tokenize="characters")
+    assert two == pytest.approx(100)
+
+
+def test_references_that_ascii_tokens_lose_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    metric = build_metric("rouge-1")
+    assert metric.score(["地震", "Linux", "…"], [["東京", "Linux の話", "…"]]).value == pytest.approx(100 / 3)
+    said = "warning: ROUGE-1: 1 of 3 references have no letter from a to z and count as empty; tokenize words or"
+    assert said in capsys.readouterr().err
+    build_metric("rouge-1", tokenize="characters").score(["地震"], [["東京"]])
+    metric.score(["a"], [["b – c"]])
+    assert capsys.readouterr().err == ""
+
+
+def test_signatures() -> None:
+    metric = build_metric("rouge-lsum", stem=True)
+    assert metric.label == "ROUGE-Lsum"
+    assert metric.signature().startswith("f1|sentences:headway|case:lower|tok:ascii|stem:porter|version:rouge-score-")
+    metric = build_metric("rouge-2", tokenize="characters", jackknife=True)
+    assert metric.score(OUTPUTS, REFERENCES).signature.startswith(
+        "nrefs:2|refs:jackknife|f1|case:lower|tok:characters|"
+    )
+    assert build_metric("rouge-l").score(OUTPUTS, REFERENCES).signature.startswith("nrefs:2|refs:best|f1|")
+    assert build_metric("rouge-l").score(OUTPUTS, REFERENCES[:1]).signature.startswith("nrefs:1|f1|")
+    assert build_metric("rouge-l").label == "ROUGE-L"
+
+
+def test_resampling() -> None:
+    metric = build_metric("rouge-l")
+    ours, theirs = (metric.statistics(lines * 8, [REFERENCES[0] * 8]) for lines in (OUTPUTS, REFERENCES[1]))
+    interval = bootstrap_interval(metric, ours)
+    assert interval.low < metric.aggregate(ours.sum(axis=0)) < interval.high
+    assert approximate_randomisation(metric, ours, theirs, 200).p_value > 0.005
+    assert approximate_randomisation(metric, ours, np.stack([np.zeros(40), np.ones(40)], 1), 200).p_value < 0.01
+
+
+def test_mistakes() -> None:
+    with pytest.raises(
+        UserError, match=r"rouge-1\.tokenize: only English is stemmed; received 'words'; allowed: ascii"
+    ):
+        build_metric("rouge-1", tokenize="words", stem=True)
+    with pytest.raises(UserError, match=r"rouge-2\.tokenize: input should be 'ascii', 'words' or 'characters'"):
+        build_metric("rouge-2", tokenize="mecab")
+    with pytest.raises(UserError, match="unknown metric; did you mean 'rouge-l'"):
+        build_metric("rouge")
+    with pytest.raises(UserError, match="2 references for 1 hypotheses"):
+        build_metric("rouge-1").score(["a"], [["a", "b"]])
+
+
+def test_options_go_to_the_metrics_that_have_them() -> None:
+    rouge, bleu = build_metrics(["rouge-1", "bleu"], {"stem": True, "lowercase": True})
+    assert "stem:porter" in rouge.signature()
+    assert "case:lc" in bleu.signature()
+    with pytest.raises(UserError, match="--stem: none of these metrics has such an option; received 'bleu, ter'"):
+        build_metrics(["bleu", "ter"], {"stem": True})

@@ -1,0 +1,215 @@
+"""BLEU, chrF and TER against loops written from their papers, against sacrebleu, and against mteval-v13a."""
+
+import math
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from headway.metrics import build_metric
+
+HYPOTHESES = [
+    "It is a guide to action which ensures that the military always obeys the commands of the party.",
+    "Hello, World! The U.S. spent $1,000.50 on 3.5% of it.",
+    "",
+    "今日は良い天気です。",
+    "Das Haus ist klein",
+    "the the the the the the the",
+    "Café-Besuch im Mai &amp; Juni",
+]
+REFERENCES = [
+    [
+        "It is a guide to action that ensures that the military will forever heed Party commands.",
+        "Hello World! The U.S. spent $1,000.50 on 3.5 % of it.",
+        "Nothing.",
+        "今日はいい天気ですね。",
+        "Das Haus ist sehr klein",
+        "the cat is on the mat",
+        "Cafébesuch im Mai und Juni",
+    ],
+    [
+        "It is the guiding principle which guarantees the military forces always being under the command of the Party.",
+        "Hello, world: the US has spent $1,000.50 on 3.5% of this.",
+        "",
+        "今日は天気が良いです。",
+        "Klein ist das Haus",
+        "there is a cat on the mat",
+        "Ein Café-Besuch im Mai & Juni",
+    ],
+]
+TOKENISED = ["the cat sat on the mat today", "he reads the big red book", "yes it is so"]
+TOKENISED_REFERENCES = [
+    ["the cat sat on a mat today", "he read the big red book again", "yes it is"],
+    ["a cat sat on the mat", "he reads one big red book", "it is so , yes"],
+]
+
+
+def ngrams(items: list[str] | str, order: int) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(items[start : start + order]) for start in range(len(items) - order + 1))
+
+
+def oracle_bleu(hypotheses: list[str], references: list[list[str]]) -> float:
+    """Papineni et al. (2002), equations 1 to 3, on text that is tokenised already."""
+    output_length = closest_length = 0
+    matches, totals = [0] * 4, [0] * 4
+    for index, hypothesis in enumerate(hypotheses):
+        words = hypothesis.split()
+        targets = [reference[index].split() for reference in references]
+        output_length += len(words)
+        closest_length += min((abs(len(target) - len(words)), len(target)) for target in targets)[1]
+        for order in range(1, 5):
+            for ngram, count in ngrams(words, order).items():
+                totals[order - 1] += count
+                matches[order - 1] += min(count, max(ngrams(target, order)[ngram] for target in targets))
+    brevity_penalty = 1.0 if output_length > closest_length else math.exp(1 - closest_length / output_length)
+    logarithms = [math.log(match / total) for match, total in zip(matches, totals, strict=True)]
+    return 100 * brevity_penalty * math.exp(sum(logarithms) / 4)
+
+
+def oracle_chrf(hypotheses: list[str], references: list[str], orders: int = 6, beta: int = 2) -> float:
+    """Popović (2015): mean precision and recall over the orders of character n-grams, white space left out."""
+    precisions, recalls = [], []
+    for order in range(1, orders + 1):
+        matches = outputs = targets = 0
+        for hypothesis, reference in zip(hypotheses, references, strict=True):
+            output, target = (ngrams("".join(line.split()), order) for line in (hypothesis, reference))
+            outputs += sum(output.values())
+            targets += sum(target.values())
+            for ngram, count in output.items():
+                matches += min(count, target[ngram])
+        precisions.append(matches / outputs)
+        recalls.append(matches / targets)
+    precision, recall = sum(precisions) / orders, sum(recalls) / orders
+    return 100 * (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
+
+
+def test_bleu_equals_the_loops() -> None:
+    metric = build_metric("bleu", tokenize="none")
+    for count in (1, 2):
+        references = TOKENISED_REFERENCES[:count]
+        score = metric.score(TOKENISED, references).value
+        assert score == pytest.approx(oracle_bleu(TOKENISED, references), abs=1e-9)
+        assert 10 < score < 95
+
+
+def test_bleu_statistics_by_hand() -> None:
+    # 7 words; reference lengths 6 and 8 are equally near, and the shorter counts (as in mteval-v13a).
+    hypothesis, references = (
+        "the cat the cat on the mat",
+        [["the cat is on the mat"], ["there is a cat on the mat now"]],
+    )
+    statistics = build_metric("bleu", tokenize="none").statistics([hypothesis], references)
+    # unigrams: the 2 (of 3), cat 1 (of 2), on, mat; bigrams: the cat 1 (of 2), cat on, on the, the mat;
+    # trigrams: cat on the, on the mat; 4-grams: cat on the mat
+    assert statistics.tolist() == [[7, 6, 5, 4, 2, 1, 7, 6, 5, 4]]
+
+
+@pytest.mark.parametrize(("tokenize", "warns"), [("13a", True), ("none", False)])
+def test_tokenised_text_is_warned_of_unless_it_is_said_to_be(tokenize: str, warns: bool, caplog) -> None:
+    text = ["a cat sat ."] * 100
+    build_metric("bleu", tokenize=tokenize).score(text, [text])
+    assert ("tokenized period" in caplog.text) == warns
+
+
+@pytest.mark.parametrize("tokenize", ["13a", "intl", "zh", "char", "none"])
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("count", [1, 2])
+def test_bleu_equals_sacrebleu(tokenize: str, lowercase: bool, count: int) -> None:
+    peer = sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase)
+    expected = peer.corpus_score(HYPOTHESES, REFERENCES[:count])
+    score = build_metric("bleu", tokenize=tokenize, lowercase=lowercase).score(HYPOTHESES, REFERENCES[:count])
+    assert score.value == pytest.approx(expected.score, abs=1e-9)
+    assert score.value > 5
+    assert score.signature == str(peer.get_signature())
+    assert score.metric == expected.name
+
+
+@pytest.mark.parametrize("smooth_method", ["exp", "floor", "add-k", "none"])
+def test_bleu_smoothing_equals_sacrebleu_and_leaves_the_totals_alone(smooth_method: str) -> None:
+    metric = build_metric("bleu", smooth_method=smooth_method)
+    hypotheses, references = ["a b x c d"], [["a b y c d"]]
+    totals = metric.statistics(hypotheses, references).sum(axis=0)
+    before = totals.copy()
+    expected = sacrebleu.BLEU(smooth_method=smooth_method).corpus_score(hypotheses, references).score
+    assert metric.aggregate(totals) == pytest.approx(expected, abs=1e-9)
+    assert (totals == before).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"word_order": 2},
+        {"char_order": 3, "beta": 1},
+        {"lowercase": True},
+        {"whitespace": True},
+        {"eps_smoothing": True},
+    ],
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_chrf_equals_sacrebleu(options: dict[str, int], count: int) -> None:
+    peer = sacrebleu.CHRF(**options)
+    expected = peer.corpus_score(HYPOTHESES, REFERENCES[:count])
+    score = build_metric("chrf", **options).score(HYPOTHESES, REFERENCES[:count])
+    assert score.value == pytest.approx(expected.score, abs=1e-9)
+    assert (score.metric, score.signature) == (expected.name, str(peer.get_signature()))
+
+
+def test_chrf_equals_the_loops() -> None:
+    score = build_metric("chrf").score(TOKENISED, TOKENISED_REFERENCES[:1])
+    assert score.value == pytest.approx(oracle_chrf(TOKENISED, TOKENISED_REFERENCES[0]), abs=1e-9)
+    assert score.metric == "chrF2"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    "options", [{}, {"normalized": True, "asian_support": True}, {"no_punct": True}, {"case_sensitive": True}]
+)
+def test_ter_equals_sacrebleu(options: dict[str, bool], count: int) -> None:
+    peer = sacrebleu.TER(**options)
+    expected = peer.corpus_score(HYPOTHESES, REFERENCES[:count])
+    score = build_metric("ter", **options).score(HYPOTHESES, REFERENCES[:count])
+    assert score.value == pytest.approx(expected.score, abs=1e-9)
+    assert (score.metric, score.signature) == (expected.name, str(peer.get_signature()))
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "references", "edits", "length"),
+    [
+        ("a b c d", ["a b c d"], 0, 4),
+        ("a x c d", ["a b c d"], 1, 4),  # one substitution
+        ("a c d", ["a b c d"], 1, 4),  # one insertion
+        ("a b b c d", ["a b c d"], 1, 4),  # one deletion
+        ("c d e a b", ["a b c d e"], 1, 5),  # one shift of a block, where word edits alone need four
+        ("c d x a b", ["a b c d e"], 2, 5),  # a shift and a substitution
+        ("A b", ["a b"], 0, 2),  # case is ignored
+        ("a b", ["x y z w", "a b"], 0, 3),  # edits to the nearest reference over the mean length
+        ("", ["a b"], 2, 2),
+    ],
+)
+def test_ter_by_hand(hypothesis: str, references: list[str], edits: int, length: float) -> None:
+    metric = build_metric("ter")
+    statistics = metric.statistics([hypothesis], [[reference] for reference in references])
+    assert statistics.tolist() == [[edits, length]]
+    assert metric.aggregate(statistics[0]) == pytest.approx(100 * edits / length)
+
+
+def test_bleu_equals_the_official_mteval_v13a() -> None:
+    folder = Path(os.environ.get("HEADWAY_DATA", ".")) / "bleu-check"
+    if "HEADWAY_DATA" not in os.environ or not folder.is_dir():
+        pytest.skip("HEADWAY_DATA does not name a folder that holds bleu-check (WMT15 output scored by mteval-v13a)")
+    official = (folder / "mteval-13a.output").read_text(encoding="utf-8").splitlines()
+    rows = [[float(number) for number in line.split()[1:10]] for line in official if line.startswith(" BLEU:")]
+    individual, cumulative = rows
+    texts = [(folder / name).read_text(encoding="utf-8") for name in ("google.ru", "ref.ru")]
+    # The one apostrophe, which the scored SGML has within a word; mteval undoes this entity, sacrebleu's 13a does not.
+    hypotheses, reference = (text.replace(" &apos; ", "'").splitlines() for text in texts)
+    assert len(hypotheses) == 100
+    metric = build_metric("bleu")
+    totals = metric.statistics(hypotheses, [reference]).sum(axis=0)
+    assert totals[:2].tolist() == [1998, 1862]
+    assert metric.aggregate(totals) == pytest.approx(100 * cumulative[3], abs=0.005)
+    for order in range(4):
+        assert totals[2 + order] / totals[6 + order] == pytest.approx(individual[order], abs=5e-5)

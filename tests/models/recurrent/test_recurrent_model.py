@@ -1,0 +1,230 @@
+"""Recurrent models equal their oracle with every gradient, in every way of attending; steps equal the whole."""
+
+import copy
+import itertools
+
+import pytest
+import torch
+
+from headway.errors import UserError
+from headway.models import build_model
+from headway.models.model_config import parse_model
+from headway.search.beam import beam_search
+from headway.search.limits import Limits
+from headway.tensors.batch import BOS, collate
+from tests.models.recurrent import oracle, toys
+from tests.models.toys import batch
+
+CROSS = "decoder.0.cross"
+variants = pytest.mark.parametrize("changes", toys.VARIANTS.values(), ids=toys.VARIANTS)
+
+
+@variants
+def test_equals_oracle_with_every_gradient(changes):
+    model, given = toys.model(**changes), batch()
+    output = model(given, capture=("*.cross",))
+    slow = oracle.recurrent(toys.config(**changes), model, given)
+    fast_sum = slow_sum = torch.zeros(())
+    for row, (logits, weights) in enumerate(slow):
+        real = given.target_mask[row]
+        fast = output.logits[row, real]
+        assert torch.allclose(fast, logits, atol=1e-10)
+        upstream = torch.randn(logits.shape, generator=torch.Generator().manual_seed(row), dtype=torch.float64)
+        fast_sum, slow_sum = fast_sum + (fast * upstream).sum(), slow_sum + (logits * upstream).sum()
+        if weights is not None:
+            captured = output.attention[CROSS][row, 0, real]
+            assert torch.allclose(captured[:, : weights.shape[1]], weights, atol=1e-10)
+            assert (captured[:, weights.shape[1] :] == 0).all()
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    pairs = (torch.autograd.grad(each, parameters, allow_unused=True) for each in (fast_sum, slow_sum))
+    for name, one, other in zip(names, *pairs, strict=True):
+        if one is None or other is None:  # what scores positions gets no gradient where only the best one counts
+            assert one is None or not one.any(), name
+            assert other is None or not other.any(), name
+            assert "attention.score" in name
+            assert changes["attention"]["kind"] in ("hard", "monotonic")
+        else:
+            assert torch.allclose(one, other, rtol=1e-8, atol=1e-10), name
+
+
+@variants
+def test_step_by_step_equals_the_whole(changes):
+    model, given = toys.model(**changes), batch()
+    whole = model(given).logits.log_softmax(-1)
+    state = model.start(model.encode(given.source, given.source_mask))
+    for time in range(given.target_input.shape[1]):
+        before = state
+        scores, state = model.step(given.target_input[:, time], before)
+        again, _ = model.step(given.target_input[:, time], before)
+        real = given.target_mask[:, time]
+        assert torch.allclose(scores[real], whole[real, time], atol=1e-10)
+        assert torch.equal(scores, again)
+
+
+@variants
+def test_selected_rows_go_on_as_they_would_have(changes):
+    model, given = toys.model(**changes), batch()
+    state = model.start(model.encode(given.source, given.source_mask))
+    _, state = model.step(torch.full((3,), BOS), state)
+    tokens = torch.tensor([4, 5, 6, 7])
+    apart, _ = model.step(tokens, state.select(torch.tensor([2, 2, 0, 0])))
+    together, wide = model.step(tokens, state.select(torch.tensor([[2, 2], [0, 0]])))
+    assert torch.allclose(apart, together, atol=1e-12)
+    one, _ = model.step(tokens[:2], wide.select(torch.tensor([[3, 2]])))
+    single, _ = model.step(tokens[:2], wide.select(torch.tensor([3, 2])))
+    assert torch.allclose(one, single, atol=1e-12)
+
+
+@variants
+def test_a_batch_is_its_rows_whatever_the_padding(changes):
+    model, given = toys.model(**changes), batch()
+    logits = model(given).logits
+    padded = copy.copy(given)
+    object.__setattr__(padded, "source", given.source.masked_fill(~given.source_mask, 5))
+    assert torch.equal(model(padded).logits, logits)
+    for row in range(3):
+        source = given.source[row][given.source_mask[row]][:-1].numpy()
+        target = given.target_output[row][given.target_mask[row]][:-1].numpy()
+        alone = model(collate([source], [target])).logits[0]
+        assert torch.allclose(logits[row][given.target_mask[row]], alone, atol=1e-12)
+
+
+@variants
+def test_the_score_of_a_beam_is_its_rescoring(changes):
+    model, given = toys.model(**changes), batch()
+    memory = model.encode(given.source, given.source_mask)
+    for beam in (1, 3):
+        found = beam_search(model, memory, Limits(0, [6, 4, 5]), beam=beam)
+        for row, hypotheses in enumerate(found):
+            source = given.source[row][given.source_mask[row]][:-1].numpy()
+            for each in hypotheses:
+                again = collate([source], [torch.tensor(each.ids, dtype=torch.long).numpy()])
+                scores = model(again).logits[0].log_softmax(-1).gather(1, again.target_output[0, :, None])
+                assert each.log_probability == pytest.approx(float(scores.detach().sum()), abs=1e-5)
+
+
+@variants
+def test_capture_changes_nothing_and_weights_are_a_distribution(changes):
+    model, given = toys.model(**changes), batch()
+    output = model(given, capture=("*",))
+    assert torch.equal(output.logits, model(given).logits)
+    assert not model(given).attention
+    attention = toys.config(**changes).attention
+    if attention.kind == "none":
+        assert not output.attention
+        return
+    weights = output.attention[CROSS]
+    assert weights.shape == (3, 1, given.target_input.shape[1], given.source.shape[1])
+    assert (weights.masked_fill(given.source_mask[:, None, None, :], 0) == 0).all()
+    sums = weights.sum(-1)
+    assert (sums <= 1 + 1e-12).all()
+    assert attention.window == "local-p" or torch.allclose(sums, torch.ones_like(sums))
+    if attention.kind != "soft":
+        assert ((weights == 0) | (weights == 1)).all()
+    if attention.kind == "monotonic":
+        assert (weights.argmax(-1).diff(dim=-1) >= 0).all()
+
+
+def test_a_row_without_any_word_gives_zeros_and_finite_gradients():
+    for changes in ({"cell": "gru"}, {"encoder": {"reverse": True}}, {"encoder": {"bidirectional": True}}):
+        model, given = toys.model(**changes), batch()
+        mask = given.source_mask.clone()
+        mask[1] = False
+        memory = model.encode(given.source, mask)
+        assert (memory.values[1] == 0).all()
+        scores, _ = model.step(torch.full((3,), BOS), model.start(memory))
+        scores.sum().backward()
+        assert scores.isfinite().all()
+        assert all(each.grad is None or each.grad.isfinite().all() for each in model.parameters())
+
+
+def test_every_combination_is_taken_or_refused_by_name():
+    options = itertools.product(
+        ("soft", "hard", "monotonic", "none"), ("dot", "general", "concat", "additive", "location"),
+        ("bahdanau", "luong"), ("global", "local-m", "local-p"), (False, True), ("state", "tanh", "maxout"),
+    )  # fmt: skip
+    taken = refused = 0
+    for kind, score, timing, window, feeding, readout in options:
+        attention = {"kind": kind, "score": score, "timing": timing, "window": window, "input_feeding": feeding}
+        wrong = [
+            feeding and (timing == "bahdanau" or kind == "none"),
+            kind in ("hard", "monotonic") and window == "local-p",
+            readout == "state" and timing == "luong" and kind != "none",
+        ]
+        if any(wrong):
+            with pytest.raises(ValueError, match=r"input_feeding|local-p|readout state"):
+                toys.config(attention=attention, readout=readout)
+            refused += 1
+        else:
+            toys.config(attention=attention, readout=readout)
+            taken += 1
+    assert (taken, refused) == (90 + 105 + 70 + 70, 385)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder": {"bidirectional": True, "reverse": True}}, "model.encoder: reverse changes nothing"),
+        ({"encoder": {"bidirectional": True, "hidden": 7}}, "model.encoder: two directions share hidden"),
+        ({"decoder": {"layers": 3}}, "decoder.start copy needs as many layers"),
+        ({"decoder": {"hidden": 4, "start": "project"}, "attention": {"score": "dot"}}, "attention.score dot compares"),
+        ({"attention": {"score": "concat", "scaled": True}}, "concat has bounds"),
+        ({"readout": "state", "attention": {"kind": "none"}, "tied": "target"}, "readout state predicts from"),
+    ],
+)
+def test_what_does_not_fit_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message.removeprefix("model.encoder: ")):
+        toys.config(**changes)
+
+
+def test_a_source_longer_than_the_positions_of_location_scores():
+    model = toys.model(attention={"score": "location"})
+    long = collate([torch.full((12,), 5).numpy()], [torch.full((3,), 5).numpy()])
+    with pytest.raises(UserError, match=r"model\.max_position"):
+        model(long)
+    assert toys.config(attention={"score": "location"}).trained_positions() == 12
+    assert toys.config().trained_positions() is None
+
+
+def test_attention_may_be_written_as_its_kind():
+    assert toys.config(attention="hard").attention.kind == "hard"
+
+
+def gru_size(inputs: int, hidden: int) -> int:
+    return 3 * hidden * (inputs + hidden + 2)
+
+
+def lstm_size(inputs: int, hidden: int) -> int:
+    return 4 * hidden * (inputs + hidden + 2)
+
+
+# Input and output vectors of 1,000 words; the layers; attention and readout (sections named at the presets).
+@pytest.mark.parametrize(
+    ("preset", "parameters"),
+    [
+        ("sutskever", 3 * 1000 * 1000 + 8 * lstm_size(1000, 1000)),
+        (
+            "bahdanau",
+            3 * 1000 * 620 + 2 * gru_size(620, 1000) + gru_size(620 + 2000, 1000)
+            + (1000 * 1000 + 1000) + (2000 * 1000 + 1000 * 1000 + 1000) + 2 * 620 * (620 + 1000 + 2000),
+        ),
+        (
+            "luong",
+            3 * 1000 * 1000 + 7 * lstm_size(1000, 1000) + lstm_size(2000, 1000) + 1000 * 1000 + 2000 * 1000,
+        ),
+    ],
+)  # fmt: skip
+def test_presets_have_the_sizes_of_the_papers(preset, parameters):
+    with torch.device("meta"):
+        model = build_model(parse_model(preset), 1000, 1000, False)
+    assert sum(each.numel() for each in model.parameters()) == parameters
+
+
+def test_bf16_stays_close():
+    for changes in ({}, {"cell": "gru", "attention": {"input_feeding": True}}, {"attention": {"window": "local-p"}}):
+        model, given = toys.model(dtype=torch.float32, **changes), batch()
+        with torch.autocast("cpu", torch.bfloat16):
+            low = model(given).logits
+            low.float().sum().backward()
+        whole = model(given).logits
+        assert (low - whole)[given.target_mask].abs().max() < 0.03 * whole.abs().max() + 0.03

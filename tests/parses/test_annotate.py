@@ -1,0 +1,162 @@
+"""Annotating: each sentence once, whatever stopped it before, with one process or several; corpora carry the heads."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from headway.corpora.corpus import build_corpus
+from headway.corpora.data_config import DataConfig
+from headway.errors import UserError
+from headway.experiments.annotation import draw
+from headway.parses import annotate as annotate_module
+from headway.parses.annotate import annotate
+from headway.parses.heads import head_labellers
+from headway.parses.parse_store import ParseStore
+from headway.parses.parsers import load_parser
+from headway.parses.parses_config import ParserConfig, ParsesConfig
+from tests.data.annotation import toys
+
+
+def conllu(folder, **sentences):
+    path = toys.write_conllu(
+        folder, toys.tree_lines({text.replace("_", " "): heads for text, heads in sentences.items()})
+    )
+    return ParserConfig(kind="conllu", model=str(path))
+
+
+def test_every_sentence_is_parsed_once(tmp_path):
+    parser, store = conllu(tmp_path, a_b=[0, 1], b=[0]), tmp_path / "x.parses"
+    done = annotate(["a b", "", "b", "a b", "c"], parser, store)
+    assert (done.lines, done.parsed, done.without, done.processes) == (5, 3, 1, 1)
+    assert "5 lines, 3 sentences newly parsed, 1 of them without a parse" in done.text()
+    again = annotate(["b", "a b", "c"], parser, store)
+    assert (again.lines, again.parsed) == (3, 0)
+    found = ParseStore(store)
+    assert [token.head for token in found.get("a b").tokens] == [0, 0]
+    assert found.get("c").tokens == ()
+
+
+def test_several_processes_give_the_same(tmp_path, monkeypatch):
+    pytest.importorskip("spacy")
+    parser = ParserConfig(model=str(toys.random_pipeline(tmp_path)))
+    lines = [f"word {number} stands here {number % 7}" for number in range(50)]
+    monkeypatch.setattr(annotate_module, "CHUNK", 6)
+    annotate(lines, parser, tmp_path / "one.parses", processes=1)
+    annotate(lines, parser, tmp_path / "two.parses", processes=2)
+    assert (tmp_path / "one.parses").read_bytes() == (tmp_path / "two.parses").read_bytes()
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from headway.parses import annotate, parsers
+from headway.recipe import ParserConfig
+
+class Slow(parsers.ConlluParser):
+    def parse(self, lines):
+        for parse in super().parse(lines):
+            time.sleep(0.02)
+            yield parse
+
+parsers.PARSERS["conllu"] = Slow
+annotate.CHUNK = 3
+folder = Path(sys.argv[1])
+parser = ParserConfig(kind="conllu", model=str(folder / "made.conllu"))
+annotate.annotate(map(str, range(200)), parser, folder / "x.parses")
+"""
+
+
+def test_a_killed_process_loses_a_chunk_at_most(tmp_path):
+    parser = conllu(tmp_path, **{str(number): [0] for number in range(200)})
+    store = tmp_path / "x.parses"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], env=os.environ)
+    deadline = time.monotonic() + 60
+    while not (store.exists() and store.stat().st_size > 500):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = len(ParseStore(store))
+    assert 0 < before < 200
+    rest = annotate(map(str, range(200)), parser, store)
+    assert rest.parsed == 200 - before
+    assert len(ParseStore(store)) == 200
+    whole = annotate(map(str, range(200)), parser, tmp_path / "whole.parses")
+    assert whole.parsed == 200
+    assert (tmp_path / "whole.parses").read_bytes() == store.read_bytes()
+
+
+def test_a_corpus_carries_heads_and_notices_other_parses(tmp_path, parallel, sides):
+    corpus = parallel(["a b c", "b a", "z z"], ["A B", "C A B", "B"])
+    parses = ParsesConfig(
+        source=conllu(tmp_path, a_b_c=[2, 0, 2]),
+        target=ParserConfig(kind="conllu", model=str(tmp_path / "made.conllu")),
+    )
+    with pytest.raises(UserError, match="have not been parsed yet"):
+        head_labellers(corpus, parses, ["source_heads"])
+    toys.write_conllu(tmp_path, toys.tree_lines({"a b c": [2, 0, 2], "A B": [0, 1], "C A B": [3, 3, 0], "B": [0]}))
+
+    def build():
+        names = ["source_heads", "target_heads"]
+        labellers = head_labellers(corpus, parses, names)
+        data = DataConfig(train=corpus, max_length=3)
+        return build_corpus(
+            corpus, data, sides, where="data.train", filter=True, cache=tmp_path / "cache", labellers=labellers
+        )
+
+    for lines, side in ((["a b c", "b a", "z z"], "source"), (["A B", "C A B", "B"], "target")):
+        suffix = {"source": "src", "target": "trg"}[side]
+        annotate(lines, parses.source, tmp_path / f"train.{suffix}.conllu-made.conllu.parses")
+    built = build()
+    assert [{name: each.tolist() for name, each in built.labels(place).items()} for place in range(3)] == [
+        {"source_heads": [1, 1, 1], "target_heads": [0, 0]},
+        {"source_heads": [-1, -1], "target_heads": [-1, -1, 2]},  # both heads of C A B stand to the right
+        {"source_heads": [-1, -1], "target_heads": [0]},
+    ]
+    report = built.report.labels
+    assert report["source_heads"]["lines without a parse"] == 2
+    assert (report["target_heads"]["edges"], report["target_heads"]["edges to the right"]) == (4, 2)
+    assert "target_heads: 3 lines, 6 tokens" in built.report.text()
+    assert build().fingerprint == built.fingerprint
+    annotate(["more"], parses.source, tmp_path / "train.src.conllu-made.conllu.parses")
+    assert build().fingerprint != built.fingerprint
+    plain = build_corpus(
+        corpus, DataConfig(train=corpus), sides, where="data.train", filter=True, cache=tmp_path / "cache"
+    )
+    assert plain.labels(0) == {}
+    assert np.array_equal(plain.source(0), built.source(0))
+
+
+def test_a_side_without_a_parser_is_named(parallel):
+    with pytest.raises(UserError, match=r"data.parses.target: the objective learns from parses, .*no parser"):
+        head_labellers(parallel(["a"], ["A"]), ParsesConfig(), ["target_heads"])
+
+
+def test_a_tree_is_drawn(tmp_path):
+    (parse,) = load_parser(conllu(tmp_path, we_can_sing=[3, 3, 0]), "").parse(["we can sing"])
+    assert draw("we can sing", parse).splitlines() == ["sing  dep", "├── we  dep", "└── can  dep"]
+
+
+def test_the_command_annotates_and_draws(run_headway, tmp_path):
+    conllu(tmp_path, we_sing=[2, 0])
+    text = tmp_path / "text.en"
+    text.write_text("we sing\n\nthey do not\n", encoding="utf-8")
+    arguments = "data", "annotate", text, "--parser", f"conllu:{tmp_path / 'made.conllu'}"
+    drawn = run_headway(*arguments, "--sample", "2")
+    assert drawn.out.splitlines() == [
+        f"{text}: we sing", "sing  dep", "└── we  dep", "", f"{text}: they do not", "no parse", "",
+    ]  # fmt: skip
+    assert not list(tmp_path.glob("*.parses"))
+    done = run_headway(*arguments, "--folder", tmp_path / "parses")
+    assert done.code == 0
+    assert "3 lines, 2 sentences newly parsed, 1 of them without a parse" in done.err
+    assert [path.name for path in (tmp_path / "parses").iterdir()] == ["text.en.conllu-made.conllu.parses"]
+    wrong = run_headway(*arguments[:3], "--parser", "conllu:missing", "--whitespace", "some")
+    assert wrong.code == 2
+    assert "whitespace" in wrong.err
+    assert run_headway("data", "annotate", tmp_path / "no.en", "--parser", "x").code == 2

@@ -1,0 +1,151 @@
+"""Parsers: characters of the raw line for every token, whatever white space means; CoNLL-U; spaCy; a Stanza double."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from headway.errors import UserError
+from headway.parses.parsers import _without_blanks, load_parser, read_conllu
+from headway.parses.parses_config import ParserConfig
+from tests.data.annotation import toys
+
+
+def tokens(parse, line):
+    return [(line[start:end], head, label) for start, end, head, label in parse.tokens]
+
+
+def load(kind, model, whitespace="text"):
+    return load_parser(ParserConfig(kind=kind, model=str(model), whitespace=whitespace), "data.parses.source")
+
+
+def test_conllu_sentences_are_found_by_their_characters(tmp_path):
+    parser = load("conllu", toys.write_conllu(tmp_path))
+    together, apart, unknown, blank = (
+        "Er ist im Haus. Sie singt", "Er  ist i m Haus .", "Er ist im Haus . Sie sang", "",
+    )  # fmt: skip
+    first, second, third, fourth = parser.parse([together, apart, unknown, blank])
+    german = [("Er", 4), ("ist", 4), ("im", 4), ("im", 4), ("Haus", 4), (".", 4)]
+    assert [each[:2] for each in tokens(first, together)] == [*german, ("Sie", 7), ("singt", 7)]
+    assert [each[0] for each in tokens(second, apart)] == ["Er", "ist", "i m", "i m", "Haus", "."]
+    assert third.tokens == fourth.tokens == ()
+    assert [text for text, _ in read_conllu(tmp_path / "made.conllu")] == ["Er ist im Haus.", "Sie singt"]
+    assert [each.tokens for each in load("conllu", tmp_path).parse([together])] == [first.tokens]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("1\ta\t_\t_\t_\t_\t2\tx\t_\t_\n2\tb\t_\t_\t_\t_\t1\tx\t_\t_\n\n", 1),
+        (toys.CONLLU + "1\ta\t_\t_\t_\t_\t7\tx\t_\t_\n\n", 3),
+        (toys.CONLLU + "no columns\n\n", 3),
+    ],
+)
+def test_damaged_conllu_is_named(tmp_path, text, sentence):
+    with pytest.raises(UserError, match=f"made.conllu: sentence {sentence} cannot be read"):
+        load("conllu", toys.write_conllu(tmp_path, text))
+
+
+def test_a_missing_model_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"data.parses.source: there is no such CoNLL-U file"):
+        load("conllu", tmp_path / "missing.conllu")
+    pytest.importorskip("spacy")
+    with pytest.raises(UserError, match=r"data.parses.source: cannot load this spaCy pipeline"):
+        load("spacy", "no_such_pipeline")
+
+
+def test_a_spacy_pipeline_without_a_parser_is_refused(tmp_path):
+    spacy = pytest.importorskip("spacy")
+    spacy.blank("en").to_disk(tmp_path / "blank")
+    with pytest.raises(UserError, match="this spaCy pipeline has no parser"):
+        load("spacy", tmp_path / "blank")
+
+
+def test_spacy_tokens_know_their_characters(tmp_path):
+    pytest.importorskip("spacy")
+    folder = toys.random_pipeline(tmp_path)
+    line = "we can't  sing"
+    texts = {
+        "text": ["we", "ca", "n't", "sing"],
+        "tokens": ["we", "can't", "sing"],
+        "none": ["we can't  sing"],
+    }
+    for whitespace, expected in texts.items():
+        (parse,) = load("spacy", folder, whitespace).parse([line])
+        assert [text for text, _, _ in tokens(parse, line)] == expected
+        assert any(head == place for place, (_, head, _) in enumerate(tokens(parse, line)))
+
+
+def test_what_hangs_on_white_space_moves_up():
+    spans = [(0, 1), (1, 3), (3, 4), (4, 5)]
+    moved = _without_blanks(spans, [1, 2, 2, 1], list("abcd"), [True, False, True, True])
+    assert [token.head for token in moved.tokens] == [1, 1, 1]
+    rootless = _without_blanks(spans, [1, 1, 1, 2], list("abcd"), [True, False, True, True])
+    assert [token.head for token in rootless.tokens] == [0, 1, 1]
+
+
+def test_japanese_by_ginza():
+    pytest.importorskip("ja_ginza", reason="needs ja-ginza: pip install 'headway[parse]'")
+    line = "私 は 本 を 読 み ま し た 。"
+    (parse,) = load("spacy", "ja_ginza", "none").parse([line])
+    heads = {text: tokens(parse, line)[head][0] for text, head, _ in tokens(parse, line)}
+    assert heads == {
+        "私": "読 み", "は": "私", "本": "読 み", "を": "本",
+        "読 み": "読 み", "ま し": "読 み", "た": "読 み", "。": "読 み",
+    }  # fmt: skip
+
+
+class FakeStanza:
+    """As much of Stanza as is used: `im` is a contraction of two words, each sentence ends at a full stop."""
+
+    __version__ = "0"
+
+    def __init__(self):
+        self.options = {}
+
+    def Pipeline(self, **options):  # noqa: N802
+        if options["lang"] == "xx":
+            raise KeyError("no such language")
+        self.options = options
+        return self.run
+
+    def run(self, text):
+        sentences, start = [], 0
+        for part in text.split("."):
+            if part.strip():
+                sentences.append(SimpleNamespace(tokens=self.tokens_of(text, part, start)))
+            start += len(part) + 1
+        return SimpleNamespace(sentences=sentences)
+
+    def tokens_of(self, text, part, start):
+        found, count = [], 0
+        for form in part.split():
+            start = text.index(form, start)
+            words = ["in", "dem"] if form == "im" else [form]
+            heads = [0 if count + n == 0 else 1 for n in range(len(words))]
+            nodes = [SimpleNamespace(head=head, deprel="dep") for head in heads]
+            found.append(SimpleNamespace(start_char=start, end_char=start + len(form), words=nodes))
+            start, count = start + len(form), count + len(words)
+        return found
+
+
+def test_stanza_sentences_become_trees_of_one_line(monkeypatch, tmp_path):
+    fake = FakeStanza()
+    monkeypatch.setitem(sys.modules, "stanza", fake)
+    line = "er ist  im. sie singt."
+    (parse,) = load("stanza", "de").parse([line])
+    assert [each[:2] for each in tokens(parse, line)] == [
+        ("er", 0), ("ist", 0), ("im", 0), ("im", 0), ("sie", 4), ("singt", 4),
+    ]  # fmt: skip
+    assert fake.options["lang"] == "de"
+    assert fake.options["download_method"] is None
+    (parse,) = load("stanza", "de", "none").parse(["a b ."])
+    assert [each[0] for each in tokens(parse, "a b .")] == ["a b"]
+    (parse,) = load("stanza", "de", "tokens").parse(["a  b im"])
+    assert [each[0] for each in tokens(parse, "a  b im")] == ["a", "b", "im", "im"]
+    assert fake.options["tokenize_pretokenized"]
+    (tmp_path / "de").mkdir()
+    load("stanza", tmp_path / "de")
+    assert fake.options["dir"] == str(tmp_path)
+    with pytest.raises(UserError, match="cannot load these Stanza models"):
+        load("stanza", "xx")

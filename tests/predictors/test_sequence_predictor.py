@@ -1,0 +1,241 @@
+"""The Python interface: `headway.load(run).predict(lines)`."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import headway
+from headway.errors import UserError
+from headway.predictors.sequence_predictor import Options, Predictor, _batches
+from headway.runs.run_folder import RunFolder
+from headway.search.sampling import Sampling
+from tests.conftest import REVERSAL, Reversal
+
+
+def test_a_prediction_has_text_score_tokens(reversal: Reversal) -> None:
+    blank, said = headway.load(reversal.run).predict(["", "abcd"])
+    assert said.source == "abcd"
+    assert said.text == "dcba"
+    assert said.tokens == ["▁", "d", "c", "b", "a"]
+    assert said.source_tokens == ["▁", "a", "b", "c", "d"]
+    assert said.attention == {}
+    assert len(said.candidates) == 1
+    (best,) = said.candidates
+    assert len(best.log_probabilities) == len(best.tokens) + 1
+    assert said.score == pytest.approx(sum(best.log_probabilities) / ((5 + 6) / 6) ** 0.6)
+    assert (blank.text, blank.score, blank.tokens, blank.attention) == ("", 0.0, [], {})
+
+
+def test_no_lines_no_predictions(predictor: Predictor) -> None:
+    assert predictor.predict([]) == []
+    assert predictor.score([], []) == []
+
+
+def test_attention_on_request(predictor: Predictor) -> None:
+    short, long = predictor.predict(["ab", "abcdabcd"], capture=("*.cross",))
+    assert set(short.attention) == {"decoder.0.cross", "decoder.1.cross"}
+    for said in (short, long):
+        weights = said.attention["decoder.1.cross"]
+        assert weights.shape == (2, len(said.tokens) + 1, len(said.source_tokens) + 1)
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    (alone,) = predictor.predict(["ab"], capture=("*.cross",))
+    np.testing.assert_allclose(alone.attention["decoder.0.cross"], short.attention["decoder.0.cross"], atol=1e-5)
+
+
+def test_attention_looks_where_the_letters_are(predictor: Predictor) -> None:
+    """The cross-attention of a reversal falls: on the whole, later outputs look at earlier letters."""
+    (said,) = predictor.predict(["abcd"], capture=("*.cross",))
+    letters = np.stack(list(said.attention.values()))[:, :, :4, 1:5].mean((0, 1))  # output before which letter is read
+    expected = letters @ np.arange(4) / letters.sum(-1)
+    assert expected[0] > expected[-1]
+
+
+@pytest.mark.parametrize("options", [{}, {"beam": 1}, {"nbest": 3}, {"sampling": Sampling(2.0), "nbest": 2}])
+def test_outputs_do_not_depend_on_batches_or_order(
+    reversal: Reversal, predictor: Predictor, options: dict[str, Any]
+) -> None:
+    given = [*reversal.words[:20], "", "abcdabcdabcd", "a"]
+    together = predictor.predict(given, **options)
+    for batch_tokens in (1, 30):
+        for one, other in zip(together, predictor.predict(given, batch_tokens=batch_tokens, **options), strict=True):
+            assert [each.text for each in one.candidates] == [each.text for each in other.candidates]
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+    if "sampling" not in options:  # a line's random numbers hang on its number
+        turned = predictor.predict(given[::-1], **options)[::-1]
+        assert [each.text for each in turned] == [each.text for each in together]
+
+
+def test_batches_keep_to_their_budget_unless_a_line_alone_is_over_it() -> None:
+    lengths = [3, 0, 9, 1, 4, 30, 4, 2, 0, 5]
+    batches = list(_batches(lengths, 20))
+    assert sorted(row for rows in batches for row in rows) == [0, 2, 3, 4, 5, 6, 7, 9]  # all but the empty ones
+    padded = [len(rows) * (max(lengths[row] for row in rows) + 1) for rows in batches]  # with the end mark
+    assert padded[0] == 31
+    assert max(padded[1:]) <= 20
+    assert len(batches) == 4
+
+
+def test_sampled_lines_hang_on_their_number(predictor: Predictor) -> None:
+    options = Options(sampling=Sampling(temperature=4.0, seed=5))
+    whole = [each.text for each in predictor.predict(["abcd"] * 6, options)]
+    parts = [predictor.predict(["abcd"] * 3, options, first_line=first) for first in (1, 4)]
+    assert whole == [each.text for part in parts for each in part]
+
+
+@pytest.mark.parametrize("options", [{"nbest": 4}, {"sampling": Sampling(3.0), "nbest": 3}, {"min_length": 7}])
+def test_a_hypothesis_scores_what_its_rescoring_says(
+    reversal: Reversal, predictor: Predictor, options: dict[str, Any]
+) -> None:
+    given = [*reversal.words[:40], "abcdabcd"]
+    compared = 0
+    for source, said in zip(given, predictor.predict(given, **options), strict=True):
+        for candidate in said.candidates:
+            (again,) = predictor.score([source], [candidate.text])
+            if again.tokens == candidate.tokens:  # another cut of the same text has another probability
+                assert again.score == pytest.approx(candidate.score, abs=1e-4)
+                np.testing.assert_allclose(again.log_probabilities, candidate.log_probabilities, atol=1e-4)
+                compared += 1
+    assert compared >= 5
+
+
+def test_scores_do_not_depend_on_the_batch(reversal: Reversal, predictor: Predictor) -> None:
+    sources = [*reversal.words[:15], "", "abcdabcd"]
+    targets = [*(word[::-1] for word in sources[:10]), "a", "", *sources[12:]]
+    together = predictor.score(sources, targets)
+    for source, target, scored in zip(sources, targets, together, strict=True):
+        (alone,) = predictor.score([source], [target])
+        assert alone.tokens == scored.tokens
+        np.testing.assert_allclose(alone.log_probabilities, scored.log_probabilities, atol=1e-4)
+
+
+def test_prefixes_begin_the_outputs(predictor: Predictor) -> None:
+    said = predictor.predict(["abcd", "", "ab"], prefixes=["cc", "d", ""])
+    assert said[0].text.startswith("cc")
+    assert [each.text for each in said[1:]] == ["", "ba"]
+    with pytest.raises(
+        UserError, match=r"--prefix: there must be one prefix a line; received '1 prefixes'; allowed: 2"
+    ):
+        predictor.predict(["ab", "ba"], prefixes=["a"])
+
+
+@pytest.mark.parametrize("options", [{"beam": 4}, {"beam": 1}, {"sampling": Sampling()}])
+def test_what_is_asked_for_moves_the_length_that_the_source_gives(
+    predictor: Predictor, options: dict[str, Any]
+) -> None:
+    (said,) = predictor.predict(["ab"], min_length=15, **options)  # of itself at most 3 + 8
+    assert len(said.tokens) == 15
+    (said,) = predictor.predict(["ab"], prefixes=["c" * 20], **options)
+    assert said.text.startswith("c" * 20)
+    with pytest.raises(UserError, match="line 2: this prefix is longer than the longest output; received '5 pieces'"):
+        predictor.predict(["ab", "ab"], prefixes=["a", "aaaa"], max_length=4, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beams": 3}, "beams: unknown option of predict; allowed: beam, nbest"),
+        ({"beam": 0}, "beam: input should be greater than 0; received 0"),
+        ({"length_penalty": -1}, "length_penalty: input should be greater than or equal to 0; received -1"),
+        ({"beam": 2.5}, "beam: input should be a valid integer"),
+        ({"nbest": 0}, "--nbest: there must be an output; received 0; allowed: 1 or more"),
+        ({"nbest": 3, "beam": 2}, "--nbest: more outputs than the beam has; received 3; allowed: up to 2"),
+        ({"capture": ("*.corss",)}, "--layers: no attention of this model has such a name"),
+    ],
+)
+def test_options_that_are_not_allowed(predictor: Predictor, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        predictor.predict(["ab"], **options)
+    assert str(error.value).startswith(message)
+
+
+def test_options_of_the_recipe_hold_unless_others_are_given(predictor: Predictor) -> None:
+    resolved = Options(beam=2, max_length=7).resolved(predictor.recipe.decoding)
+    assert (resolved.beam, resolved.max_length, resolved.length_penalty) == (2, 7, 0.6)
+
+
+def test_uneven_sources_and_targets(predictor: Predictor) -> None:
+    with pytest.raises(UserError, match="each source needs one target; received '2 sources and 1 targets'"):
+        predictor.score(["a", "b"], ["a"])
+
+
+@pytest.fixture
+def copied(reversal: Reversal, tmp_path: Path) -> Path:
+    """A copy of the run, to be damaged."""
+    return Path(shutil.copytree(reversal.run, tmp_path / "copied"))
+
+
+def test_a_run_can_be_moved(copied: Path) -> None:
+    assert headway.load(str(copied)).predict(["abcd"])[0].text == "dcba"
+
+
+def change_manifest(folder: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 2}), encoding="utf-8")
+
+
+def cut_short(path: Path, share: float = 0.5) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda run: shutil.rmtree(run), "copied: this is not a run folder: it has no recipe.yaml"),
+        (lambda run: (run / "model.safetensors").unlink(), "copied: this run has no model yet"),
+        (lambda run: shutil.rmtree(run / "vocabulary"), "copied: this run has no vocabulary yet"),
+        (change_manifest, "written by a newer version of headway; received 'format 2'; allowed: formats up to 1"),
+        (lambda run: cut_short(run / "manifest.json"), "manifest.json: this manifest cannot be read"),
+        (lambda run: cut_short(run / "model.safetensors"), "model.safetensors: these weights cannot be read"),
+        (lambda run: cut_short(run / "model.safetensors", 0), "model.safetensors: these weights cannot be read"),
+        (lambda run: cut_short(run / "recipe.yaml", 0), "recipe.yaml: a recipe is a mapping"),
+        (lambda run: (run / "recipe.yaml").write_text("a: {b"), "recipe.yaml:1: this is not YAML"),
+        (lambda run: cut_short(run / "vocabulary" / "sides.json"), "sides.json"),
+    ],
+)
+def test_runs_that_cannot_be_loaded(copied: Path, damage: Any, message: str) -> None:
+    damage(copied)
+    with pytest.raises(UserError) as error:
+        headway.load(copied)
+    assert message in str(error.value)
+
+
+def test_weights_of_another_model(copied: Path) -> None:
+    folder = RunFolder(copied)
+    recipe = folder.read_recipe()
+    for changes in ({"dim": 64}, {"norm": "pre"}):
+        folder.write_recipe(recipe.model_copy(update={"model": recipe.model.model_copy(update=changes)}))
+        with pytest.raises(UserError, match=r"model\.safetensors: these weights are not of this model"):
+            headway.load(copied)
+
+
+def test_an_ensemble_needs_the_same_vocabulary(reversal: Reversal, tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_text("xy\tyx\n", encoding="utf-8")
+    tree = REVERSAL | {
+        "data": {"train": {"tsv": str(tmp_path / "train.tsv")}},
+        "training": {"updates": 1, "checkpoint_every": 1},
+    }
+    headway.train(headway.recipe.parse_recipe(tree), tmp_path / "other")
+    with pytest.raises(UserError, match="run 2: the runs of an ensemble need the same vocabularies"):
+        headway.load(reversal.run, tmp_path / "other")
+
+
+def test_what_takes_one_model_takes_no_ensemble(reversal: Reversal) -> None:
+    both = headway.load(reversal.run, reversal.run)
+    assert both.predict(["abcd"])[0].text == "dcba"
+    with pytest.raises(UserError, match="targets are scored with one model"):
+        both.score(["a"], ["a"])
+    with pytest.raises(UserError, match="attention is one model's"):
+        both.predict(["a"], capture=("*",))
+
+
+def test_nothing_is_left_to_train(predictor: Predictor) -> None:
+    assert not any(model.training for model in predictor.models)
+    predictor.predict(["ab"], capture=("*",))
+    assert torch.is_grad_enabled()
+    assert all(parameter.grad is None for parameter in predictor.models[0].parameters())

@@ -1,0 +1,184 @@
+"""Alignments of words: merged from pieces, alike from search and forced decoding, right where that is known."""
+
+import itertools
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from headway.cli import main
+from headway.predictors.prediction import Candidate, Prediction
+from headway.predictors.sequence_predictor import load
+from headway.predictors.word_alignment import Aligner, WordAlignment, build_aligner, cross_layers, merge_words
+from headway.processing.text.text_config import SideConfig, VocabularyConfig
+from headway.processing.text.text_processor import Side, Words
+from headway.processing.text.vocabularies import train_vocabulary
+from tests.conftest import Command, Reversal, write_reversal
+
+RECIPE = {
+    "data": {"train": {"tsv": "train.tsv"}, "dev": {"tsv": "dev.tsv"}},
+    "vocabulary": {"kind": "whitespace", "shared": True},
+    "model": {
+        "kind": "recurrent", "dim": 24, "dropout": 0.0, "cell": "gru",
+        "encoder": {"layers": 1, "hidden": 24, "bidirectional": True}, "decoder": {"layers": 1, "hidden": 24},
+    },
+    "objective": {"label_smoothing": 0.0},
+    "optimizer": {"learning_rate": 1e-2, "schedule": "linear", "warmup": 20},
+    "training": {"updates": 250, "batch_tokens": 256, "checkpoint_every": 250, "dev_metrics": []},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def backwards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learned to write the words of a sentence backwards, by Luong's attention."""
+    folder = tmp_path_factory.mktemp("backwards")
+    sentences = [" ".join(words) for length in (3, 4) for words in itertools.permutations("abcdefg", length)]
+    random.Random(1).shuffle(sentences)
+    for name, part in (("dev", sentences[:30]), ("train", sentences[30:])):
+        rows = [f"{each}\t{' '.join(reversed(each.split()))}\n" for each in part]
+        (folder / f"{name}.tsv").write_text("".join(rows), encoding="utf-8")
+    for side, column in (("source", 0), ("target", 1)):
+        rows = [line.split("\t")[column].strip() for line in (folder / "dev.tsv").read_text().splitlines()]
+        (folder / f"dev.{side}").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    gold = [" ".join(f"{i}-{n - 1 - i}" for i in range(n)) for n in (len(each.split()) for each in sentences[:30])]
+    (folder / "gold").write_text("".join(f"{each}\n" for each in gold), encoding="utf-8")
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
+    torch.set_num_threads(1)
+    with pytest.raises(SystemExit) as ended:
+        main(["train", str(folder / "recipe.yaml"), "--output", str(folder / "run")])
+    assert ended.value.code == 0
+    return folder
+
+
+def forced(run_headway: Command, folder: Path, target: Path, alignments: Path) -> str:
+    files = ("--source", folder / "dev.source", "--target", target, "--alignments", alignments)
+    assert run_headway("score", folder / "run", *files).code == 0
+    return alignments.read_text()
+
+
+@pytest.mark.parametrize("beam", ["1", "3"])
+def test_search_and_forced_decoding_align_alike(
+    run_headway: Command, backwards: Path, tmp_path: Path, beam: str
+) -> None:
+    source = (backwards / "dev.source").read_text()
+    flags = ("--beam", beam, "--alignments", tmp_path / "found")
+    ended = run_headway("predict", backwards / "run", *flags, stdin=source)
+    assert ended.code == 0
+    (tmp_path / "said").write_text(ended.out)
+    assert (tmp_path / "found").read_text() == forced(run_headway, backwards, tmp_path / "said", tmp_path / "forced")
+
+
+def test_alignments_are_right(run_headway: Command, backwards: Path, tmp_path: Path) -> None:
+    forced(run_headway, backwards, backwards / "dev.target", tmp_path / "found")
+    files = ("--hypotheses", tmp_path / "found", "--references", backwards / "gold")
+    scored = run_headway("score", "--metric", "aer", *files, "--json")
+    assert json.loads(scored.out)["scores"][0][0]["score"]["value"] < 10
+
+
+def test_weights_and_a_picture(run_headway: Command, backwards: Path, tmp_path: Path) -> None:
+    files = ("--alignments", tmp_path / "a.jsonl", "--alignment-figure", tmp_path / "a.png")
+    assert run_headway("predict", backwards / "run", *files, stdin="a b c\n\nd e f g\n").code == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    records = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [(each["line"], each["source_words"], each["target_words"]) for each in records] == [
+        (1, ["a", "b", "c"], ["c", "b", "a"]), (2, [], []), (3, ["d", "e", "f", "g"], ["g", "f", "e", "d"]),
+    ]  # fmt: skip
+    weights = np.array(records[0]["weights"])
+    assert weights.shape == (3, 3)
+    assert (weights.sum(1) <= 1 + 1e-5).all()
+    assert records[0]["alignment"] == "0-2 1-1 2-0"
+
+
+def test_the_gold_of_dev_says_which_layer(run_headway: Command, backwards: Path, tmp_path: Path) -> None:
+    flags = ("--alignments", tmp_path / "a", "--alignment-gold")
+    ended = run_headway("predict", backwards / "run", *flags, backwards / "gold", stdin="a b c\n")
+    assert "AER on dev by layer: decoder.0.cross" in ended.err
+    assert (tmp_path / "a").read_text() == "0-2 1-1 2-0\n"
+    (tmp_path / "short").write_text("0-0\n")
+    ended = run_headway("predict", backwards / "run", *flags, tmp_path / "short", stdin="a b c\n")
+    assert ended.code == 2
+    assert "1 alignments for 30 pairs" in ended.err
+
+
+def test_layers_of_a_transformer(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    predictor = load(reversal.run, device="cpu")
+    assert cross_layers(predictor) == ["decoder.0.cross", "decoder.1.cross"]
+    assert build_aligner(predictor).layer == "decoder.0.cross"
+    assert build_aligner(predictor, 1, [1]) == Aligner("decoder.1.cross", (1,))
+    for flags, message in (
+        (("--alignment-layer", "2"), "error: --alignment-layer: no attention to the source there; received 2"),
+        (("--alignment-heads", "0,2"), "error: --alignment-heads: there is no such head; received 2; allowed: 0 to 1"),
+        (("--alignment-heads", "x"), "error: --alignment-heads: these are no numbers, separated by commas"),
+    ):
+        ended = run_headway("predict", reversal.run, "--alignments", tmp_path / "a", *flags, stdin="ab\n")
+        assert ended.code == 2
+        assert ended.err.startswith(message)
+    assert run_headway("predict", reversal.run, "--alignments", tmp_path / "a", stdin="ab\n\n").code == 0
+    assert (tmp_path / "a").read_text() == "0-0\n\n"
+
+
+def test_pieces_are_merged_to_words() -> None:
+    """Two source words of 2 and 1 pieces, two target words of 1 and 2; the last row and column are end marks."""
+    weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.2, 0.2], [0.1, 0.1, 0.8, 0.0], [1.0, 0.0, 0.0, 0.0]])
+    source, target = Words(("ab", "c"), (0, 0, 1)), Words(("x", "yz"), (0, 1, 1))
+    merged = merge_words(weights, source, target)
+    np.testing.assert_allclose(merged, [[0.3, 0.3], [(0.6 + 0.2) / 2, (0.2 + 0.8) / 2]])
+    assert WordAlignment(source.texts, target.texts, merged).links() == [(0, 0), (1, 1)]
+
+
+def test_heads_are_averaged_before_words_are_linked() -> None:
+    words = Words(("a", "b"), (0, 1))
+    weights = np.array([[[0.6, 0.4, 0], [0.1, 0.9, 0], [0, 0, 1]], [[0, 1, 0], [0.3, 0.7, 0], [0, 0, 1]]], np.float32)
+    prediction = Prediction("a b", ["a", "b"], [Candidate("a b", 0.0, ["a", "b"], [])], {"x": weights}, words, words)
+    assert Aligner("x")(prediction).pharaoh() == "1-0 1-1"
+    assert Aligner("x", (0,))(prediction).pharaoh() == "0-0 1-1"
+    assert Aligner("x")(Prediction("", [], [Candidate("", 0.0, [], [])])).pharaoh() == ""
+
+
+def test_an_empty_side_has_no_links() -> None:
+    empty, words = Words((), ()), Words(("a",), (0,))
+    for source, target in ((empty, words), (words, empty), (empty, empty)):
+        merged = merge_words(np.ones((len(target.of) + 1, len(source.of) + 1)), source, target)
+        assert WordAlignment(source.texts, target.texts, merged).links() == []
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char", "word", "whitespace"])
+def test_pieces_know_their_words(kind: str) -> None:
+    lines = ["the small cat sat", "a cat ran home", "old houses stand", "they stood there and ran"] * 3
+    vocabulary = train_vocabulary(VocabularyConfig(kind=kind, size=27), lines)
+    side = Side(SideConfig(), vocabulary)
+    for line in [*lines, "the 猫 catty q", " a  cat "]:
+        ids = side.encode(line)
+        words = side.words(ids)
+        assert len(words.of) == len(ids)
+        assert len(words.texts) == len(line.split())
+        for text, word in zip(words.texts, line.split(), strict=True):
+            assert text == word or "<unk>" in text
+    assert side.words([]) == Words((), ())
+
+
+def test_a_model_without_attention(run_headway: Command, tmp_path: Path) -> None:
+    """It trains, reports and decodes; attention and alignments it does not have."""
+    recipe, _ = write_reversal(tmp_path)
+    model = {
+        "kind": "recurrent",
+        "dim": 8,
+        "encoder": {"layers": 1, "hidden": 8},
+        "decoder": {"layers": 1, "hidden": 8},
+    }
+    tree = yaml.safe_load(recipe.read_text()) | {"model": model | {"attention": "none"}}
+    recipe.write_text(yaml.safe_dump(tree))
+    trained = run_headway("train", recipe, "training.updates=2", "--output", tmp_path / "run")
+    assert (trained.code, (tmp_path / "run" / "report.html").exists()) == (0, True)
+    assert run_headway("predict", tmp_path / "run", stdin="ab\n").out.count("\n") == 1
+    for option, message in (
+        ("--attention", "no attention of this model has such a name; received '*.cross'; allowed: none"),
+        ("--alignments", "this model has no attention to the source"),
+    ):
+        ended = run_headway("predict", tmp_path / "run", option, tmp_path / "x", stdin="ab\n")
+        assert ended.code == 2
+        assert message in ended.err

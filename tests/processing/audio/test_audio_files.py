@@ -1,0 +1,82 @@
+"""Recordings of every kind come out as the same samples, and what cannot be read is named."""
+
+import numpy as np
+import pytest
+import soundfile
+
+from headway.errors import UserError
+from headway.processing.audio import audio_files as reading
+from headway.processing.audio.audio_files import facts_of, library, name_of, read_recording, write_wav
+from tests.processing.audio.tones import tone
+
+KINDS = [("wav", "PCM_16", 1e-4), ("wav", "FLOAT", 1e-7), ("flac", "PCM_16", 1e-4), ("flac", "PCM_24", 1e-6)]
+
+
+@pytest.mark.parametrize(("suffix", "subtype", "close"), KINDS)
+def test_formats(tmp_path, suffix, subtype, close):
+    path, samples = tmp_path / f"a.{suffix}", tone(440, 0.2)
+    soundfile.write(path, samples, 8000, subtype=subtype)
+    for given in (path, str(path)):
+        np.testing.assert_allclose(read_recording(given, 8000), samples, atol=close)
+    assert facts_of(path) == (8000, 1, pytest.approx(0.2))
+
+
+def test_channels_are_averaged(tmp_path):
+    left, right = tone(440, 0.1), tone(900, 0.1)
+    soundfile.write(tmp_path / "a.wav", np.stack([left, right], 1), 8000, subtype="FLOAT")
+    np.testing.assert_allclose(read_recording(tmp_path / "a.wav", 8000), (left + right) / 2, atol=1e-7)
+    assert facts_of(tmp_path / "a.wav").channels == 2
+
+
+@pytest.mark.parametrize("rate", [8000, 22050, 44100])
+def test_rates_are_brought_to_one(tmp_path, rate):
+    soundfile.write(tmp_path / "a.wav", tone(500, 1.0, rate), rate, subtype="FLOAT")
+    samples, wanted = read_recording(tmp_path / "a.wav", 16000), tone(500, 1.0, 16000)
+    assert samples.dtype == np.float32
+    assert abs(len(samples) - len(wanted)) <= 1
+    middle = slice(2000, 14000)  # the ends are where a filter begins
+    np.testing.assert_allclose(samples[middle], wanted[middle], atol=2e-3)
+
+
+def test_arrays_are_recordings(tmp_path):
+    samples = tone(500, 0.3)
+    np.testing.assert_array_equal(read_recording(samples, 8000), samples)
+    np.testing.assert_array_equal(read_recording(samples.astype(np.float64), 8000), samples)
+    np.testing.assert_allclose(read_recording((samples * 32768).astype(np.int16), 8000), samples, atol=1e-4)
+    np.testing.assert_allclose(read_recording(np.stack([samples, -samples], 1), 8000), 0)
+    assert len(read_recording((samples, 8000), 16000)) == 2 * len(samples)
+    assert len(read_recording(samples[:0], 8000)) == 0
+    assert name_of(samples) == name_of((samples, 8000)) == "samples (2400,)"
+
+
+def test_what_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "empty.wav").touch()
+    (tmp_path / "text.flac").write_text("these are no samples")
+    soundfile.write(tmp_path / "whole.flac", tone(440, 1.0), 8000)
+    (tmp_path / "cut.flac").write_bytes((tmp_path / "whole.flac").read_bytes()[:40])
+    for name, message in {
+        "missing.wav": "there is no such recording", "empty.wav": "this recording is empty",
+        "text.flac": "this recording cannot be read", "cut.flac": "this recording cannot be read",
+    }.items():  # fmt: skip
+        with pytest.raises(UserError, match=f"{name}: {message}"):
+            read_recording(tmp_path / name, 8000)
+        with pytest.raises(UserError, match=f"{name}: {message}"):
+            facts_of(tmp_path / name)
+    with pytest.raises(UserError, match=r"samples \(2, 2, 2\): samples have one axis"):
+        read_recording(np.zeros((2, 2, 2)), 8000)
+    with pytest.raises(UserError, match="no numbers"):
+        read_recording(np.array([0.1, np.nan]), 8000)
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(reading.importlib, "import_module", missing)
+    with pytest.raises(UserError, match=r"speech needs soxr.* pip install 'headway\[speech\]'"):
+        library("soxr")
+
+
+def test_what_is_written_is_read(tmp_path):
+    write_wav(tmp_path / "a.wav", tone(440, 0.1), 8000)
+    np.testing.assert_allclose(read_recording(tmp_path / "a.wav", 8000), tone(440, 0.1), atol=1e-4)

@@ -1,0 +1,99 @@
+"""Filterbanks are Kaldi's: equal to kaldi-native-fbank called directly, and to their definition written out."""
+
+import math
+
+import kaldi_native_fbank
+import numpy as np
+import pytest
+
+from headway.processing.audio.audio_config import AudioConfig
+from headway.processing.audio.features import RunningStatistics, Statistics, count_frames, filterbanks
+from tests.processing.audio.tones import say
+
+SMALL = AudioConfig(sample_rate=8000, bins=23)
+
+
+def kaldi(samples, rate, bins):
+    """kaldi-native-fbank with its own defaults, which are Kaldi's but for the dither."""
+    options = kaldi_native_fbank.FbankOptions()
+    options.frame_opts.samp_freq, options.frame_opts.dither, options.mel_opts.num_bins = rate, 0, bins
+    online = kaldi_native_fbank.OnlineFbank(options)
+    online.accept_waveform(rate, (samples * 32768).tolist())
+    online.input_finished()
+    return np.stack([online.get_frame(number) for number in range(online.num_frames_ready)])
+
+
+def oracle(samples, config):
+    """Kaldi's definition, frame by frame in float64 (feat/feature-window.cc, mel-computations.cc, feature-fbank.cc)."""
+    rate, bins = config.sample_rate, config.bins
+    length, shift = int(rate * config.frame_length / 1000), int(rate * config.frame_shift / 1000)
+    size = 2 ** math.ceil(math.log2(length))
+    window = [(0.5 - 0.5 * math.cos(2 * math.pi * i / (length - 1))) ** 0.85 for i in range(length)]
+
+    def mel(frequency):
+        return 1127 * math.log(1 + frequency / 700)
+
+    low, step = mel(20), (mel(rate / 2) - mel(20)) / (bins + 1)
+    rows = []
+    for start in range(0, len(samples) - length + 1, shift):
+        x = samples[start : start + length].astype(np.float64) * 32768
+        x = x - x.mean()
+        x = np.array([x[i] - 0.97 * x[max(0, i - 1)] for i in range(length)]) * window
+        power = np.abs(np.fft.rfft(np.concatenate([x, np.zeros(size - length)]))) ** 2
+        row = []
+        for number in range(bins):
+            left, centre, right = (low + (number + each) * step for each in (0, 1, 2))
+            energy = 0.0
+            for place in range(size // 2):
+                m = mel(place * rate / size)
+                if left < m < right:
+                    energy += power[place] * min((m - left) / (centre - left), (right - m) / (right - centre))
+            row.append(math.log(max(energy, np.finfo(np.float32).eps)))
+        rows.append(row)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(("rate", "bins"), [(16000, 80), (8000, 40)])
+def test_equal_to_kaldi(rate, bins):
+    samples = say("low high", rate=rate)
+    found = filterbanks(samples, AudioConfig(sample_rate=rate, bins=bins))
+    np.testing.assert_array_equal(found, kaldi(samples, rate, bins))
+    assert found.dtype == np.float32
+    assert len(found) == count_frames(len(samples) / rate, AudioConfig(sample_rate=rate, bins=bins))
+
+
+def test_equal_to_the_definition():
+    samples = say("low")
+    np.testing.assert_allclose(filterbanks(samples, SMALL), oracle(samples, SMALL), atol=2e-3)
+    other = AudioConfig(sample_rate=8000, bins=11, frame_length=20, frame_shift=15)
+    np.testing.assert_allclose(filterbanks(samples, other), oracle(samples, other), atol=2e-3)
+
+
+@pytest.mark.parametrize("samples", [0, 199, 200, 279, 280, 281])
+def test_frames_are_counted(samples):
+    found = filterbanks(np.zeros(samples, np.float32), SMALL)
+    assert found.shape == (count_frames(samples / 8000, SMALL), 23)
+    assert len(found) == (0 if samples < 200 else 1 if samples < 280 else 2)
+
+
+def test_an_utterance_is_normalised_bin_by_bin():
+    frames = np.random.default_rng(1).normal(3, 2, (50, 4)).astype(np.float32)
+    frames[:, 2] = 7  # a bin that never changes
+    found = Statistics.of(frames).normalise(frames)
+    for each in (0, 1, 3):
+        values = [float(value) for value in frames[:, each]]
+        mean = sum(values) / 50
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / 50)
+        np.testing.assert_allclose(found[:, each], [(value - mean) / deviation for value in values], atol=1e-5)
+    assert not found[:, 2].any()
+    assert found.dtype == np.float32
+
+
+def test_running_statistics_are_those_of_all_frames():
+    parts = [np.random.default_rng(seed).normal(seed, 2, (20 + seed, 3)).astype(np.float32) for seed in range(4)]
+    running = RunningStatistics(3)
+    for part in parts:
+        running.add(part)
+    found, whole = running.statistics(), Statistics.of(np.concatenate(parts))
+    np.testing.assert_allclose(found.mean, whole.mean, rtol=1e-12)
+    np.testing.assert_allclose(found.variance, whole.variance, rtol=1e-10)

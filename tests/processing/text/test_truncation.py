@@ -1,0 +1,54 @@
+"""Long lines cut to their first pieces or words."""
+
+import pytest
+
+from headway.corpora.data_config import DataConfig, source_truncation
+from headway.processing.text.text_config import TextConfig, VocabularyConfig
+from headway.processing.text.text_processor import Side, train_sides
+from headway.processing.text.truncation import Truncation, encode_beginnings, first_words
+
+LINES = ["ab cd", "", "  a b  c ", "abcd", "a b c d e"]
+
+
+@pytest.fixture
+def characters() -> Side:
+    return train_sides(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([("ab cd e", "x")]))[0]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 20])
+def test_pieces(characters: Side, length: int) -> None:
+    whole = [characters.encode(line) for line in LINES]
+    encoded, cut = encode_beginnings(characters.vocabulary, LINES, Truncation(length))
+    assert encoded == [ids[:length] for ids in whole]
+    assert cut == [len(ids) > length for ids in whole]
+    assert encode_beginnings(characters.vocabulary, LINES, None) == (whole, [False] * len(LINES))
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 20])
+def test_words(characters: Side, length: int) -> None:
+    encoded, cut = encode_beginnings(characters.vocabulary, LINES, Truncation(length, "words"))
+    assert encoded == [characters.encode(" ".join(line.split()[:length])) for line in LINES]
+    assert cut == [len(line.split()) > length for line in LINES]
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "expected"),
+    [
+        ("one two  three", 2, "one two"),
+        (" one\t two", 2, " one\t two"),
+        ("one ", 5, "one"),
+        ("", 3, ""),
+        ("x y", 1, "x"),
+    ],
+)
+def test_first_words(text: str, count: int, expected: str) -> None:
+    assert first_words(text, count) == expected
+
+
+def test_the_recipe_says_how_much() -> None:
+    train = {"tsv": "x"}
+    assert source_truncation(DataConfig.model_validate({"train": train})) is None
+    given = {"train": train, "truncate_source": 50}
+    assert source_truncation(DataConfig.model_validate(given)) == Truncation(50, "pieces")
+    words = source_truncation(DataConfig.model_validate(given | {"count": "words"}))
+    assert str(words) == "50 words"

@@ -1,0 +1,169 @@
+"""Figures: they show the weights and tokens they were given, whatever the script, without a warning."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from types import SimpleNamespace
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from headway.runs.inspect import figures
+from headway.runs.inspect.figures import (MISSING, alignment_figure, alignment_page, learning_curve, pick_fonts, visible_token)
+from headway.runs.inspect.report_page import Example
+from headway.predictors.word_alignment import WordAlignment
+from headway.errors import UserError
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that were saved."""
+    saved: list[Figure] = []
+    save = figures.save_figure
+    monkeypatch.setattr(figures, "save_figure", lambda figure, path: (saved.append(figure), save(figure, path)))
+    return saved
+
+
+def example(source: list[str]) -> Example:
+    target = ["le", "chat", "$x_1$", "</s>"]
+    generator = np.random.default_rng(1)
+    attention = {f"decoder.{layer}.cross": generator.dirichlet(np.ones(len(source)), (3, 4)) for layer in range(2)}
+    return Example(" ".join(source), "le chat", None, None, source, target, attention)
+
+
+def labels(axes: Axes) -> tuple[list[str], list[str]]:
+    return [label.get_text() for label in axes.get_xticklabels()], [
+        label.get_text() for label in axes.get_yticklabels()
+    ]
+
+
+def test_alignment_shows_tokens_and_the_mean_over_heads(tmp_path: Path, drawn: list[Figure]) -> None:
+    shown = example(["the", "cat", " ", "sat", "</s>"])
+    alignment_figure(shown, tmp_path / "a.svg", layer="decoder.1.cross")
+    axes = drawn[0].axes[0]
+    assert not any(label.get_parse_math() for label in axes.get_yticklabels())
+    assert labels(axes) == (["the", "cat", "␣", "sat", "</s>"], ["le", "chat", "$x_1$", "</s>"])
+    np.testing.assert_allclose(axes.images[0].get_array(), shown.attention["decoder.1.cross"].mean(0))
+    alignment_figure(shown, tmp_path / "b.png")
+    both = np.mean([weights.mean(0) for weights in shown.attention.values()], axis=0)
+    np.testing.assert_allclose(drawn[1].axes[0].images[0].get_array(), both)
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_svg_is_well_formed_and_the_same_again(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        alignment_figure(example(["a", "b"]), tmp_path / name)
+    assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_characters_without_a_font_are_named(
+    tmp_path: Path, drawn: list[Figure], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "pick_fonts", lambda text: (["DejaVu Sans"], {"ก"}))
+    alignment_figure(example(["กa", "b"]), tmp_path / "a.png")
+    assert labels(drawn[0].axes[0])[0] == [f"{MISSING}a", "b"]
+    assert "U+0E01" in drawn[0].get_supxlabel()
+
+
+def test_fonts_cover_the_text_or_say_what_is_missing() -> None:
+    unassigned = "\U000e0fff"
+    families, missing = pick_fonts(f"Dates Даты ημερομηνία {unassigned}")
+    assert families[0] == "DejaVu Sans"
+    assert missing == {unassigned}
+
+
+SCRIPTS = ["二〇二一年三月", "الجمعة ٢٥", "शुक्रवार", "วันศุกร์", "금요일", "ორშაბათი"]
+
+
+@pytest.mark.parametrize("text", SCRIPTS)
+def test_no_script_warns_with_the_fonts_of_this_machine(tmp_path: Path, text: str) -> None:
+    alignment_figure(example([*text, "</s>"]), tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("text", SCRIPTS)
+def test_no_script_warns_with_matplotlibs_own_fonts(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, drawn: list[Figure]
+) -> None:
+    own = [font for font in figures.fontManager.ttflist if font.name.startswith(("DejaVu", "Last Resort"))]
+    monkeypatch.setattr(figures, "fontManager", SimpleNamespace(ttflist=own))
+    alignment_figure(example([*text, "</s>"]), tmp_path / "a.png")
+    assert (MISSING in "".join(labels(drawn[0].axes[0])[0])) == (text not in ("الجمعة ٢٥", "ორშაბათი"))
+
+
+def test_tokens_are_visible_alone() -> None:
+    assert [visible_token(token) for token in ("a", " ", "", "ा")] == ["a", "␣", "␣", "◌ा"]
+
+
+def test_learning_curve_shows_losses_and_metrics(tmp_path: Path, drawn: list[Figure]) -> None:
+    lines = [
+        {"update": 10, "loss": 2.0},
+        {"update": 20, "loss": 1.0},
+        {"update": 20, "dev_loss": 1.5, "dev": {"bleu": 12.0}},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.svg")
+    loss, bleu = drawn[0].axes
+    assert {line.get_label(): line.get_xydata().tolist() for line in loss.lines} == {
+        "training": [[10, 2.0], [20, 1.0]],
+        "dev": [[20, 1.5]],
+    }
+    assert bleu.get_title(loc="left") == "bleu"
+    assert bleu.lines[0].get_xydata().tolist() == [[20, 12.0]]
+
+
+def test_users_mistakes(tmp_path: Path) -> None:
+    shown = example(["a", "b"])
+    with pytest.raises(UserError, match=r"decoder\.0\.cross, decoder\.1\.cross"):
+        alignment_figure(shown, tmp_path / "a.png", layer="encoder.0")
+    with pytest.raises(UserError, match="suffix"):
+        alignment_figure(shown, tmp_path / "a.docx")
+    with pytest.raises(UserError, match="no attention"):
+        alignment_figure(Example("a", "b", None, None, ["a"], ["b"]), tmp_path / "a.png")
+    (tmp_path / "metrics.jsonl").write_text("")
+    with pytest.raises(UserError, match="no training loss"):
+        learning_curve(tmp_path / "metrics.jsonl", tmp_path / "a.png")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl"]
+
+
+def test_global_settings_are_left_alone(tmp_path: Path) -> None:
+    names = [*figures.STYLE, "font.family"]
+    before = {name: matplotlib.rcParams[name] for name in names}
+    alignment_figure(example(["a", "b"]), tmp_path / "a.png")
+    assert {name: matplotlib.rcParams[name] for name in names} == before
+
+
+def words(source: str, target: str) -> WordAlignment:
+    one, other = tuple(source.split()), tuple(target.split())
+    weights = np.random.default_rng(len(one)).dirichlet(np.ones(len(one)), len(other))
+    return WordAlignment(one, other, weights)
+
+
+def test_a_page_shows_every_sentence_with_its_words(tmp_path: Path, drawn: list[Figure]) -> None:
+    page = [
+        words("das Haus ist alt", "the house is old"),
+        words("私 は 学生 です", "I am a student"),
+        words("ja", "yes"),
+    ]
+    alignment_page(page, tmp_path / "a.png", columns=2)
+    panels = [axes for axes in drawn[0].axes if axes.images]
+    assert len(panels) == 3
+    for axes, each in zip(panels, page, strict=True):
+        assert labels(axes) == (list(each.source), list(each.target))
+        np.testing.assert_allclose(axes.images[0].get_array(), each.weights)
+    rows = [axes.get_subplotspec().rowspan.start for axes in panels]
+    assert rows == [0, 0, 1]
+
+
+def test_long_sentences_stand_below_each_other(tmp_path: Path, drawn: list[Figure]) -> None:
+    long = words(" ".join("a" * 40), "b c")
+    alignment_page([long, long], tmp_path / "a.svg")
+    assert [axes.get_subplotspec().rowspan.start for axes in drawn[0].axes if axes.images] == [0, 1]
+
+
+def test_a_page_of_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no alignment to draw"):
+        alignment_page([], tmp_path / "a.png")

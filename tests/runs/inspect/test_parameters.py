@@ -1,0 +1,67 @@
+"""Parameters and FLOPs of the parts of a model."""
+
+import json
+
+import pytest
+import torch
+
+from headway.runs.inspect.parameters import count_parts
+from headway.models import build_model
+from headway.models.model_config import parse_model
+from tests.conftest import Command, Reversal
+
+SMALL = {"dim": 16, "feed_forward": 24, "heads": 2, "encoder": {"layers": 1}, "decoder": {"layers": 2}}
+
+
+def parts(length: int = 10, **changes):
+    with torch.device("meta"):
+        model = build_model(parse_model(SMALL | changes), 50, 40, False)
+    return count_parts(model, (50, 40), length), model
+
+
+def test_parts_add_up():
+    result, model = parts()
+    assert result.total == sum(each.numel() for each in model.parameters())
+    by_name = {part.name: part for part in result.parts}
+    assert by_name["encoder.0.feed_forward"].parameters == 2 * 16 * 24 + 16 + 24
+    assert "projection" in by_name  # its weight is the target embedding's, its work its own
+    assert by_name["projection"].parameters == 0
+
+
+@pytest.mark.parametrize("length", [10, 30])
+def test_operations_counted_by_hand(length):
+    """A multiplication with its addition is two: projections 2 * 4 D D, scores and means 2 * 2 L D a position."""
+    by_name = {part.name: part.flops_per_token for part in parts(length)[0].parts}
+    assert by_name["encoder.0.mixer"] == 2 * 4 * 16 * 16 + 2 * 2 * length * 16
+    assert by_name["decoder.1.feed_forward"] == 2 * 2 * 16 * 24
+    assert by_name["projection"] == 2 * 16 * 40
+
+
+def test_operations_of_ngrams_do_not_grow_with_length():
+    mixer = {"mixer": {"kind": "ngram", "n": 3}}
+    short, long = (
+        {part.name: part.flops_per_token for part in parts(length, encoder={"layers": 1} | mixer)[0].parts}
+        for length in (10, 100)
+    )
+    assert short["encoder.0.mixer"] == long["encoder.0.mixer"] == 2 * 2 * 16 * 16 + 2 * 5 * 8 * 16
+    assert short["decoder.0.mixer"] < long["decoder.0.mixer"]
+
+
+def test_the_command_line(run_headway: Command, reversal: Reversal):
+    table = run_headway("inspect", "--parameters", reversal.run)
+    manifest = json.loads((reversal.run / "manifest.json").read_text())
+    assert table.code == 0
+    assert f"{manifest['parameters']:,}" in table.out
+    values = json.loads(run_headway("inspect", "--parameters", "--json", reversal.run).out)
+    assert values["parameters"] == manifest["parameters"]
+    recipe = run_headway("inspect", "--parameters", "--json", "--vocabulary", "8", reversal.recipe, "model.dim=64")
+    assert json.loads(recipe.out)["source_vocabulary"] == 8
+    changed = ["vocabulary.shared=false", "vocabulary.target.size=99"]
+    sizes = json.loads(run_headway("inspect", "--parameters", "--json", reversal.recipe, *changed).out)
+    assert (sizes["source_vocabulary"], sizes["target_vocabulary"]) == (8000, 99)
+
+
+def test_refusals(run_headway: Command, reversal: Reversal):
+    assert "say what to look at" in run_headway("inspect", reversal.run).err
+    changed = run_headway("inspect", "--parameters", reversal.run, "model.dim=64")
+    assert (changed.code, "cannot be changed" in changed.err) == (2, True)

@@ -1,0 +1,67 @@
+"""The report of a run that has learned something."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from headway.runs.inspect.report_page import Table
+from headway.runs.inspect.run_report import (SENTENCES, summary_of, write_run_report)
+from headway.formats.pairs import Pair
+from headway.predictors.sequence_predictor import Predictor, load
+from headway.runs.run_folder import RunFolder
+from headway.tasks.translation import (example_of, examples_of)
+from tests.conftest import Reversal
+
+
+def test_training_leaves_a_report_of_dev_sentences(reversal: Reversal) -> None:
+    page = (reversal.run / "report.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "headway · run" in page
+    assert "34,496 parameters" in page
+    for name in ("decoder.0.cross", "decoder.1.cross", "dev.exact_match", "dev_loss"):
+        assert name in page
+    assert [word for word in reversal.words[:SENTENCES] if word not in page or word[::-1] not in page] == []
+    assert reversal.words[SENTENCES + 50] not in page.split("decoder.0.cross")[0]
+    assert "http://" not in page.replace("http://www.w3.org/", "")  # it needs nothing from elsewhere
+    assert "https://" not in page
+
+
+def test_the_facts_at_the_top(reversal: Reversal) -> None:
+    facts = summary_of(RunFolder(reversal.run))
+    assert facts["task"] == "translation"
+    assert facts["model"] == "transformer, 34,496 parameters"
+    assert facts["updates"] == "400"
+    assert facts["training"].endswith("minutes, float32")
+    assert facts["seed"] == "1"
+
+
+def test_given_pairs_and_tables(reversal: Reversal, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(reversal.run, tmp_path / "copied"))
+    pairs = [Pair(1, "abcd", "an unlikely reference"), Pair(2, "  ", "no source"), Pair(3, "abcd" * 3, "")]
+    path = write_run_report(run, [Table("A title", ["a"], [["the cell"]], "its note")], examples_of(load(run), pairs))
+    assert path == run / "report.html"
+    page = path.read_text(encoding="utf-8")
+    for part in ("an unlikely reference", "A title", "the cell", "its note", "abcdabcdabcd"):
+        assert part in page
+    assert "no source" not in page
+    assert "headway · copied" in page
+
+
+def test_examples_carry_tokens_and_attention_with_the_end_marks(predictor: Predictor) -> None:
+    (example,) = examples_of(predictor, [Pair(1, "abc", "cba"), Pair(2, "", "x")])
+    assert (example.source, example.hypothesis, example.reference) == ("abc", "cba", "cba")
+    assert example.source_tokens == ["▁", "a", "b", "c", "</s>"]
+    assert example.target_tokens == ["▁", "c", "b", "a", "</s>"]
+    assert set(example.attention) == {"decoder.0.cross", "decoder.1.cross"}
+    np.testing.assert_allclose(example.attention["decoder.0.cross"].sum(-1), 1, atol=1e-5)
+
+
+def test_a_line_that_is_too_long_is_cut(predictor: Predictor) -> None:
+    (example,) = examples_of(predictor, [Pair(1, "ab" * 700, "x")])
+    assert len(example.source_tokens) == predictor.recipe.model.max_position
+
+
+def test_a_blank_prediction_is_an_example_too(predictor: Predictor) -> None:
+    example = example_of(predictor.predict([""])[0], None)
+    assert (example.hypothesis, example.target_tokens, example.attention) == ("", ["</s>"], {})

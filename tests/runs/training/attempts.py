@@ -1,0 +1,75 @@
+"""Run by test_kill.py in a process of its own: trains in forked children and kills them.
+
+    python -m tests.runs.training.attempts RECIPE OUTPUT KILLS SEED moments|files
+
+`moments`: after a random time. `files`: just before a random one of the child's changes to files of the run, which
+finds what is wrong between any two of them. Everything is imported once, so that a child starts at once; a child is the
+command line with --resume.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+
+import torch
+
+import headway.runs.inspect.run_report
+import headway.runs.training.loop
+from headway.cli import main
+
+# Audit events of Python; those of files in folders that are being removed have no full path.
+CHANGES = ("open", "os.mkdir", "os.rename")
+REMOVALS = ("os.remove", "os.rmdir")
+
+
+def die_before_change(number: int, folder: str) -> None:
+    """Kill this process just before its change of that number to files below `folder`."""
+    left = number
+
+    def note(event: str, arguments: tuple) -> None:
+        nonlocal left
+        path = arguments[0] if event in CHANGES else None
+        if event in REMOVALS or (isinstance(path, str | os.PathLike) and os.fspath(path).startswith(folder)):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(note)
+
+
+def attempt(recipe: str, output: str, change: int | None) -> int:
+    """Start a child, to die before that change to its files or not at all, and give its process number."""
+    child = os.fork()
+    if child == 0:
+        if change is not None:
+            die_before_change(change, output)
+        try:
+            main(["train", recipe, "--output", output, "--resume"])
+        except SystemExit as ended:
+            os._exit(int(ended.code or 0))
+        os._exit(1)
+    return child
+
+
+def run(recipe: str, output: str, kills: int, seed: int, what: str) -> int:
+    """Kill that many children, then let one finish; gives how many really were killed."""
+    draw, killed = random.Random(seed), 0
+    while True:
+        again = killed < kills
+        child = attempt(recipe, output, draw.randint(1, 60) if again and what == "files" else None)
+        if again and what == "moments":
+            time.sleep(draw.uniform(0.02, 0.7))
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            killed += 1
+        else:
+            assert os.WEXITSTATUS(status) == 0, status
+            return killed
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(run(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]))

@@ -1,0 +1,190 @@
+"""The loop: resumption rules, bad updates, its ends, and what it leaves."""
+
+import json
+
+import pytest
+import torch
+
+from headway.corpora.plan import EncodedPairs
+from headway.tensors.batch import collate
+from headway.errors import (RunError, UserError)
+from headway.losses import (Loss, Objective)
+from headway.losses.objective_config import ObjectiveConfig
+from headway.optimizers.optimizers import OptimizerConfig
+from headway.runs.training.checkpoints import list_checkpoints
+from headway.runs.training.loop import train
+from headway.runs.training.parallel import launch
+from headway.optimizers.schedules import learning_rate
+from headway.runs.training.updates import (TrainingStep, compute_gradients)
+from tests.models import toys as models
+from tests.training import toys
+
+
+def metrics(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_metrics_have_the_keys_that_others_rely_on(tmp_path):
+    lines = metrics(toys.run(tmp_path, log_every=3))
+    keys = {"update", "loss", "target_tokens", "target_tokens_per_second", "learning_rate", "gradient_norm", "seconds"}
+    training = [line for line in lines if "loss" in line]
+    assert all(keys <= line.keys() for line in training)
+    assert [line["update"] for line in training] == [2, 3, 4, 6]
+    assert {"dev_loss", "dev"} <= next(line for line in lines if "dev_loss" in line).keys()
+
+
+def test_a_run_is_not_overwritten(tmp_path):
+    toys.run(tmp_path)
+    with pytest.raises(UserError, match="there is a run here already"):
+        train(toys.recipe(tmp_path), tmp_path / "run")
+
+
+def test_resuming_with_another_recipe_names_the_keys(tmp_path):
+    toys.run(tmp_path)
+    with pytest.raises(UserError, match=r"training\.seed: 1 -> 2"):
+        train(toys.recipe(tmp_path, seed=2), tmp_path / "run", resume=True)
+
+
+def test_more_updates_may_be_asked_for(tmp_path, capsys):
+    toys.run(tmp_path)
+    toys.run(tmp_path, updates=9, resume=True)
+    assert metrics(tmp_path / "run")[-1]["update"] == 9
+    assert "training.updates: 6 -> 9" in capsys.readouterr().err
+
+
+def test_changed_data_is_noticed(tmp_path):
+    toys.run(tmp_path)
+    with (tmp_path / "train.tsv").open("a") as file:
+        file.write("dd\tdd\n")
+    with pytest.raises(UserError, match="the data has changed"):
+        train(toys.recipe(tmp_path, updates=9), tmp_path / "run", resume=True)
+
+
+def spoil(monkeypatch, updates):
+    """Make the loss NaN in these updates (one batch an update)."""
+    calls, whole = [], Objective.__call__
+
+    def spoiled(self, output, batch):
+        calls.append(1)
+        loss = whole(self, output, batch)
+        factor = float("nan") if len(calls) in updates else 1.0
+        return Loss(loss.total * factor, {name: part * factor for name, part in loss.parts.items()})
+
+    monkeypatch.setattr(Objective, "__call__", spoiled)
+
+
+def test_a_bad_update_is_named_and_skipped(tmp_path, monkeypatch, capsys):
+    spoil(monkeypatch, {3})
+    run = toys.run(tmp_path, log_every=1)
+    said = capsys.readouterr().err
+    assert "update 3: the loss is not finite; its batch holds lines" in said
+    assert [line["skipped"] for line in metrics(run) if "skipped" in line] == [0, 0, 1, 0, 0, 0]
+
+
+def test_bad_updates_in_a_row_end_the_run(tmp_path, monkeypatch):
+    spoil(monkeypatch, {3, 4, 5})
+    with pytest.raises(RunError, match=r"update 5: .*\n3 such updates in a row"):
+        train(toys.recipe(tmp_path), tmp_path / "run")
+    assert [folder.name for folder in list_checkpoints(tmp_path / "run/checkpoints")] == [
+        "update-00000002",
+        "update-00000004",
+    ]
+
+
+def test_running_out_of_memory_says_what_to_do(tmp_path, monkeypatch):
+    def burst(self, output, batch):
+        raise torch.OutOfMemoryError("too much")
+
+    monkeypatch.setattr(Objective, "__call__", burst)
+    with pytest.raises(RunError, match=r"memory ran out in a batch of \d+ examples; lower training\.batch_tokens"):
+        train(toys.recipe(tmp_path), tmp_path / "run")
+
+
+def test_epochs_and_patience_end_training(tmp_path):
+    run = toys.run(
+        tmp_path, "epochs", optimizer={"schedule": "constant"}, updates=None, epochs=1, checkpoint_every=1000
+    )
+    assert metrics(run)[-1]["epoch"] == 1
+    run = toys.run(tmp_path, "patience", updates=1000, patience=2, best_by="exact_match", dev_metrics=["exact_match"],
+                   checkpoint_every=1)  # fmt: skip
+    assert metrics(run)[-1]["update"] < 50
+
+
+def test_bf16_trains(tmp_path):
+    losses = [line["loss"] for line in metrics(toys.run(tmp_path, precision="bf16", updates=40)) if "loss" in line]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_recipes_that_cannot_work_are_refused_first(tmp_path):
+    for changes, message in (
+        ({"best_by": "bleu"}, r"training\.best_by"),
+        ({"model": {"encoder": {"layers": 1, "mixer": "atention"}}}, r"model\.encoder\.mixer\[0\]\.kind.*'attention'"),
+        ({"model": {"tied": "all"}}, ""),
+    ):
+        if message:
+            with pytest.raises(UserError, match=message):
+                train(toys.recipe(tmp_path, **changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def rate(update, **config):
+    settings = {"learning_rate": 2.0, "warmup": 4} | config
+    return learning_rate(OptimizerConfig(**settings), update, dim=16, updates=12)
+
+
+def test_schedules():
+    assert [rate(u, schedule="inverse_sqrt") for u in (1, 2, 4, 16)] == pytest.approx([0.5, 1.0, 2.0, 1.0])
+    assert rate(9, schedule="inverse_sqrt", warmup=0) == pytest.approx(2 / 3)
+    # Vaswani et al. (2017), equation 3, times learning_rate
+    for update in (1, 3, 4, 5, 100):
+        expected = 2 * 16**-0.5 * min(update**-0.5, update * 4**-1.5)
+        assert rate(update, schedule="noam") == pytest.approx(expected)
+    assert [rate(u, schedule="linear") for u in (2, 4, 8, 12)] == pytest.approx([1.0, 2.0, 10 / 9, 2 / 9])
+    assert [rate(u, schedule="constant") for u in (1, 4, 50)] == pytest.approx([0.5, 2.0, 2.0])
+
+
+class Pairs(EncodedPairs):
+    """A corpus in memory."""
+
+    def __init__(self):
+        batch = models.batch()
+        self.sources = [row[real][:-1].numpy() for row, real in zip(batch.source, batch.source_mask, strict=True)]
+        self.targets = [
+            row[real][:-1].numpy() for row, real in zip(batch.target_output, batch.target_mask, strict=True)
+        ]
+        self.target_lengths = torch.tensor([len(each) for each in self.targets]).numpy()
+        self._labels = models.heads(self.sources, self.targets)
+
+    def source(self, index):
+        return self.sources[index]
+
+    def target(self, index):
+        return self.targets[index]
+
+    def labels(self, index):
+        return self._labels[index]
+
+
+@pytest.mark.parametrize("objective", [{}, {"dependency": {}, "synchronous": {"cross_layer": 2}}])
+def test_accumulated_gradients_are_those_of_the_mean_loss_a_token(tmp_path, objective):
+    corpus, config = Pairs(), toys.recipe(tmp_path)
+    model = models.model()
+    step = TrainingStep(model, Objective(ObjectiveConfig.model_validate(objective)))
+    indices = [torch.tensor([0, 2]).numpy(), torch.tensor([1]).numpy()]
+    found = compute_gradients(step, corpus, indices, launch(config.training), None, False)
+    accumulated = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    batch = collate(corpus.sources, corpus.targets, labels=[corpus.labels(place) for place in range(3)])
+    loss = step(batch)
+    (loss.total / found.tokens).backward()
+    assert found.tokens == int(batch.target_mask.sum())
+    assert found.loss == pytest.approx(loss.total.item(), rel=1e-6)
+    assert found.parts == pytest.approx({name: part.item() for name, part in loss.parts.items()}, rel=1e-6)
+    for one, parameter in zip(accumulated, model.parameters(), strict=True):
+        assert torch.allclose(one, parameter.grad, rtol=1e-5, atol=1e-8)
+    norm = torch.cat([grad.flatten() for grad in accumulated]).norm()
+    assert found.norm == pytest.approx(norm.item(), rel=1e-5)
+    clipped = compute_gradients(step.zero_grad() or step, corpus, indices, launch(config.training), 0.01, False)
+    assert clipped.norm == pytest.approx(found.norm)
+    total = torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm()
+    assert total.item() == pytest.approx(0.01, rel=1e-3)

@@ -1,0 +1,264 @@
+"""A model learns to write down tones, by the command line, and hears them in files of every kind."""
+
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+import yaml
+
+import headway
+from headway.cli import main
+from headway.errors import UserError
+from headway.predictors.sequence_predictor import Predictor
+from headway.recipe import parse_recipe
+from headway.runs.run_folder import RunFolder
+from headway.runs.training.preparation import check_recipe
+from tests.processing.audio.tones import RATE, WORDS, say, write, write_corpus
+from tests.runs.training.test_kill import assert_same, attempts
+
+RECIPE = {
+    "task": "speech_recognition",
+    "data": {
+        "train": {"tsv": "train.tsv"}, "dev": {"tsv": "dev.tsv"},
+        "audio": {"sample_rate": RATE, "bins": 16, "max_frames": 200},
+    },
+    "vocabulary": {"kind": "whitespace"},
+    "model": {
+        "dim": 32, "feed_forward": 64, "heads": 2, "dropout": 0.0, "norm": "pre", "front_end": {"channels": 32},
+        "encoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 3}}, "decoder": {"layers": 1},
+    },
+    "objective": {"label_smoothing": 0.0},
+    "optimizer": {"learning_rate": 1e-2, "schedule": "linear", "warmup": 20},
+    "training": {"updates": 300, "batch_tokens": 1000, "checkpoint_every": 150, "evaluate_every": 300},
+    "decoding": {"beam": 2, "max_length": 6},
+}  # fmt: skip
+TESTS = ["low high", "mid", "high high low", "low"]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A run that has learned tones, its recipe, and recordings that it has not heard."""
+
+    folder: Path
+    run: Path
+    recipe: Path
+    recordings: list[Path]
+
+
+def write_recipe(folder: Path, **changes) -> Path:
+    draw = random.Random(1)
+    sentences = [" ".join(draw.choices(list(WORDS), k=draw.randint(1, 3))) for _ in range(210)]
+    write_corpus(folder, sentences[:200])
+    write_corpus(folder, sentences[200:], "dev", first_seed=1000)
+    path = folder / "tones.yaml"
+    path.write_text(yaml.safe_dump(RECIPE | changes), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def heard(tmp_path_factory) -> Heard:
+    folder = tmp_path_factory.mktemp("tones")
+    recipe = write_recipe(folder)
+    torch.set_num_threads(1)
+    with pytest.raises(SystemExit) as ended:
+        main(["train", str(recipe), "--output", str(folder / "run")])
+    assert ended.value.code == 0
+    recordings = [
+        write(folder / "test" / f"{number}.wav", say(text, 2000 + number)) for number, text in enumerate(TESTS)
+    ]
+    return Heard(folder, folder / "run", recipe, recordings)
+
+
+def test_it_learns(heard):
+    lines = [json.loads(line) for line in (heard.run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["dev"]["wer"] for line in lines if "dev" in line][-1] < 10
+    assert set(lines[-1]["dev"]) == {"wer", "cer"}
+    manifest = json.loads((heard.run / "manifest.json").read_text())
+    assert set(manifest["data"]) == {"train", "dev"}
+
+
+def test_files_are_transcribed_in_their_order(heard, run_headway):
+    ended = run_headway("predict", heard.run, *heard.recordings)
+    assert (ended.code, ended.out.splitlines()) == (0, TESTS)
+    backwards = run_headway("predict", heard.run, *reversed(heard.recordings), "--batch-tokens", "60", "--beam", "1")
+    assert backwards.out.splitlines() == TESTS[::-1]
+
+
+@pytest.mark.parametrize("kind", ["flac", "stereo", "44100 Hz", "24 bits"])
+def test_other_files_sound_the_same(heard, run_headway, tmp_path, kind):
+    paths = []
+    for number, text in enumerate(TESTS):
+        samples, path = say(text, 2000 + number), tmp_path / f"{number}.{'flac' if kind == 'flac' else 'wav'}"
+        if kind == "44100 Hz":
+            soundfile.write(path, say(text, 2000 + number, 44100), 44100)
+        elif kind == "stereo":
+            soundfile.write(path, np.stack([samples, 0.5 * samples], 1), RATE)
+        else:
+            soundfile.write(path, samples, RATE, subtype="PCM_24" if kind == "24 bits" else "PCM_16")
+        paths.append(path)
+    assert run_headway("predict", heard.run, *paths).out.splitlines() == TESTS
+
+
+def test_standard_input_names_recordings(heard, run_headway):
+    plain = "".join(f"{path}\n" for path in heard.recordings)
+    table = "".join(f"{path}\t{text}\n" for path, text in zip(heard.recordings, TESTS, strict=True))
+    records = "".join(json.dumps({"audio": str(path), "text": "?"}) + "\n" for path in heard.recordings)
+    for given in (plain, table, records):
+        assert run_headway("predict", heard.run, stdin=given).out.splitlines() == TESTS
+    ended = run_headway("predict", heard.run, stdin='{"file": "a.wav"}\n')
+    assert (ended.code, "standard input:1: this line names no recording" in ended.err) == (2, True)
+
+
+def test_broken_recordings_are_named_or_skipped(heard, run_headway, tmp_path):
+    broken, short = tmp_path / "broken.flac", write(tmp_path / "short.wav", say("low")[:100])
+    broken.write_bytes(b"no sound")
+    given = [heard.recordings[0], broken, heard.recordings[1], short]
+    ended = run_headway("predict", heard.run, *given)
+    assert ended.code == 2
+    assert f"{broken}: this recording cannot be read" in ended.err
+    ended = run_headway("predict", heard.run, *given, "--skip-broken")
+    assert (ended.code, ended.out.splitlines()) == (0, [TESTS[0], "", TESTS[1], ""])
+    assert "broken.flac" in ended.err
+    assert "short.wav: this recording is too short" in ended.err
+    assert "2 of 4 were skipped" in ended.err
+    ended = run_headway("predict", heard.run, given[0], "--max-source-length", "9")
+    assert (ended.code, f"{given[0]}: this recording is too long; received" in ended.err) == (2, True)
+    assert run_headway("predict", heard.run, given[0], "--max-source-length", "9", "--truncate").code == 0
+    ended = run_headway("predict", heard.run, tmp_path / "missing.wav")
+    assert (ended.code, "missing.wav: there is no such recording" in ended.err) == (2, True)
+
+
+def test_from_python(heard):
+    predictor = headway.load(heard.run, device="cpu")
+    samples = [say(text, 2000 + number) for number, text in enumerate(TESTS)]
+    given = [heard.recordings[0], samples[1], (say(TESTS[2], 2002, 16000), 16000), str(heard.recordings[3])]
+    said = predictor.predict(given, capture=("*.cross",))
+    assert [each.text for each in said] == TESTS
+    assert said[0].source == str(heard.recordings[0])
+    for each in said:
+        weights = each.attention["decoder.0.cross"]
+        assert weights.shape == (2, len(each.tokens) + 1, len(each.attended))
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+        assert each.attended == [f"{0.04 * number:.2f}" for number in range(len(each.attended))]
+        assert each.columns("decoder.0.cross") == each.attended
+        assert each.rows("decoder.0.cross") == [*each.tokens, "</s>"]
+    assert len(said[2].attended) > len(said[1].attended) > 2
+    (skipped,) = predictor.predict([samples[0][:50]], skip_broken=True)
+    assert (skipped.text, "too short" in skipped.problem) == ("", True)
+    forced = predictor.score(samples[:1], [TESTS[0]])
+    assert forced[0].score == pytest.approx(predictor.predict(samples[:1])[0].score, abs=1e-4)
+
+
+def test_two_runs_hear_together(heard, run_headway):
+    ended = run_headway("predict", heard.run, heard.run, *heard.recordings)
+    assert ended.out.splitlines() == TESTS
+
+
+def test_attention_and_scores_can_be_had(heard, run_headway, tmp_path):
+    ended = run_headway(
+        "predict", heard.run, *heard.recordings, "--scores", "--attention", tmp_path / "attention.jsonl"
+    )
+    assert [line.split("\t")[1] for line in ended.out.splitlines()] == TESTS
+    records = [json.loads(line) for line in (tmp_path / "attention.jsonl").read_text().splitlines()]
+    weights = np.array(records[0]["attention"]["decoder.0.cross"])
+    assert weights.shape[1:] == (len(records[0]["target_tokens"]), len(records[0]["source_tokens"]))
+    manifest = heard.folder / "dev.tsv"
+    ended = run_headway("score", heard.run, "--source", manifest)
+    assert len(ended.out.splitlines()) == 10
+    assert all(float(line.split("\t")[1]) > -1 for line in ended.out.splitlines())
+
+
+def test_a_look_inside(heard, run_headway, tmp_path):
+    ended = run_headway("inspect", heard.run, "--output", tmp_path / "page.html", "--sentences", "3")
+    assert (ended.code, "3 sentences" in ended.out) == (0, True)
+    ended = run_headway("inspect", heard.run, "--figures", tmp_path / "figures", "--input", heard.folder / "dev.tsv")
+    assert ended.code == 0, ended.err
+    assert list((tmp_path / "figures").iterdir())
+
+
+def test_options_of_text_are_refused(heard, run_headway, reversal):
+    ended = run_headway("predict", heard.run, *heard.recordings, "--alignments", "a.txt")
+    assert (ended.code, "speech_recognition has no such option" in ended.err) == (2, True)
+    ended = run_headway("predict", reversal.run, heard.recordings[0])
+    assert (ended.code, "FILE: translation reads lines from standard input" in ended.err) == (2, True)
+
+
+def test_the_data_can_be_checked_first(heard, run_headway):
+    ended = run_headway("data", "check", heard.recipe)
+    assert "data.train: 200 recordings, 200 kept" in ended.out
+    content = json.loads(run_headway("data", "check", heard.recipe, "--json").out)
+    assert content["dev"]["sample_rates"] == {str(RATE): 10}
+    assert "16 bins a frame" in run_headway("inspect", "--parameters", heard.run).out
+    assert "16 bins a frame" in run_headway("inspect", "--parameters", heard.recipe).out
+
+
+def test_a_batch_hears_what_each_recording_says_alone(heard):
+    predictor = headway.load(heard.run, device="cpu")
+    assert isinstance(predictor, Predictor)
+    together, apart = (predictor.predict(heard.recordings, beam=3, batch_tokens=size) for size in (100_000, 1))
+    for one, other in zip(together, apart, strict=True):
+        assert one.text == other.text
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+def test_kills_change_nothing(tmp_path, run_headway, monkeypatch):
+    """With masks of SpecAugment and statistics of the corpus, both of which an update depends on."""
+    torch.set_num_threads(1)
+    audio = RECIPE["data"]["audio"] | {
+        "normalise": "global",
+        "spec_augment": {"frequency_masks": 1, "frequency_width": 4, "time_masks": 1, "time_width": 6},
+    }
+    training = {
+        "updates": 12,
+        "batch_tokens": 400,
+        "checkpoint_every": 3,
+        "evaluate_every": 6,
+        "dev_metrics": [],
+        "log_every": 2,
+    }
+    recipe = write_recipe(
+        tmp_path, data=RECIPE["data"] | {"audio": audio}, training=training,
+        model=RECIPE["model"] | {"dropout": 0.2},
+    )  # fmt: skip
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "other"))
+    assert run_headway("train", recipe, "--output", tmp_path / "alone").code == 0
+    assert attempts(recipe, tmp_path / "killed", kills=4, what="files") >= 2
+    assert_same(tmp_path / "alone", tmp_path / "killed")
+    source, _ = RunFolder(tmp_path / "killed").read_sides()
+    assert source.statistics.mean.shape == (16,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": {"front_end": None}}, "model.front_end: a model of speech needs what reads frames"),
+        ({"vocabulary": {"kind": "char", "shared": True}}, "vocabulary.shared: only transcripts"),
+        ({"text": {"source": {"segment": "moses"}}}, "text.source: a recording has no text"),
+        ({"data": RECIPE["data"] | {"count": "words"}}, "data.count: transcripts are counted in pieces"),
+        ({"data": RECIPE["data"] | {"max_ratio": 2.0}}, "data.max_ratio: speech_recognition has no pairs"),
+        ({"data": RECIPE["data"] | {"truncate_source": 9}}, "data.truncate_source: speech_recognition has no pairs"),
+        ({"data": RECIPE["data"] | {"lead": [8]}}, "data.lead: speech_recognition has no pairs"),
+        ({"data": RECIPE["data"] | {"audio": {"max_frames": 5000}}}, "data.audio.max_frames: recordings may be longer"),
+        ({"objective": {"dependency": {}}}, "objective: speech is learned from transcripts alone"),
+        ({"model": {"kind": "recurrent"}}, "model.front_end: a model of speech needs"),
+        ({"model": {"position": "learned", "front_end": {}, "max_position": 60}}, "data.max_length: transcripts"),
+        ({"task": "translation"}, "model.front_end: translation has no recordings"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_found_before_any_work(changes, message):
+    with pytest.raises(UserError) as error:
+        check_recipe(parse_recipe(RECIPE | changes))
+    assert message in str(error.value)
+
+
+def test_changed_audio_is_noticed_on_resumption(tmp_path, run_headway):
+    recipe = write_recipe(tmp_path, training={"updates": 2, "batch_tokens": 400, "checkpoint_every": 2})
+    assert run_headway("train", recipe, "--output", tmp_path / "run").code == 0
+    write(tmp_path / "train" / "3.wav", say("low low"))
+    ended = run_headway("train", recipe, "training.updates=3", "--output", tmp_path / "run", "--resume")
+    assert (ended.code, "the data has changed since this run began" in ended.err) == (2, True)

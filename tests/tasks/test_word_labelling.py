@@ -1,0 +1,471 @@
+"""Tagging tasks from a recipe to predictions: training, resumption, the run folder, every word a label."""
+
+import csv
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+import headway
+from headway.errors import UserError
+from headway.formats.labelled_words import read_columns
+from headway.metrics import build_metric
+from headway.predictors.label_predictor import TokenPredictor
+from headway.recipe import load_recipe
+from headway.runs.inspect.layer_report import inspect_layers, measure, self_attention, self_attention_figure
+from headway.runs.inspect.run_report import write_run_report
+from headway.runs.run_folder import RunFolder
+from headway.runs.training.loop import train
+from headway.runs.training.preparation import check_recipe
+from headway.tasks import build_task
+from tests.conftest import Command
+from tests.models.encoders import LAYERS, write_encoder
+from tests.runs.inspect.test_inspection import read_values, sentences_of
+
+WORDS = ["he", "she", "they", "goes", "home", "not", "bad", "xyz", "\u200b", "abcdefgh"]
+HARD = ["\u200b", "\U0001f600", "Ω", "abcdefgh" * 30, "don't", "\u00ad", "."]
+
+
+def sentences(count: int, seed: int) -> str:
+    """Columns in which `bad` and what follows `not` is wrong."""
+    draw, text = random.Random(seed), ""
+    for _ in range(count):
+        before = ""
+        for _ in range(draw.randint(1, 8)):
+            word = draw.choice(WORDS)
+            text += f"{word}\t{'i' if word == 'bad' or before == 'not' else 'c'}\n"
+            before = word
+        text += "\n"
+    return text
+
+
+class Learned(NamedTuple):
+    """A trained run, its recipe and its dev."""
+
+    run: Path
+    recipe: Path
+    dev: Path
+
+
+def write_recipe(folder: Path, **changes: Any) -> Path:
+    tree = {
+        "task": "error_detection",
+        "data": {"train": {"tsv": "train.tsv"}, "dev": {"tsv": "dev.tsv"}, "max_length": 40, "folder": str(folder)},
+        "model": {"kind": "tagger", "encoder": str(folder / "encoder"), "heads": 3, "dropout": 0.1},
+        "objective": {"label_smoothing": 0.0},
+        "optimizer": {"learning_rate": 5e-3, "schedule": "constant", "warmup": 0},
+        "training": {"updates": 90, "batch_sentences": 16, "checkpoint_every": 30},
+    }
+    for key, value in changes.items():
+        tree[key] = {**tree[key], **value} if isinstance(value, dict) else value
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Learned]:
+    folder = tmp_path_factory.mktemp("detection")
+    write_encoder(folder / "encoder")
+    for name, count, seed in (("train", 400, 1), ("dev", 60, 2)):
+        (folder / f"{name}.tsv").write_text(sentences(count, seed), encoding="utf-8")
+    recipe = write_recipe(folder)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert train(load_recipe(recipe), folder / "run") == 0
+    shutil.rmtree(folder / "encoder")  # the run folder is all that is needed from here on
+    yield Learned(folder / "run", recipe, folder / "dev.tsv")
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("this needs no network")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+
+
+@pytest.fixture(scope="module")
+def predictor(learned: Learned) -> TokenPredictor:
+    found = headway.load(learned.run, device="cpu")
+    assert isinstance(found, TokenPredictor)
+    return found
+
+
+def test_a_run_has_learned_and_holds_all_it_needs(learned: Learned) -> None:
+    lines = [json.loads(line) for line in (learned.run / "metrics.jsonl").read_text().splitlines()]
+    dev = [line["dev"] for line in lines if "dev" in line]
+    assert set(dev[0]) == {"f0.5", "precision", "recall"}
+    assert dev[-1]["f0.5"] > 80
+    names = {path.name for path in (learned.run / "vocabulary").iterdir()}
+    assert {"config.json", "labels.json", "tokenizer.json"} <= names
+
+
+def test_every_word_gets_a_label(predictor: TokenPredictor) -> None:
+    draw = random.Random(1)
+    given = [[draw.choice(WORDS + HARD) for _ in range(length)] for length in (0, 1, 3, 40, 300)]
+    for budget in (40, 400):
+        said = predictor.predict(given, batch_tokens=budget)
+        assert [len(each.labels) for each in said] == [0, 1, 3, 40, 300]
+        for words, each in zip(given, said, strict=True):
+            assert each.words == tuple(words)
+            assert set(each.labels) <= {"c", "i"}
+            np.testing.assert_allclose(each.probabilities.sum(1), 1, atol=1e-5)
+
+
+def test_batches_and_order_change_nothing(predictor: TokenPredictor) -> None:
+    given = ["he goes home", "bad", "they goes not home " * 20]
+    together = predictor.predict(given, batch_tokens=2000)
+    for words, each in zip(given, together, strict=True):
+        (alone,) = predictor.predict([words], batch_tokens=1)
+        np.testing.assert_allclose(alone.probabilities, each.probabilities, atol=1e-5)
+
+
+def test_several_runs_are_averaged(learned: Learned, predictor: TokenPredictor) -> None:
+    both = headway.load(learned.run, learned.run, device="cpu").predict(["he goes bad home"])
+    np.testing.assert_allclose(
+        both[0].probabilities, predictor.predict(["he goes bad home"])[0].probabilities, atol=1e-6
+    )
+
+
+def test_dev_scores_are_those_of_the_loaded_run(learned: Learned, predictor: TokenPredictor) -> None:
+    dev = list(read_columns(learned.dev))
+    said = [" ".join(each.labels) for each in predictor.predict([each.words for each in dev])]
+    value = build_metric("f0.5").score(said, [[" ".join(each.labels[0]) for each in dev]]).value
+    lines = [json.loads(line) for line in (learned.run / "metrics.jsonl").read_text().splitlines()]
+    assert value == pytest.approx(max(line["dev"]["f0.5"] for line in lines if "dev" in line))
+
+
+def test_resuming_ends_with_the_same_bytes(learned: Learned, tmp_path: Path) -> None:
+    write_encoder(learned.recipe.parent / "encoder")
+    try:
+        recipe = load_recipe(learned.recipe, ["training.updates=8", "training.checkpoint_every=4"])
+        assert train(recipe, tmp_path / "whole") == 0
+        half = load_recipe(learned.recipe, ["training.updates=4", "training.checkpoint_every=4"])
+        assert train(half, tmp_path / "parts") == 0
+        shutil.rmtree(learned.recipe.parent / "encoder")
+        write_encoder(learned.recipe.parent / "encoder", num_hidden_layers=1)  # resumption does not look at it
+        (learned.recipe.parent / "encoder" / "model.safetensors").unlink()
+        assert train(recipe, tmp_path / "parts", resume=True) == 0
+    finally:
+        shutil.rmtree(learned.recipe.parent / "encoder")
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))
+    assert one == two
+
+
+@pytest.mark.parametrize("changes", [{"layers": "last"}, {"layers": "average", "freeze": True}, {"pretrained": False}])
+def test_baselines_train(learned: Learned, tmp_path: Path, changes: dict[str, Any]) -> None:
+    write_encoder(tmp_path / "encoder")
+    for name in ("train", "dev"):
+        shutil.copy(learned.dev.with_stem(name), tmp_path)
+    recipe = load_recipe(write_recipe(tmp_path, model=changes), ["training.updates=3", "training.checkpoint_every=3"])
+    assert train(recipe, tmp_path / "run") == 0
+    weights = load_file(tmp_path / "run" / "model.safetensors")
+    before = load_file(tmp_path / "encoder" / "model.safetensors")
+    name = "encoder.layer.0.output.dense.weight"
+    changed = not torch.equal(weights[f"encoder.{name}"], before[name])
+    assert changed is not changes.get("freeze", False)
+    assert len(headway.load(tmp_path / "run").predict(["he goes home"])[0].labels) == 3
+
+
+def test_part_of_speech_tagging_is_another_task_of_the_same_kind(tmp_path: Path) -> None:
+    write_encoder(tmp_path / "encoder")
+    tags = {"he": "PRON", "they": "PRON", "goes": "VERB", "home": "NOUN", ".": "PUNCT"}
+    draw = random.Random(3)
+    for name, count in (("train", 150), ("dev", 20)):
+        text = ""
+        for _ in range(count):
+            words = [draw.choice(list(tags)) for _ in range(draw.randint(1, 6))]
+            text += "".join(f"{n}\t{w}\t{w}\t{tags[w]}\t_\t_\t0\t_\t_\t_\n" for n, w in enumerate(words, 1)) + "\n"
+        (tmp_path / f"{name}.conllu").write_text(text, encoding="utf-8")
+    recipe = load_recipe(
+        write_recipe(
+            tmp_path, task="tagging", data={"train": {"conllu": "train.conllu"}, "dev": {"conllu": "dev.conllu"}}
+        ),
+        ["training.updates=60"],
+    )
+    assert train(recipe, tmp_path / "run") == 0
+    loaded = headway.load(tmp_path / "run")
+    assert loaded.labels == ("NOUN", "PRON", "PUNCT", "VERB")
+    assert loaded.predict(["they goes home ."])[0].labels == ("PRON", "VERB", "NOUN", "PUNCT")
+    with pytest.raises(UserError, match="--threshold: this task seeks no label"):
+        loaded.predict(["he"], threshold=0.5)
+
+
+def test_predict_writes_tsv_json_and_marks(learned: Learned, run_headway: Command) -> None:
+    lines = "he goes bad home\n\n" + " ".join(HARD) + "\n"
+    tsv = run_headway("predict", learned.run, stdin=lines)
+    assert tsv.code == 0
+    blocks = tsv.out.split("\n\n")
+    written = tsv.out.splitlines()
+    assert [place for place, row in enumerate(written) if not row] == [4, 5, 6 + len(HARD)]  # after each input line
+    rows = [row.split("\t") for row in blocks[0].splitlines()]
+    assert [row[:2] for row in rows] == [["he", "c"], ["goes", "c"], ["bad", "i"], ["home", "c"]]
+    assert float(rows[2][2]) > 0.5 > float(rows[1][2])
+    objects = [
+        json.loads(line)
+        for line in run_headway("predict", learned.run, "--format", "json", stdin=lines).out.splitlines()
+    ]
+    assert [len(each["words"]) for each in objects] == [4, 0, len(HARD)]
+    assert objects[0]["labels"] == ["c", "c", "i", "c"]
+    assert set(objects[0]["probabilities"]) == {"c", "i"}
+    marked = run_headway("predict", learned.run, "--format", "marked", stdin="he goes bad home\n").out
+    assert marked == "he goes [bad] home\n"
+    assert (
+        run_headway("predict", learned.run, "--raw", stdin="bad.\n").out.count("\n") == 3
+    )  # two words and a blank line
+
+
+def test_thresholds(learned: Learned, predictor: TokenPredictor, run_headway: Command) -> None:
+    for threshold, expected in (("0", "i"), ("1", "c")):
+        out = run_headway("predict", learned.run, "--threshold", threshold, stdin="he goes\n").out
+        assert [row.split("\t")[1] for row in out.split("\n\n")[0].splitlines()] == [expected] * 2
+    first = run_headway("predict", learned.run, "--threshold", "dev", stdin="he bad\n")
+    assert "F0.5" in first.err
+    kept = json.loads((learned.run / "threshold.json").read_text())
+    again = run_headway("predict", learned.run, "--threshold", "dev", stdin="he bad\n")
+    assert (again.out, again.err) == (first.out, "")
+    dev = list(read_columns(learned.dev))
+    gold = [[" ".join(each.labels[0]) for each in dev]]
+    words = [each.words for each in dev]
+
+    def score(threshold: float) -> float:
+        said = [" ".join(each.labels) for each in predictor.predict(words, threshold=threshold)]
+        return build_metric("f0.5").score(said, gold).value
+
+    assert score(kept["threshold"]) == pytest.approx(kept["dev_f0.5"])
+    assert all(score(other / 20) <= kept["dev_f0.5"] + 1e-6 for other in range(21))
+    for wrong in ("1.5", "high"):
+        assert run_headway("predict", learned.run, "--threshold", wrong, stdin="he\n").code == 2
+
+
+def test_options_of_translation_are_refused(learned: Learned, run_headway: Command) -> None:
+    ended = run_headway("predict", learned.run, "--beam", "3", stdin="he\n")
+    assert ended.code == 2
+    assert "--beam: error_detection has no such option" in ended.err
+    assert "--format: unknown format" in run_headway("predict", learned.run, "--format", "xml", stdin="he\n").err
+
+
+def test_scoring_files_and_forced_scores(learned: Learned, run_headway: Command, tmp_path: Path) -> None:
+    dev = list(read_columns(learned.dev))
+    said = run_headway("predict", learned.run, stdin="".join(" ".join(each.words) + "\n" for each in dev)).out
+    (tmp_path / "said.tsv").write_text(said, encoding="utf-8")
+    ended = run_headway(
+        "score",
+        "--metric",
+        "precision",
+        "recall",
+        "f0.5",
+        "--hypotheses",
+        tmp_path / "said.tsv",
+        "--references",
+        learned.dev,
+    )
+    assert ended.code == 0
+    assert "f0.5" in ended.out
+    assert f"{len(dev)} segments" in ended.out
+    rows = run_headway("score", learned.run, "--source", learned.dev).out.splitlines()
+    assert [int(row.split("\t")[2]) for row in rows] == [len(each.words) for each in dev]
+    assert all(float(row.split("\t")[0]) <= 0 for row in rows)
+    first = json.loads(run_headway("score", learned.run, "--source", learned.dev, "--json").out.splitlines()[0])
+    assert first["log_probability"] == pytest.approx(sum(first["log_probabilities"]))
+    assert run_headway("score", learned.run).code == 2
+
+
+def test_the_report_shows_dev_sentences_with_their_marks(learned: Learned) -> None:
+    shown = build_task("error_detection").examples(learned.run, RunFolder(learned.run).read_recipe(), 5)
+    assert len(shown) == 5
+    first = next(read_columns(learned.dev))
+    assert shown[0].source == " ".join(first.words)
+    assert shown[0].reference.count("[") == first.labels[0].count("i")
+    assert shown[0].source_tokens[0] == "[CLS]"
+    assert list(shown[0].attention) == [f"encoder.{LAYERS - 1}.self"]
+
+
+def test_the_report_page_of_a_run(learned: Learned) -> None:
+    page = write_run_report(learned.run).read_text(encoding="utf-8")
+    for part in ("error_detection", "tagger, ", "dev.f0.5", "[bad]", f"encoder.{LAYERS - 1}.self"):
+        assert part in page
+
+
+def test_a_corpus_without_sentences(learned: Learned, tmp_path: Path) -> None:
+    write_encoder(tmp_path / "encoder")
+    (tmp_path / "train.tsv").write_text("\n\n", encoding="utf-8")
+    shutil.copy(learned.dev, tmp_path)
+    with pytest.raises(UserError, match=r"data\.train: there is no sentence here"):
+        train(load_recipe(write_recipe(tmp_path)), tmp_path / "run")
+
+
+def test_data_check_says_what_is_there(learned: Learned, run_headway: Command) -> None:
+    write_encoder(learned.recipe.parent / "encoder")
+    try:
+        ended = run_headway("data", "check", learned.recipe, "data.max_length=9")
+        assert "data.train: 400 sentences" in ended.out
+        assert "data.dev: 60 sentences" in ended.out
+        assert " are longer than data.max_length" in ended.out
+        assert json.loads(run_headway("data", "check", learned.recipe, "--json").out)["dev"]["sentences"] == 60
+    finally:
+        shutil.rmtree(learned.recipe.parent / "encoder")
+
+
+def test_mistakes_before_any_work(learned: Learned, tmp_path: Path) -> None:
+    write_encoder(tmp_path / "encoder")
+    cases = [
+        ({"model": {"heads": 5}}, r"model\.heads: heads do not divide"),
+        ({"data": {"max_length": 41}}, r"data\.max_length: the encoder cannot read so many pieces; .* up to 40"),
+        ({"optimizer": {"schedule": "noam"}}, r"optimizer\.schedule: noam needs a model\.dim"),
+        ({"training": {"best_by": "accuracy"}}, r"training\.best_by"),
+        ({"data": {"drop_duplicates": True}}, r"data\.drop_duplicates: error_detection has no pairs"),
+        ({"objective": {"dependency": {}}}, r"objective: a tagger learns from labels alone"),
+        ({"task": "translation"}, r"model\.kind: the task translation cannot use this kind of model; .*'tagger'"),
+    ]
+    for changes, message in cases:
+        with pytest.raises(UserError, match=message):
+            check_recipe(load_recipe(write_recipe(tmp_path, **changes)))
+    other = {"task": "error_detection", "data": {"train": {"tsv": "x"}}, "training": {"updates": 1}}
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(other))
+    with pytest.raises(
+        UserError, match=r"model\.kind: the task error_detection cannot use .*received 'transformer'.*tagger"
+    ):
+        check_recipe(load_recipe(tmp_path / "other.yaml"))
+
+
+def test_layer_weights_and_evenness(learned: Learned, predictor: TokenPredictor) -> None:
+    words = [each.words for each in read_columns(learned.dev)][:20]
+    weights, evenness = measure(predictor, words)
+    looks = [look for each in words for look in predictor.look(each)]
+    every = [look.layer_weights[n] for look in looks for n in range(len(look.window.first))]
+    assert weights.words == len(every)
+    for head in range(3):
+        for layer in range(LAYERS):
+            column = [each[head, layer] for each in every]
+            assert weights.mean[head, layer] == pytest.approx(sum(column) / len(column), abs=1e-6)
+            assert weights.deviation[head, layer] == pytest.approx(np.std(column), abs=1e-6)
+    assert weights.mean.sum(1) == pytest.approx(1)
+    look, deviations = looks[0], []
+    last, mixed = self_attention(look)
+    for row, place in enumerate(look.window.first):
+        share = look.layer_weights[row].mean(0)
+        slow = sum(share[layer] * look.self_attention[layer, :, place].mean(0) for layer in range(LAYERS))
+        np.testing.assert_allclose(mixed[row], slow, atol=1e-6)
+        np.testing.assert_allclose(last[row], look.self_attention[-1, :, place].mean(0), atol=1e-6)
+        deviations.append(np.std(last[row]))
+    assert measure(predictor, words[:1])[1].last == pytest.approx(np.mean(deviations), abs=1e-6)
+    assert 0 < evenness.mixed < 1
+
+
+def test_inspect_prints_and_draws(learned: Learned, run_headway: Command, tmp_path: Path) -> None:
+    ended = run_headway(
+        "inspect", learned.run, "--layers", learned.dev, "--figure", tmp_path / "a.png", "--beside", learned.run
+    )
+    assert ended.code == 0, ended.err
+    assert "layers as weighted" in ended.out
+    assert (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
+    content = json.loads(run_headway("inspect", learned.run, "--layers", learned.dev, "--json").out)
+    assert len(content["layer_weights"]["mean"]) == LAYERS
+    with pytest.raises(UserError, match="--sentence: there are fewer sentences; received 99"):
+        inspect_layers(learned.run, learned.dev, beside=None, figure=tmp_path / "b.png", sentence=99)
+
+
+def test_figures_of_a_corpus_of_words(
+    learned: Learned, predictor: TokenPredictor, run_headway: Command, tmp_path: Path
+) -> None:
+    ended = run_headway("inspect", learned.run, "--figures", tmp_path / "own")
+    assert ended.code == 0, ended.err
+    names = {"entropy", "layer-weights", "quality-by-length", "relative-position-encoder", "self-attention-deviation"}
+    assert {path.stem for path in (tmp_path / "own").iterdir()} == names | {"within-encoder"}
+    weights, evenness = measure(predictor, [each.words for each in read_columns(learned.dev)])
+    with (tmp_path / "own" / "layer-weights.csv").open(newline="") as file:
+        found = [float(row["mean"]) for row in csv.DictReader(file)]
+    assert found == pytest.approx(weights.mean.ravel(), abs=1e-5)
+    with (tmp_path / "own" / "self-attention-deviation.csv").open(newline="") as file:
+        found = {row["layer"]: float(row["deviation"]) for row in csv.DictReader(file)}
+    assert found["as weighted"] == pytest.approx(evenness.mixed, abs=1e-5)
+    assert found[str(LAYERS)] == pytest.approx(evenness.last, abs=1e-5)
+    with (tmp_path / "own" / "quality-by-length.csv").open(newline="") as file:
+        assert sum(int(row["segments"]) for row in csv.DictReader(file)) == 60
+    (tmp_path / "words").write_text("he goes home\n\nnot bad\n")
+    (tmp_path / "labels").write_text("c c c\n\nc i\n")
+    given = ("--figures", tmp_path / "given", "--input", tmp_path / "words", "--json")
+    assert json.loads(run_headway("inspect", learned.run, *given).out)["read"] == 2
+    assert not (tmp_path / "given" / "quality-by-length.csv").exists()
+    assert run_headway("inspect", learned.run, *given, "--reference", tmp_path / "labels").code == 0
+    assert (tmp_path / "given" / "quality-by-length.csv").exists()
+    (tmp_path / "labels").write_text("c c c\n\nc\n")
+    ended = run_headway("inspect", learned.run, *given, "--reference", tmp_path / "labels")
+    assert "labels:3: each word needs one label; received '1 labels for 2 words'" in ended.err
+
+
+def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path: Path) -> None:
+    write_encoder(tmp_path / "encoder")
+    for name in ("train", "dev"):
+        shutil.copy(learned.dev.with_stem(name), tmp_path)
+    path = write_recipe(tmp_path, model={"layers": "last"}, training={"updates": 1, "checkpoint_every": 1})
+    assert train(load_recipe(path), tmp_path / "run") == 0
+    loaded = headway.load(tmp_path / "run")
+    weights, evenness = measure(loaded, [["he", "goes"]])
+    assert (weights, evenness.mixed) == (None, None)
+    with pytest.raises(UserError, match="does not attend to layers"):
+        self_attention_figure(loaded, ["he"], None, tmp_path / "a.png")
+
+
+def test_capture_gives_arrays_with_their_tokens_and_changes_nothing(predictor: TokenPredictor) -> None:
+    draw = random.Random(3)
+    words = [draw.choice(WORDS) for _ in range(60)]  # more than a window
+    (off,), (on,) = predictor.predict(" ".join(words)), predictor.predict(" ".join(words), capture="all")
+    assert (on.words, on.labels, off.looks) == (off.words, off.labels, ())
+    np.testing.assert_array_equal(on.probabilities, off.probabilities)
+    assert len(on.looks) > 1
+    assert [word for look in on.looks for word in look.words] == words
+    for look in on.looks:
+        own, layers = look.captured["encoder.self"], look.captured["layers"]
+        assert own.weights.shape == (LAYERS, own.weights.shape[1], len(own.rows), len(own.columns))
+        assert own.rows == own.columns == look.tokens
+        assert layers.weights.shape == (1, 3, len(look.words), LAYERS)
+        assert (layers.rows, layers.columns[0]) == (list(look.words), "layer 0")
+        for each in (own, layers):
+            np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
+        shown = look.to_bertviz()
+        assert torch.stack([each.squeeze(0) for each in shown["attention"]]).shape[2] == len(shown["tokens"])
+    with pytest.raises(UserError, match="capture: a tagger captures all or nothing; received 'layers'; allowed: all"):
+        predictor.predict(["he"], capture="layers")
+
+
+def test_a_page_shows_labels_layers_and_self_attention(
+    learned: Learned, predictor: TokenPredictor, run_headway: Command, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    assert run_headway("inspect", learned.run, "--sentences", "4", "--output", page, "--device", "cpu").code == 0
+    dev = list(read_columns(learned.dev))[:4]
+    for sentence, shown in zip(dev, sentences_of(page), strict=True):
+        (said,), (look,) = predictor.predict([sentence.words]), predictor.look(sentence.words)
+        assert [each["word"] for each in shown["words"]] == list(sentence.words)
+        assert [each["label"] for each in shown["words"]] == list(said.labels)
+        assert [each["gold"] for each in shown["words"]] == list(sentence.labels[0])
+        best = [said.probabilities[n, predictor.labels.index(label)] for n, label in enumerate(said.labels)]
+        np.testing.assert_allclose([each["probability"] for each in shown["words"]], best, rtol=1e-5)
+        layers, own = shown["maps"]
+        assert (layers["title"], own["title"]) == ("Layers", "Encoder")
+        assert look.layer_weights is not None
+        weights = read_values(layers["layers"][0], 16, False, look.layer_weights.shape[2])
+        np.testing.assert_allclose(weights, look.layer_weights.transpose(1, 0, 2), atol=1e-4)
+        last = read_values(own["layers"][-1], 16, False, len(look.tokens))
+        np.testing.assert_allclose(last, look.self_attention[-1], atol=1e-4)
+
+
+def test_what_a_page_of_labels_refuses(learned: Learned, run_headway: Command, tmp_path: Path) -> None:
+    (tmp_path / "labels").write_text("c i c\n")
+    given = ("inspect", learned.run, "--text", "a b", "--reference", tmp_path / "labels", "--output", tmp_path / "p")
+    code, _, err = run_headway(*given)
+    assert (code, "line 1: a tagger's reference has a label for each word" in err) == (2, True)
+    (tmp_path / "gold").write_text("0-0\n")
+    assert "--gold: a tagger aligns nothing" in run_headway(*given, "--gold", tmp_path / "gold").err

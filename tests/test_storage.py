@@ -1,0 +1,80 @@
+"""The cache folder, work in progress and growing arrays."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.storage import GrowingArray, cache_folder, read_array, workspace
+
+
+def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("HEADWAY_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "headway"
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.int64])
+def test_growing_array(tmp_path: Path, dtype: type[np.integer]) -> None:
+    path = tmp_path / "array.npy"
+    with GrowingArray(path, dtype) as array:
+        for end in (0, 3, 12_345):
+            array.append(np.arange(end))
+    grown = read_array(path)
+    assert (type(grown), grown.dtype, grown.flags.writeable) == (np.ndarray, dtype, False)
+    np.testing.assert_array_equal(grown, np.r_[0:3, 0:12_345].astype(dtype))
+    np.testing.assert_array_equal(np.load(path, allow_pickle=False), grown)
+
+
+def test_an_empty_array(tmp_path: Path) -> None:
+    with GrowingArray(tmp_path / "array.npy", np.int64):
+        pass
+    assert len(read_array(tmp_path / "array.npy")) == 0
+
+
+def test_a_failed_array_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
+    def fail() -> None:
+        with GrowingArray(tmp_path / "array.npy", np.int64) as array:
+            array.append(np.arange(9))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert len(read_array(tmp_path / "array.npy")) == 0
+
+
+def test_workspace_is_removed(tmp_path: Path) -> None:
+    with workspace(tmp_path / "new" / "folder") as one, workspace(tmp_path / "new" / "folder") as other:
+        assert one != other
+        (one / "file").touch()
+        assert one.is_dir()
+        assert other.is_dir()
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from headway.storage import workspace
+with workspace(Path(sys.argv[1])) as work:
+    (work / "file").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workspaces_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False)
+    (left,) = tmp_path.iterdir()
+    others = [tmp_path / "a-corpus", tmp_path / left.name.replace("@", "x@", 1)]
+    for other in others:  # a finished corpus, and the work of another machine
+        other.mkdir()
+    with workspace(tmp_path) as first:
+        assert f"@{os.getpid()}@" in first.name
+        assert not left.exists()
+        with workspace(tmp_path):
+            assert sorted(path for path in tmp_path.iterdir() if path in (first, *others)) == sorted([first, *others])
