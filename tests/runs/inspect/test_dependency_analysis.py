@@ -12,7 +12,7 @@ from headway.runs.inspect.dependency_figures import (dependency_figure, synchron
 from headway.parses.parse import (NotATreeError, depths)
 from headway.parses.projection import (NONE, Projection)
 from tests.data.annotation import toys as parses
-from tests.training import toys as training
+from tests.runs.training import toys as training
 
 
 def analysed(heads, blocks, weights) -> Analysed:

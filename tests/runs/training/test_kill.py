@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from tests.conftest import REVERSAL, write_reversal
-from tests.training import toys
+from tests.runs.training import toys
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TIMINGS = ("seconds", "target_tokens_per_second", "evaluation_seconds")
 # Dropout, accumulation, evaluation, averages and a schedule that goes on: all that an update can depend on.
 TRAINING = {

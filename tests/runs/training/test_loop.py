@@ -17,7 +17,7 @@ from headway.runs.training.parallel import launch
 from headway.optimizers.schedules import learning_rate
 from headway.runs.training.updates import (TrainingStep, compute_gradients)
 from tests.models import toys as models
-from tests.training import toys
+from tests.runs.training import toys
 
 
 def metrics(run):
@@ -45,11 +45,11 @@ def test_resuming_with_another_recipe_names_the_keys(tmp_path):
         train(toys.recipe(tmp_path, seed=2), tmp_path / "run", resume=True)
 
 
-def test_more_updates_may_be_asked_for(tmp_path, capsys):
+def test_more_updates_may_be_asked_for(tmp_path, caplog):
     toys.run(tmp_path)
     toys.run(tmp_path, updates=9, resume=True)
     assert metrics(tmp_path / "run")[-1]["update"] == 9
-    assert "training.updates: 6 -> 9" in capsys.readouterr().err
+    assert "training.updates: 6 -> 9" in caplog.text
 
 
 def test_changed_data_is_noticed(tmp_path):
@@ -73,10 +73,10 @@ def spoil(monkeypatch, updates):
     monkeypatch.setattr(Objective, "__call__", spoiled)
 
 
-def test_a_bad_update_is_named_and_skipped(tmp_path, monkeypatch, capsys):
+def test_a_bad_update_is_named_and_skipped(tmp_path, monkeypatch, caplog):
     spoil(monkeypatch, {3})
     run = toys.run(tmp_path, log_every=1)
-    said = capsys.readouterr().err
+    said = caplog.text
     assert "update 3: the loss is not finite; its batch holds lines" in said
     assert [line["skipped"] for line in metrics(run) if "skipped" in line] == [0, 0, 1, 0, 0, 0]
 

@@ -17,7 +17,7 @@ from headway.runs.inspect.corpus_figures import write_figures
 from headway.runs.inspect.layer_report import LayerTotals
 from headway.runs.inspect.length_quality import LengthTotals
 from headway.runs.inspect.totals import (SPAN, Entropies, PartTotals, RelativePositions, within)
-from headway.console import progress
+from headway.log import progress
 from headway.errors import UserError
 from headway.recipe import Recipe
 from headway.metrics import build_metric

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from headway.console import (duration, progress, say, warn)
+from headway.log import (duration, progress, say, warn)
 from headway.tensors.batch import Indices
 from headway.errors import RunError
 from headway.recipe import Recipe

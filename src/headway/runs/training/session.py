@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import headway
-from headway.console import (console, say, warn)
+from headway.log import (say, silenced, warn)
 from headway.errors import UserError
 from headway.files import (remove_leftovers, write_text)
 from headway.models import Model
@@ -208,14 +208,14 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
     """Prepare a run, new or resumed, and end its process group afterwards. Raises as `train` does."""
     keep_freed_memory()
     parallel = launch(recipe.training)
-    console.quiet = console.quiet or not parallel.first
     try:
-        folder = RunFolder(output)
-        parallel.from_first(partial(check_recipe, recipe))
-        parallel.from_first(partial(_claim, recipe, output, resume))
-        prepared = prepare(recipe, folder) if parallel.first else None
-        parallel.from_first(lambda: None)
-        yield _session(recipe, folder, prepared or prepare(recipe, folder), parallel)
+        with nullcontext() if parallel.first else silenced():
+            folder = RunFolder(output)
+            parallel.from_first(partial(check_recipe, recipe))
+            parallel.from_first(partial(_claim, recipe, output, resume))
+            prepared = prepare(recipe, folder) if parallel.first else None
+            parallel.from_first(lambda: None)
+            yield _session(recipe, folder, prepared or prepare(recipe, folder), parallel)
     finally:
         shut_down()
 
