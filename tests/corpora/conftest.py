@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import Corpus, parse_corpus
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
 from headway.processing.text.text_processor import Side, train_sides
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.corpora.data_checks import check
 from headway.corpora.data_config import DataConfig
 from headway.corpora.overlap import Overlap
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import Corpus, parse_corpus
 from headway.processing.text.text_processor import Side
 
 

@@ -11,7 +11,7 @@ import torch
 from headway.corpora.frames import build_frames
 from headway.corpora.speech_corpus import build_speech
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import Corpus, parse_corpus
 from headway.formats.recordings import open_recordings, read_utterances
 from headway.processing.audio.audio_config import AudioConfig
 from headway.processing.audio.audio_processor import AudioSide

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import Corpus, parse_corpus
 from headway.formats.labelled_words import (
     ERROR_ORIGINS,
     fingerprint,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headway.corpora.overlap import Overlap, overlap
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import Corpus, parse_corpus
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, open_source
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import Corpus, parse_corpus
 from headway.formats.recordings import Utterance, hash_of_audio, open_recordings, read_utterances
 
 

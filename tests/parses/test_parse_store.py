@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import Corpus, parse_corpus
 from headway.parses.parse import Parse, Token
 from headway.parses.parse_store import ParseStore, key_of, open_writer, store_beside, store_of
 from headway.parses.parses_config import ParserConfig, ParsesConfig

@@ -7,7 +7,7 @@ import pytest
 
 from headway.errors import UserError
 from headway.parses.parsers import _without_blanks, load_parser, read_conllu
-from headway.parses.parses_config import ParserConfig
+from headway.parses.parsers import ParserConfig
 from tests.data.annotation import toys
 
 
