@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from headway.errors import UserError, nearest
 
@@ -91,3 +92,27 @@ def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for inner in get_args(annotation):
         yield from _sections_in(inner)
+
+
+UNKNOWN_KEY = "unknown_key"
+
+
+def mistakes_within(error: ValidationError, section: type[BaseModel]) -> ValidationError:
+    """The mistakes of `section`, for the validator of a larger one to raise, which does not know this section's keys."""
+    return ValidationError.from_exception_data(error.title, [_within(each, section) for each in error.errors()])
+
+
+def _within(error: Any, section: type[BaseModel]) -> InitErrorDetails:
+    path, innermost = _keys(error["loc"], section)
+    if error["type"] == "extra_forbidden":
+        names = list(innermost.model_fields)
+        return mistake(f"unknown key{nearest(path[-1], names)}; allowed: {', '.join(names)}", *path)
+    if error["type"] == UNKNOWN_KEY:
+        return mistake(error["msg"], *path)
+    return InitErrorDetails(type=error["type"], loc=tuple(path), input=error["input"], ctx=error.get("ctx", {}))
+
+
+def mistake(message: str, *path: str) -> InitErrorDetails:
+    """A mistake in words, at the keys of `path`, for `ValidationError.from_exception_data`."""
+    kind = PydanticCustomError(UNKNOWN_KEY, "{message}", {"message": message})
+    return InitErrorDetails(type=kind, loc=path, input={})

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import PydanticUndefined
 
-from headway.config import Section, explain
+from headway.config import Section, explain, mistake, mistakes_within
 from headway.errors import UserError, nearest, option
 
 Component = TypeVar("Component")
@@ -111,6 +111,22 @@ class Registry(Generic[Component]):
     def settings(self, name: str) -> list[Setting]:
         """The options of a component, with their defaults. Raises UserError as `get` does."""
         return settings_of(config_of(self.get(name)))
+
+    def section(self, options: Mapping[str, Any]) -> BaseModel:
+        """The options of a component, its `kind` among them, as its own class has them; for validators of recipes.
+
+        Raises:
+            ValidationError: every mistake, with its key.
+        """
+        try:
+            config = config_of(self.get(str(options["kind"])))
+        except UserError as error:
+            kind = mistake(error.spelled(option), "kind")
+            raise ValidationError.from_exception_data(self.kind, [kind]) from error
+        try:
+            return config.model_validate(dict(options))
+        except ValidationError as error:
+            raise mistakes_within(error, config) from error
 
     def build(
         self,

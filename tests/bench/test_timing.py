@@ -8,7 +8,6 @@ import torch
 
 from headway.bench import bench_constraints, bench_decode, bench_mixers, bench_train
 from headway.bench.timing import SIZES, BenchReport, Contender, Measurement, SyntheticCorpus, compete, matrix_peak
-from headway.corpora.plan import plan_epoch
 from headway.errors import RunError, UserError
 
 TINY = SIZES["tiny"]
@@ -127,7 +126,7 @@ def test_plain_loop_computes_the_same_as_headway():
     plain.transformer.encoder.norm = plain.transformer.decoder.norm = None
 
     corpus = SyntheticCorpus(TINY.vocabulary, 100)
-    batch = corpus.collate(plan_epoch(corpus.source_lengths, corpus.target_lengths, 256, 1, 0)[0])
+    batch = corpus.collate(corpus.plan(1, 0, batch_tokens=256)[0])
     expected, received = model(batch).logits, plain(batch.source, batch.target_input)
     torch.testing.assert_close(received[batch.target_mask], expected[batch.target_mask], rtol=1e-4, atol=1e-4)
 

@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import Corpus, parse_corpus
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
 from headway.processing.text.text_processor import Side, train_sides
 
-Write = Callable[..., CorpusConfig]
+Write = Callable[..., Corpus]
 
 
 @pytest.fixture
 def parallel(tmp_path: Path) -> Write:
     """Writes two line-aligned files and gives their corpus."""
 
-    def write(source: list[str], target: list[str], name: str = "train") -> CorpusConfig:
+    def write(source: list[str], target: list[str], name: str = "train") -> Corpus:
         for language, lines in (("src", source), ("trg", target)):
             (tmp_path / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return CorpusConfig(source=tmp_path / f"{name}.src", target=tmp_path / f"{name}.trg")
+        return parse_corpus({"source": tmp_path / f"{name}.src", "target": tmp_path / f"{name}.trg"}, name)
 
     return write
 

@@ -11,7 +11,6 @@ import torch
 from headway.corpora.frames import build_frames
 from headway.corpora.speech_corpus import build_speech
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
 from headway.formats.recordings import open_recordings, read_utterances
 from headway.processing.audio.audio_config import AudioConfig
 from headway.processing.audio.audio_processor import AudioSide
@@ -29,7 +28,7 @@ def corpus(folder, max_length=10, statistics=None, **settings):
     if not manifest.exists():
         write_corpus(folder, SENTENCES)
     config = AudioConfig(sample_rate=8000, bins=9, **settings)
-    utterances = read_utterances(open_recordings(CorpusConfig(tsv=manifest), "data.train"))
+    utterances = read_utterances(open_recordings({"tsv": manifest}, "data.train"))
     store = build_frames([each.audio for each in utterances], config, cache=folder / "cache")
     return build_speech("data.train", utterances, store, (AudioSide(config, statistics), SIDE), max_length=max_length)
 
@@ -144,7 +143,7 @@ def test_utterances_of_librispeech(tmp_path):
     for number in (0, 1):
         (chapter / f"2412-153948-000{number}.flac").symlink_to(audio / f"2412-153948-000{number}.flac")
     (chapter / "2412-153948.trans.txt").write_text("2412-153948-0000 LOW\n2412-153948-0001 HIGH\n")
-    utterances = read_utterances(open_recordings(CorpusConfig(librispeech=tmp_path), "data.train"))
+    utterances = read_utterances(open_recordings({"librispeech": tmp_path}, "data.train"))
     config = AudioConfig()
     store = build_frames([each.audio for each in utterances], config, cache=tmp_path / "cache")
     found = build_speech("data.train", utterances, store, (AudioSide(config), SIDE), max_length=10)

@@ -20,7 +20,6 @@ from headway.cli.console import show
 from headway.corpora.generated.digits import DigitOptions, write_digits
 from headway.errors import UserError
 from headway.files import write_json, write_text
-from headway.formats.corpus_config import CorpusConfig
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.log import say
 from headway.metrics import bootstrap_interval, build_metric
@@ -109,7 +108,7 @@ def main() -> None:
     try:
         if not (data / "test-speaker.tsv").exists():
             write_digits(arguments.recordings, data, DigitOptions())
-        tests = {name: read_utterances(open_recordings(CorpusConfig(tsv=data / file), name))
+        tests = {name: read_utterances(open_recordings({"tsv": data / file}, name))
                  for name, file in TESTS.items()}  # fmt: skip
         results: dict[str, dict[str, Any]] = {}
         for encoder in arguments.encoders:

@@ -57,13 +57,12 @@ def data_labels(
     references: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="Their corrections.")] = None,
 ) -> None:
     """Write which words are wrong, a word a row: from the edits of an M2 file, or by comparing with corrections."""
+    from headway.formats.corpus_format import ERRORS
     from headway.formats.edits import union
-    from headway.formats.labelled_words import ERROR_ORIGINS, open_labelled, write_columns
-    from headway.recipe import parse_corpus
+    from headway.formats.labelled_words import open_labelled, write_columns
 
     given = {"m2": m2, "annotator": annotator, "source": source, "references": references or ()}
-    corpus = parse_corpus(given, "headway data labels")
-    sentences = open_labelled(corpus, "headway data labels", ERROR_ORIGINS)
+    sentences = open_labelled(given, "headway data labels", ERRORS)
     typer.echo(write_columns([(each.words, union(each.labels)) for each in sentences]), nl=False)
 
 

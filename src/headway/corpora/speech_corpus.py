@@ -126,8 +126,8 @@ class SpeechCorpus:
         `batch_tokens` counts frames with their padding; lengths are rounded up a little, so that not every epoch has
         the same batches.
         """
-        frames = np.maximum(-(-self._frames // NEARLY) * NEARLY - 1, self._tokens)  # `plan_epoch` adds an end mark
-        return plan_epoch(frames, frames, batch_tokens, seed, epoch, batch_sentences)
+        widths = np.maximum(-(-self._frames // NEARLY) * NEARLY, self._tokens + 1)
+        return plan_epoch(widths, widths, batch_tokens, seed, epoch, batch_sentences)
 
     def collate(self, indices: Indices, generator: torch.Generator | None = None) -> Batch:
         """The batch of the utterances at `indices` (B,), some of it hidden where the corpus is for training.

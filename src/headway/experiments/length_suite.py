@@ -9,7 +9,6 @@ from pathlib import Path
 
 from headway.errors import UserError
 from headway.files import sha256, write_json, write_text
-from headway.formats.corpus_config import CorpusConfig
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.log import say
@@ -70,7 +69,7 @@ def read_test(folder: Path) -> LengthTest:
         trained = facts["trained"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError("this is no folder of `headway data lengths`", where=f"--data {folder}") from error
-    pairs = list(open_source(CorpusConfig(tsv=folder / "test.tsv"), "test"))
+    pairs = list(open_source({"tsv": folder / "test.tsv"}, "test"))
     lengths = list(read_lines(folder / "test.lengths"))
     if len(lengths) != len(pairs):
         what = f"{len(lengths)} lengths for {len(pairs)} examples"

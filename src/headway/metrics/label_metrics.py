@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError
-from headway.formats.labelled_words import read_columns, read_conllu
+from headway.formats.conllu import read_conllu
+from headway.formats.labelled_words import read_columns
 from headway.metrics.metric import Metric, Statistics, check_segments
 
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
-from headway.parses.parse_store import ParseStore, store_of
-from headway.parses.parses_config import ParsesConfig
+from headway.formats.corpus_config import Corpus
+from headway.parses.parse_store import ParsesConfig, ParseStore, store_of
 from headway.parses.projection import COUNTED, Projection, project
 from headway.processing.labeller import Labeller
 from headway.processing.text.text_processor import Side
@@ -51,7 +50,7 @@ class HeadLabeller(Labeller):
         return projection.heads, [projection.counts[name] for name in COUNTED]
 
 
-def head_labellers(corpus: CorpusConfig, parses: ParsesConfig, names: Sequence[str]) -> list[HeadLabeller]:
+def head_labellers(corpus: Corpus, parses: ParsesConfig, names: Sequence[str]) -> list[HeadLabeller]:
     """The labellers called `names` for a corpus that was parsed as `parses` says.
 
     Raises:

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from headway.config import explain
-from headway.corpora.data_config import source_truncation
 from headway.device import pick_device
 from headway.errors import UserError
 from headway.models import Seq2Seq
@@ -184,7 +183,7 @@ class Predictor:
 
     def read(self, line: Any, *, whole: bool = False) -> tuple[Any, bool]:
         """As much of a source as the recipe reads, or all of it, as batches hold it; and whether it has more."""
-        truncation = None if whole else source_truncation(self.recipe.data)
+        truncation = None if whole else self.recipe.data.truncation()
         return self.source.read(self.form.source(line), truncation)
 
     def _prefixes(self, options: Options, count: int) -> list[list[int]]:

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, PositiveInt, model_validator
 
 from headway.config import Metrics, Section
-from headway.corpora.data_config import DataConfig
+from headway.corpora.filters import Filters
+from headway.corpora.lead import LeadConfig
 from headway.errors import UserError
+from headway.formats.corpus_config import CorpusField
 from headway.losses.objective_config import ObjectiveConfig
 from headway.models.model_config import MODELS, AnyModel, ModelSection, TransformerConfig
 from headway.optimizers.optimizers import OptimizerConfig
+from headway.parses.parse_store import ParsesConfig
+from headway.processing.audio.audio_config import AudioConfig
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
 from headway.search.decoding_config import DecodingConfig
+
+
+class DataConfig(Filters):
+    """The corpora, and which of their examples are kept.
+
+    `train` and `dev`: a corpus (`headway list formats`), or a list of several, one after the other. `folder`: where
+    their relative paths begin. `lead`: beginnings of the dev sources that are scored as if they were outputs, beside
+    the model's. `parses` names the parsers of both sides; `audio` says how recordings become frames.
+    """
+
+    train: CorpusField
+    dev: CorpusField | None = None
+    folder: Path | None = None
+    lead: tuple[LeadConfig, ...] = ()
+    parses: ParsesConfig = ParsesConfig()
+    audio: AudioConfig = AudioConfig()
 
 
 class AverageConfig(Section):

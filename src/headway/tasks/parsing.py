@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import UserError
+from headway.formats.corpus_config import parts
+from headway.formats.corpus_format import TREES
 from headway.formats.penn import parse_tree
 from headway.predictors.sequence_predictor import Predictor
 from headway.predictors.tree_formatter import Trees
@@ -20,7 +22,7 @@ class Parsing(Translation):
 
     name = "parsing"
     metrics = ({"name": "bracket-f1"}, {"name": "tagging-accuracy"}, {"name": "well-formed"})
-    origins = ("trees",)
+    product = TREES
     forms = ("format", "tagged")
 
     def form(self, options: Mapping[str, Any]) -> Trees:
@@ -28,13 +30,15 @@ class Parsing(Translation):
 
     def check(self, recipe: Recipe) -> None:
         super().check(recipe)
-        train, dev = recipe.data.train, recipe.data.dev
-        for key in ("leaves", "functions"):
-            if dev is not None and getattr(dev, key) != getattr(train, key):
-                raise UserError(
-                    "the trees of dev are read as those of train", where=f"data.dev.{key}",
-                    received=getattr(dev, key), allowed=str(getattr(train, key)),
-                )  # fmt: skip
+        (_, first), *others = parts(recipe.data.train, "data.train")
+        for where, other in [*others, *parts(recipe.data.dev or (), "data.dev")]:
+            for key in ("leaves", "functions"):
+                received, allowed = getattr(other, key, None), getattr(first, key, None)
+                if received != allowed:
+                    raise UserError(
+                        "the trees of dev are read as those of train", where=f"{where}.{key}", received=received,
+                        allowed=str(allowed),
+                    )  # fmt: skip
 
     def readings(
         self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True

@@ -11,7 +11,7 @@ import torch
 from headway.corpora.frames import FrameStore, build_frames
 from headway.corpora.speech_corpus import SpeechCorpus, SpeechReport, build_speech
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import Corpus, parts
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.log import progress, say
 from headway.losses import Objective
@@ -23,7 +23,7 @@ from headway.predictors.word_alignment import WordAlignment
 from headway.processing.audio.audio_processor import AudioSide
 from headway.processing.text.text_config import SideConfig
 from headway.processing.text.text_processor import Side, save_side, train_target
-from headway.recipe import Recipe, parse_corpus
+from headway.recipe import Recipe
 from headway.runs.run_folder import LoadedRun, RunFolder
 from headway.tasks.task import (
     Chunk,
@@ -207,8 +207,9 @@ def _read(predictor: Predictor, pairs: Sequence[tuple[str, str]], hypotheses: bo
 def _manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:
     """The utterances of a manifest with the columns of the run's own, where these are of the same kind."""
     kind = "jsonl" if path.suffix == ".jsonl" else "tsv"
-    columns = recipe.data.train.columns if kind == recipe.data.train.origin() else None
-    return read_utterances(open_recordings(parse_corpus({kind: path, "columns": columns}, where), where))
+    _, train = parts(recipe.data.train, "data.train")[0]
+    columns = getattr(train, "columns", None) if kind == train.kind else None
+    return read_utterances(open_recordings({kind: path, "columns": columns}, where))
 
 
 def transcribe(predictor: Predictor, utterances: Sequence[Utterance]) -> Iterator[str]:
@@ -262,13 +263,13 @@ def _train_target(recipe: Recipe, utterances: Sequence[Utterance]) -> Side:
     return train_target(recipe.text.target, recipe.vocabulary, lines, "text of transcripts")
 
 
-def _paths(lines: Iterator[str], corpus: CorpusConfig) -> Iterator[str]:
+def _paths(lines: Iterator[str], corpus: Corpus) -> Iterator[str]:
     """The recordings that standard input names: paths, rows of a TSV manifest or JSON lines, as the run was trained on.
 
     Raises:
         UserError: a line without a path.
     """
-    name, place = (corpus.columns or (1,))[0], 0
+    name, place = (getattr(parts(corpus, "data.train")[0][1], "columns", None) or (1,))[0], 0
     field = name if isinstance(name, str) else AUDIO_FIELD
     for number, line in enumerate(lines, start=1):
         cells = line.split("\t")

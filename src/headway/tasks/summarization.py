@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headway.corpora.data_config import LeadConfig
+from headway.corpora.lead import LeadConfig
 from headway.formats.pairs import Pair
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder

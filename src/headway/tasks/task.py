@@ -18,7 +18,7 @@ from headway.errors import UserError, flag, nearest
 from headway.formats.pairs import PairSource, open_source
 from headway.models import Model
 from headway.predictors.word_alignment import WordAlignment
-from headway.recipe import Recipe, parse_corpus
+from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.tensors.batch import Indices, TargetBatch
 
@@ -245,7 +245,7 @@ def check_readings(recipe: Recipe, source: Path | None, reference: Path | None) 
 
 def given_pairs(source: Path, reference: Path) -> PairSource:
     """The lines of two files. Raises UserError where one is missing or empty."""
-    return open_source(parse_corpus({"source": str(source), "target": str(reference)}, "headway inspect"), "--input")
+    return open_source({"source": source, "target": reference}, "--input")
 
 
 def check_options(options: Iterable[str], allowed: Iterable[str], task: str) -> None:

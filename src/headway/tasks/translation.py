@@ -11,13 +11,12 @@ import torch
 
 from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
 from headway.corpora.data_checks import DataCheck, check
-from headway.corpora.data_config import LeadConfig
-from headway.corpora.lead import lead
+from headway.corpora.lead import LeadConfig, lead
 from headway.corpora.overlap import overlap
 from headway.errors import UserError, check_companions
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_format import PAIRS, check_product
 from headway.formats.lines import check_file, read_lines
-from headway.formats.pairs import PAIR_ORIGINS, Pair, PairSource, check_origin, open_source
+from headway.formats.pairs import Pair, PairSource, open_source
 from headway.log import progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, Seq2Seq, build_model
@@ -111,13 +110,13 @@ class Translation(Task):
     """Pairs of lines, an encoder-decoder, and search.
 
     Attributes:
-        origins: the kinds of corpus that can be read.
+        product: what corpora are read as.
         forms: the options of `predict` that decide the form of lines.
     """
 
     name = "translation"
     metrics: tuple[dict[str, Any], ...] = ({"name": "bleu"}, {"name": "chrf"})
-    origins: tuple[str, ...] = PAIR_ORIGINS
+    product = PAIRS
     forms: tuple[str, ...] = ()
 
     def form(self, options: Mapping[str, Any]) -> Form:
@@ -127,7 +126,7 @@ class Translation(Task):
     def check(self, recipe: Recipe) -> None:
         for name, corpus in (("train", recipe.data.train), ("dev", recipe.data.dev)):
             if corpus is not None:
-                check_origin(corpus, f"data.{name}", self.origins)
+                check_product(corpus, f"data.{name}", self.product)
         config = recipe.model_as(ModelConfig)
         if config.reads_frames():
             raise UserError(f"{self.name} has no recordings that this could read", where="model.front_end")
@@ -140,7 +139,10 @@ class Translation(Task):
             raise UserError(what, where="data.truncate_source", received=recipe.data.truncate_source)
 
     def check_data(self, recipe: Recipe) -> DataCheck:
-        return check(recipe.data, new_sides(recipe))
+        data = recipe.data
+        train = open_source(data.train, "data.train")
+        dev = open_source(data.dev, "data.dev") if data.dev else None
+        return check(train, dev, new_sides(recipe), data)
 
     def prepare(self, recipe: Recipe, folder: RunFolder) -> PreparedPairs:
         return prepare_pairs(recipe, folder)
@@ -354,19 +356,19 @@ def prepare_pairs(recipe: Recipe, folder: RunFolder) -> "PreparedPairs":
     Raises:
         UserError: files that are missing, empty, not UTF-8 or not line by line parallel; nothing left to train on.
     """
-    open_source(recipe.data.train, "data.train")
+    train_source = open_source(recipe.data.train, "data.train")
     dev_source = open_source(recipe.data.dev, "data.dev") if recipe.data.dev else None
     labellers = head_labellers(recipe.data.train, recipe.data.parses, Objective(recipe.objective).labels)
     source, target = sides = prepare_sides(recipe, folder)
     say(f"vocabulary: {len(source.vocabulary)} source and {len(target.vocabulary)} target pieces")
-    train = _encode(recipe.data.train, recipe, sides, "data.train", keep_all=False, labellers=labellers)
+    train = _encode(train_source, recipe, sides, "data.train", keep_all=False, labellers=labellers)
     if not len(train):
         raise UserError("no pair is left to train on", where="data.train", received=train.report.dropped)
     for each in labellers:
         _check_heads(each, train.report)
-    dev = _encode(recipe.data.dev, recipe, sides, "data.dev", keep_all=True) if recipe.data.dev else None
+    dev = _encode(dev_source, recipe, sides, "data.dev", keep_all=True) if dev_source else None
     if dev_source is not None:
-        say(str(overlap(open_source(recipe.data.train, "data.train"), dev_source)))
+        say(str(overlap(train_source, dev_source)))
     dev_pairs = list(dev_source) if dev_source is not None else []
     return PreparedPairs(recipe, source, target, train, dev, dev_pairs, recipe.data.lead)
 
@@ -381,16 +383,16 @@ def _check_heads(labeller: HeadLabeller, report: CorpusReport) -> None:
 
 
 def _encode(
-    config: CorpusConfig,
+    source: PairSource,
     recipe: Recipe,
     sides: tuple[Side, Side],
-    where: str,
+    name: str,
     keep_all: bool,
     labellers: Sequence[Labeller] = (),
 ) -> Corpus:
-    with progress(f"encoding {where}", unit="pairs") as task:
+    with progress(f"encoding {name}", unit="pairs") as task:
         corpus = build_corpus(
-            config, recipe.data, sides, where=where, filter=not keep_all,
+            source, sides, recipe.data, name=name, filter=not keep_all,
             progress=lambda done: task.update(done), labellers=labellers,
         )  # fmt: skip
     say(corpus.report.text())

@@ -12,9 +12,10 @@ import torch
 from headway.corpora.word_corpus import TokenCorpus, TokenReport
 from headway.errors import UserError
 from headway.files import sha256, write_json
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import Corpus
+from headway.formats.corpus_format import ERRORS, TAGS
 from headway.formats.edits import CORRECT, INCORRECT, union
-from headway.formats.labelled_words import ERROR_ORIGINS, TAG_ORIGINS, Labelled, open_labelled, read_columns
+from headway.formats.labelled_words import Labelled, open_labelled, read_columns
 from headway.formats.lines import check_file, read_lines
 from headway.log import say
 from headway.losses import Objective
@@ -87,12 +88,12 @@ class TokenTask(Task):
     Attributes:
         labels: the labels there are; None where they are those of the training corpus.
         positive: the label that is sought, which a threshold and a mark are about; None where all are alike.
-        origins: the kinds of corpus that can be read.
+        product: what corpora are read as.
     """
 
     labels: tuple[str, ...] | None
     positive: str | None
-    origins: tuple[str, ...]
+    product: str
 
     def check(self, recipe: Recipe) -> None:
         config = recipe.model_as(TaggerConfig)
@@ -134,8 +135,8 @@ class TokenTask(Task):
         dev_corpus = corpora[1] if dev is not None else None
         return PreparedTokens(recipe, folder, labelling, corpora[0], dev_corpus, dev or [])
 
-    def _open(self, config: CorpusConfig, where: str) -> list[Labelled]:
-        sentences = open_labelled(config, where, self.origins, self.labels)
+    def _open(self, corpus: Corpus, where: str) -> list[Labelled]:
+        sentences = open_labelled(corpus, where, self.product, self.labels)
         if not sentences:
             raise UserError("there is no sentence here", where=where)
         return sentences
@@ -320,7 +321,7 @@ class ErrorDetection(TokenTask):
     metrics = ({"name": "f0.5"}, {"name": "precision"}, {"name": "recall"})
     labels = (CORRECT, INCORRECT)
     positive = INCORRECT
-    origins = ERROR_ORIGINS
+    product = ERRORS
 
     def learned(self, sentence: Labelled) -> Sequence[str]:
         return union(sentence.labels)
@@ -333,7 +334,7 @@ class Tagging(TokenTask):
     metrics = ({"name": "accuracy"},)
     labels = None
     positive = None
-    origins = TAG_ORIGINS
+    product = TAGS
 
 
 def gold(sentences: Sequence[Labelled]) -> list[list[str]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.corpora.data_config import DataConfig, source_truncation
+from headway.corpora.filters import Filters
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
 from headway.processing.text.text_processor import Side, train_sides
 from headway.processing.text.truncation import Truncation, encode_beginnings, first_words
@@ -46,9 +46,6 @@ def test_first_words(text: str, count: int, expected: str) -> None:
 
 
 def test_the_recipe_says_how_much() -> None:
-    train = {"tsv": "x"}
-    assert source_truncation(DataConfig.model_validate({"train": train})) is None
-    given = {"train": train, "truncate_source": 50}
-    assert source_truncation(DataConfig.model_validate(given)) == Truncation(50, "pieces")
-    words = source_truncation(DataConfig.model_validate(given | {"count": "words"}))
-    assert str(words) == "50 words"
+    assert Filters().truncation() is None
+    assert Filters(truncate_source=50).truncation() == Truncation(50, "pieces")
+    assert str(Filters(truncate_source=50, count="words").truncation()) == "50 words"
