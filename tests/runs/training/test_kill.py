@@ -95,6 +95,16 @@ def test_kills_between_changes_to_files_change_nothing(tmp_path):
     assert_same(tmp_path / "alone", tmp_path / "killed")
 
 
+def test_kills_in_evaluations_change_nothing_and_lose_nothing(tmp_path):
+    recipe = write_recipe(tmp_path, updates=20, checkpoint_every=3, evaluate_every=3, average={"of": "best", "count": 2})
+    assert attempts(recipe, tmp_path / "alone", cache="other") == 0
+    process = start(recipe, tmp_path / "killed")
+    process.kill()
+    process.communicate()
+    assert attempts(recipe, tmp_path / "killed", kills=6, what="evaluations") == 6
+    assert_same(tmp_path / "alone", tmp_path / "killed")
+
+
 def test_signals_save_and_say_so(tmp_path):
     recipe, run = write_recipe(tmp_path, updates=300, checkpoint_every=10_000, evaluate_every=None), tmp_path / "run"
     for number, more in ((signal.SIGTERM, []), (signal.SIGINT, ["--resume"])):
