@@ -56,8 +56,8 @@ MAY_IMPORT = GROUND | {name: allowed | set(GROUND) for name, allowed in (INSIDE 
 
 # What the wings have no use for: tensors know no text, files or YAML, examples know no model.
 FOREIGN = {
-    **dict.fromkeys(TENSOR_WING, {"yaml", "json", "csv", "pathlib", "transformers", "sentencepiece", "rich", "typer"}),
-    **dict.fromkeys(GROUND.keys() | EXAMPLE_WING.keys() | HALL.keys(), {"rich", "typer"}),
+    **{room: {"yaml", "json", "csv", "pathlib", "transformers", "rich", "typer"} for room in TENSOR_WING},
+    **{room: {"rich", "typer"} for room in GROUND.keys() | EXAMPLE_WING.keys() | HALL.keys()},
 }
 
 

@@ -98,7 +98,7 @@ UNKNOWN_KEY = "unknown_key"
 
 
 def mistakes_within(error: ValidationError, section: type[BaseModel]) -> ValidationError:
-    """The mistakes of `section`, for the validator of a larger one to raise, which does not know this section's keys."""
+    """The mistakes of `section`, to be raised by the validator of a larger one that does not know its keys."""
     return ValidationError.from_exception_data(error.title, [_within(each, section) for each in error.errors()])
 
 

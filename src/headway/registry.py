@@ -108,9 +108,9 @@ class Registry(Generic[Component]):
         component: type[Component] = getattr(importlib.import_module(module), name)
         return component
 
-    def settings(self, name: str) -> list[Setting]:
+    def choices(self, name: str) -> list[Setting]:
         """The options of a component, with their defaults. Raises UserError as `get` does."""
-        return settings_of(config_of(self.get(name)))
+        return choices_of(config_of(self.get(name)))
 
     def section(self, options: Mapping[str, Any]) -> BaseModel:
         """The options of a component, its `kind` among them, as its own class has them; for validators of recipes.
@@ -190,7 +190,7 @@ def config_of(component: type[Any]) -> type[BaseModel]:
     return create_model(f"{component.__name__}Options", __config__=settings, **fields)
 
 
-def settings_of(section: type[BaseModel]) -> list[Setting]:
+def choices_of(section: type[BaseModel]) -> list[Setting]:
     """The options of a section, `kind` left out."""
     return [
         Setting(name, _type_in_words(field.annotation), field.get_default(call_default_factory=True))

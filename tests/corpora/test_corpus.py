@@ -20,7 +20,6 @@ from headway.corpora.corpus import Corpus, build_corpus
 from headway.corpora.corpus_report import CorpusReport
 from headway.corpora.filters import Filters
 from headway.errors import RunError, UserError
-from headway.formats.corpus_config import Corpus
 from headway.formats.pairs import open_source
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
 from headway.processing.text.text_processor import Side, load_sides, save_sides, train_sides

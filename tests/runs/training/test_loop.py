@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from headway.corpora.plan import EncodedPairs
-from headway.tensors.batch import collate
-from headway.errors import (RunError, UserError)
-from headway.losses import (Loss, Objective)
+from headway.errors import RunError, UserError
+from headway.losses import Loss, Objective
 from headway.losses.objective_config import ObjectiveConfig
+from headway.runs.run_folder import RunFolder
+from headway.runs.training.batches import PlannedUpdate, prepare_update
 from headway.runs.training.checkpoints import list_checkpoints
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import launch
-from headway.runs.run_folder import RunFolder
-from headway.runs.training.batches import PlannedUpdate, prepare_update
 from headway.runs.training.records import Records
-from headway.runs.training.updates import (TrainingStep, compute_gradients)
+from headway.runs.training.updates import TrainingStep, compute_gradients
+from headway.tensors.batch import collate
 from tests.models import toys as models
 from tests.runs.training import toys
 
