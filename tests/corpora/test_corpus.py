@@ -157,9 +157,7 @@ def test_second_time_from_the_cache(
     assert [path.name for path in (tmp_path / "cache" / "corpora").iterdir()] == [first.fingerprint]
 
 
-def test_cache_key(
-    build: Callable[..., Corpus], parallel: Write, ten: Corpus, sides: Sides, tmp_path: Path
-) -> None:
+def test_cache_key(build: Callable[..., Corpus], parallel: Write, ten: Corpus, sides: Sides, tmp_path: Path) -> None:
     keys = [
         build(ten).fingerprint,
         build(ten, filter=False).fingerprint,
@@ -186,9 +184,7 @@ def test_cut_off_cache_is_built_anew(build: Callable[..., Corpus], ten: Corpus, 
         assert (folder / name).read_bytes() == whole
 
 
-def test_another_process_was_faster(
-    build: Callable[..., Corpus], ten: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_process_was_faster(build: Callable[..., Corpus], ten: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     write = corpus_module._write
 
     def meanwhile(*arguments: Any) -> None:
@@ -216,9 +212,7 @@ def test_a_failed_build_leaves_nothing(
     assert list((tmp_path / "cache" / "corpora").iterdir()) == []
 
 
-def test_wide_ids(
-    build: Callable[..., Corpus], ten: Corpus, sides: Sides, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wide_ids(build: Callable[..., Corpus], ten: Corpus, sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     assert build(ten).source(0).dtype == np.uint16
     monkeypatch.setattr(type(sides[0].vocabulary), "__len__", lambda vocabulary: (1 << 16) + 1)
     assert build(ten, max_length=9).source(0).dtype == np.int32

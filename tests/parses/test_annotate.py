@@ -13,10 +13,10 @@ from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
 from headway.errors import UserError
 from headway.experiments.annotation import draw
+from headway.formats.pairs import open_source
 from headway.parses import annotate as annotate_module
 from headway.parses.annotate import annotate
 from headway.parses.heads import head_labellers
-from headway.formats.pairs import open_source
 from headway.parses.parse_store import ParsesConfig, ParseStore
 from headway.parses.parsers import ParserConfig, load_parser
 from tests.parses import toys
@@ -55,7 +55,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from headway.parses import annotate, parsers
-from headway.recipe import ParserConfig
+from headway.parses.parsers import ParserConfig
 
 class Slow(parsers.ConlluParser):
     def parse(self, lines):
@@ -63,7 +63,7 @@ class Slow(parsers.ConlluParser):
             time.sleep(0.02)
             yield parse
 
-parsers.PARSERS["conllu"] = Slow
+parsers.ConlluParser = Slow
 annotate.CHUNK = 3
 folder = Path(sys.argv[1])
 parser = ParserConfig(kind="conllu", model=str(folder / "made.conllu"))

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from headway.errors import UserError
-from headway.parses.parsers import _without_blanks, load_parser, read_conllu
-from headway.parses.parsers import ParserConfig
+from headway.parses.parsers import ParserConfig, _without_blanks, load_parser, read_conllu
 from tests.parses import toys
 
 

@@ -57,8 +57,8 @@ def data_labels(
     references: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="Their corrections.")] = None,
 ) -> None:
     """Write which words are wrong, a word a row: from the edits of an M2 file, or by comparing with corrections."""
-    from headway.formats.edits import union
     from headway.formats.corpus_format import ERRORS
+    from headway.formats.edits import union
     from headway.formats.labelled_words import open_labelled, write_columns
 
     given = {"m2": m2, "annotator": annotator, "source": source, "references": references or ()}

@@ -49,7 +49,6 @@ def check(
         UserError: what `build_corpus` raises.
     """
 
-
     def build(name: str, source: PairSource, filter: bool) -> CorpusReport:
         corpus = build_corpus(source, processors, filters, name=name, filter=filter, progress=progress, cache=cache)
         return corpus.report

@@ -34,7 +34,7 @@ class Pair(NamedTuple):
     compared: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, line: int, texts: Sequence[str]) -> "Pair":
+    def of(cls, line: int, texts: Sequence[str]) -> Pair:
         """The pair of a source and its references, of which the first is the target."""
         source, *references = texts
         return cls(line, source, references[0], tuple(references) if len(references) > 1 else ())

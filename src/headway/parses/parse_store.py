@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from headway.config import Section
 from headway.errors import UserError, option
 from headway.files import sha256
-from headway.config import Section
 from headway.formats.corpus_config import Corpus, parts
 from headway.formats.corpus_format import open_format
 from headway.parses.parse import Parse
@@ -159,7 +159,9 @@ def open_writer(path: Path, parser: dict[str, Any]) -> Iterator[StoreWriter]:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError as error:
         raise UserError(
-            f"parses cannot be kept here ({error.strerror})", where=str(path), allowed=f"data.parses.folder or {option('folder')}"
+            f"parses cannot be kept here ({error.strerror})",
+            where=str(path),
+            allowed=f"data.parses.folder or {option('folder')}",
         ) from error
     try:
         try:

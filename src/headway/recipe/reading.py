@@ -184,7 +184,9 @@ def parse_lead(value: str) -> LeadConfig:
         return LeadConfig.model_validate(value)
     except ValidationError as error:
         allowed = "a number of words, or with a unit: 8-words, 3-sentences, 20-characters"
-        raise UserError("this is no beginning of a source", where=option("lead"), received=value, allowed=allowed) from error
+        raise UserError(
+            "this is no beginning of a source", where=option("lead"), received=value, allowed=allowed
+        ) from error
 
 
 class _ParserAlone(Section):
