@@ -12,7 +12,7 @@ from headway.console import progress, say
 from headway.corpora.frames import FrameStore, build_frames
 from headway.corpora.speech_corpus import SpeechCorpus, SpeechReport, build_speech
 from headway.errors import UserError
-from headway.formats.corpus_config import Corpus, parts
+from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.losses import Objective
 from headway.models import Model, Seq2Seq, build_model
@@ -263,7 +263,7 @@ def _train_target(recipe: Recipe, utterances: Sequence[Utterance]) -> Side:
     return train_target(recipe.text.target, recipe.vocabulary, lines, "text of transcripts")
 
 
-def _paths(lines: Iterator[str], corpus: Corpus) -> Iterator[str]:
+def _paths(lines: Iterator[str], corpus: AnyCorpus) -> Iterator[str]:
     """The recordings that standard input names: paths, rows of a TSV manifest or JSON lines, as the run was trained on.
 
     Raises:
