@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from headway.formats.corpus_config import Corpus, parse_corpus
+from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
 from headway.processing.text.text_processor import Side, train_sides
 
-Write = Callable[..., Corpus]
+Write = Callable[..., AnyCorpus]
 
 
 @pytest.fixture
 def parallel(tmp_path: Path) -> Write:
     """Writes two line-aligned files and gives their corpus."""
 
-    def write(source: list[str], target: list[str], name: str = "train") -> Corpus:
+    def write(source: list[str], target: list[str], name: str = "train") -> AnyCorpus:
         for language, lines in (("src", source), ("trg", target)):
             (tmp_path / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return parse_corpus({"source": tmp_path / f"{name}.src", "target": tmp_path / f"{name}.trg"}, name)

@@ -20,12 +20,13 @@ from headway.corpora.corpus import Corpus, build_corpus
 from headway.corpora.corpus_report import CorpusReport
 from headway.corpora.filters import Filters
 from headway.errors import RunError, UserError
+from headway.formats.corpus_config import AnyCorpus
 from headway.formats.pairs import open_source
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
 from headway.processing.text.text_processor import Side, load_sides, save_sides, train_sides
 
 Sides = tuple[Side, Side]
-Write = Callable[..., Corpus]
+Write = Callable[..., AnyCorpus]
 
 # Line 1 .. 10: what becomes of it with max_length 4, max_ratio 2 and drop_duplicates.
 LINES = [
@@ -44,7 +45,7 @@ LINES = [
 
 @pytest.fixture
 def build(sides: Sides, tmp_path: Path) -> Callable[..., Corpus]:
-    def build(config: Corpus, filter: bool = True, **filters: Any) -> Corpus:
+    def build(config: AnyCorpus, filter: bool = True, **filters: Any) -> Corpus:
         source, wanted = open_source(config, "data.train"), Filters(**filters)
         return build_corpus(source, sides, wanted, name="data.train", filter=filter, cache=tmp_path / "cache")
 
@@ -52,11 +53,11 @@ def build(sides: Sides, tmp_path: Path) -> Callable[..., Corpus]:
 
 
 @pytest.fixture
-def ten(parallel: Write) -> Corpus:
+def ten(parallel: Write) -> AnyCorpus:
     return parallel([source for source, _ in LINES], [target for _, target in LINES])
 
 
-def test_filters_and_report(build: Callable[..., Corpus], ten: Corpus, sides: Sides) -> None:
+def test_filters_and_report(build: Callable[..., Corpus], ten: AnyCorpus, sides: Sides) -> None:
     corpus = build(ten, max_length=4, max_ratio=2, drop_duplicates=True)
     assert len(corpus) == 3
     assert corpus.lines.tolist() == [1, 3, 10]
@@ -93,7 +94,7 @@ def test_lengths_can_be_counted_in_words(parallel: Write, tmp_path: Path) -> Non
     assert kept(max_ratio=2, count="words") == [2]
 
 
-def test_long_sources_are_cut_before_the_filters_and_counted(build: Callable[..., Corpus], ten: Corpus) -> None:
+def test_long_sources_are_cut_before_the_filters_and_counted(build: Callable[..., Corpus], ten: AnyCorpus) -> None:
     whole = build(ten, max_length=5)
     for filter in (True, False):
         corpus = build(ten, filter, max_length=5, truncate_source=2)
@@ -123,7 +124,7 @@ def test_what_is_cut_must_fit() -> None:
         Filters(truncate_source=101)
 
 
-def test_dev_keeps_all_with_text(build: Callable[..., Corpus], ten: Corpus) -> None:
+def test_dev_keeps_all_with_text(build: Callable[..., Corpus], ten: AnyCorpus) -> None:
     corpus = build(ten, filter=False, max_length=4, max_ratio=2, drop_duplicates=True)
     assert corpus.lines.tolist() == [1, 3, 4, 5, 7, 8, 10]
     assert corpus.report.dropped == {"empty side": 3}
@@ -135,7 +136,7 @@ def test_duplicates_are_equal_on_both_sides(build: Callable[..., Corpus], parall
     assert build(parallel(["a", "ab"], ["bc", "c"]), drop_duplicates=True).lines.tolist() == [1, 2]
 
 
-def test_duplicates_are_kept_by_default(build: Callable[..., Corpus], ten: Corpus) -> None:
+def test_duplicates_are_kept_by_default(build: Callable[..., Corpus], ten: AnyCorpus) -> None:
     assert build(ten, max_length=4).lines.tolist() == [1, 3, 4, 7, 10]
 
 
@@ -146,7 +147,7 @@ def test_nothing_kept(build: Callable[..., Corpus], parallel: Write) -> None:
 
 
 def test_second_time_from_the_cache(
-    build: Callable[..., Corpus], ten: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    build: Callable[..., Corpus], ten: AnyCorpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     first = build(ten)
     assert isinstance(first.lines.base, np.memmap)
@@ -156,7 +157,7 @@ def test_second_time_from_the_cache(
     assert [path.name for path in (tmp_path / "cache" / "corpora").iterdir()] == [first.fingerprint]
 
 
-def test_cache_key(build: Callable[..., Corpus], parallel: Write, ten: Corpus, sides: Sides, tmp_path: Path) -> None:
+def test_cache_key(build: Callable[..., Corpus], parallel: Write, ten: AnyCorpus, sides: Sides, tmp_path: Path) -> None:
     keys = [
         build(ten).fingerprint,
         build(ten, filter=False).fingerprint,
@@ -172,7 +173,7 @@ def test_cache_key(build: Callable[..., Corpus], parallel: Write, ten: Corpus, s
     assert swapped.fingerprint not in keys
 
 
-def test_cut_off_cache_is_built_anew(build: Callable[..., Corpus], ten: Corpus, tmp_path: Path) -> None:
+def test_cut_off_cache_is_built_anew(build: Callable[..., Corpus], ten: AnyCorpus, tmp_path: Path) -> None:
     expected = build(ten)
     folder = tmp_path / "cache" / "corpora" / expected.fingerprint
     for name in ("source.npy", "lines.npy", "target_offsets.npy", "report.json"):
@@ -183,7 +184,7 @@ def test_cut_off_cache_is_built_anew(build: Callable[..., Corpus], ten: Corpus, 
         assert (folder / name).read_bytes() == whole
 
 
-def test_another_process_was_faster(build: Callable[..., Corpus], ten: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_was_faster(build: Callable[..., Corpus], ten: AnyCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
     write = corpus_module._write
 
     def meanwhile(*arguments: Any) -> None:
@@ -211,7 +212,7 @@ def test_a_failed_build_leaves_nothing(
     assert list((tmp_path / "cache" / "corpora").iterdir()) == []
 
 
-def test_wide_ids(build: Callable[..., Corpus], ten: Corpus, sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_ids(build: Callable[..., Corpus], ten: AnyCorpus, sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     assert build(ten).source(0).dtype == np.uint16
     monkeypatch.setattr(type(sides[0].vocabulary), "__len__", lambda vocabulary: (1 << 16) + 1)
     assert build(ten, max_length=9).source(0).dtype == np.int32
@@ -342,7 +343,7 @@ def test_sides_survive_storage(sides: Sides, tmp_path: Path) -> None:
     assert sides[0].encode_lines(lines)[1] == []
 
 
-def test_report_text_and_json(build: Callable[..., Corpus], ten: Corpus) -> None:
+def test_report_text_and_json(build: Callable[..., Corpus], ten: AnyCorpus) -> None:
     report = build(ten, max_length=4, max_ratio=2, drop_duplicates=True).report
     assert CorpusReport.from_json(report.to_json()) == report
     assert report.text() == (

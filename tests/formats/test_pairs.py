@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from headway.corpora.overlap import Overlap, overlap
 from headway.errors import UserError
-from headway.formats.corpus_config import Corpus, parse_corpus
+from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, open_source
 
 
-def corpus_of(**options: Any) -> Corpus:
+def corpus_of(**options: Any) -> AnyCorpus:
     return parse_corpus(options, "data.train")
 
 
@@ -67,7 +67,7 @@ def test_invalid_utf8(tmp_path: Path) -> None:
     assert "byte 0xfc at byte 2 of the line" in error.what
 
 
-def test_parallel_files(parallel: Callable[..., Corpus]) -> None:
+def test_parallel_files(parallel: Callable[..., AnyCorpus]) -> None:
     source = open_source(parallel(["a", "", "c"], ["A", "B", ""]), "data.train")
     expected = [Pair(1, "a", "A"), Pair(2, "", "B"), Pair(3, "c", "")]
     assert list(source) == expected
@@ -75,7 +75,7 @@ def test_parallel_files(parallel: Callable[..., Corpus]) -> None:
 
 
 @pytest.mark.parametrize("longer", ["src", "trg"])
-def test_different_numbers_of_lines(parallel: Callable[..., Corpus], tmp_path: Path, longer: str) -> None:
+def test_different_numbers_of_lines(parallel: Callable[..., AnyCorpus], tmp_path: Path, longer: str) -> None:
     texts = {"src": ["a", "b"], "trg": ["A", "B"]} | {longer: ["1", "2", "3", "4", "5"]}
     error = fault(lambda: list(open_source(parallel(texts["src"], texts["trg"]), "data.train")))
     assert error.where == f"{tmp_path}/train.{longer}:3"
@@ -83,7 +83,7 @@ def test_different_numbers_of_lines(parallel: Callable[..., Corpus], tmp_path: P
     assert error.what == f"this line has no partner: {counts[0]}, {counts[1]}"
 
 
-def test_faulty_files(parallel: Callable[..., Corpus], tmp_path: Path) -> None:
+def test_faulty_files(parallel: Callable[..., AnyCorpus], tmp_path: Path) -> None:
     parallel(["a"], ["A"])
     for content, path in (("missing", None), ("empty", b""), ("empty", b"\xef\xbb\xbf")):
         other = tmp_path / f"{content}.trg"
@@ -97,7 +97,7 @@ def test_faulty_files(parallel: Callable[..., Corpus], tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
-def test_unreadable_file(parallel: Callable[..., Corpus], tmp_path: Path) -> None:
+def test_unreadable_file(parallel: Callable[..., AnyCorpus], tmp_path: Path) -> None:
     config = parallel(["a"], ["A"])
     source = tmp_path / "train.src"
     source.chmod(0)
@@ -266,7 +266,7 @@ def test_fingerprint_is_of_content(tmp_path: Path) -> None:
     assert len({first, fingerprint("a", "x\tz"), fingerprint("a", "x\ty", columns=(2, 1))}) == 3
 
 
-def test_overlap(parallel: Callable[..., Corpus]) -> None:
+def test_overlap(parallel: Callable[..., AnyCorpus]) -> None:
     train = open_source(parallel(["a", "b", "b", "", "d"], ["A", "B", "X", "", ""]), "data.train")
     dev = open_source(parallel(["a", "b", "c", "", "d", "a"], ["A", "Y", "C", "", "D", "A"], "dev"), "data.dev")
     shared = overlap(train, dev)

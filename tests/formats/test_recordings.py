@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from headway.errors import UserError
-from headway.formats.corpus_config import Corpus, parse_corpus
+from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.formats.recordings import Utterance, hash_of_audio, open_recordings, read_utterances
 
 
-def corpus_of(**options: Any) -> Corpus:
+def corpus_of(**options: Any) -> AnyCorpus:
     return parse_corpus(options, "data.train")
 
 
-def read(config: Corpus) -> list[Utterance]:
+def read(config: AnyCorpus) -> list[Utterance]:
     return read_utterances(open_recordings(config, "data.train"))
 
 

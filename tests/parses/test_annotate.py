@@ -55,7 +55,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from headway.parses import annotate, parsers
-from headway.recipe import ParserConfig
+from headway.parses.parsers import ParserConfig
 
 class Slow(parsers.ConlluParser):
     def parse(self, lines):
@@ -63,7 +63,7 @@ class Slow(parsers.ConlluParser):
             time.sleep(0.02)
             yield parse
 
-parsers.PARSERS["conllu"] = Slow
+parsers.ConlluParser = Slow
 annotate.CHUNK = 3
 folder = Path(sys.argv[1])
 parser = ParserConfig(kind="conllu", model=str(folder / "made.conllu"))

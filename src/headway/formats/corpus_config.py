@@ -1,4 +1,4 @@
-"""Corpora as a recipe names them: `{kind: tsv, path: ...}`, short forms of it, or a list of either."""
+"""_Corpora as a recipe names them: `{kind: tsv, path: ...}`, short forms of it, or a list of either."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def _parse_one(value: Any) -> Any:
 
 
 OneCorpus = Annotated[SerializeAsAny[CorpusConfig], BeforeValidator(_parse_one)]
-Corpora = tuple[OneCorpus, ...]
-_SEVERAL: TypeAdapter[Corpora] = TypeAdapter(Corpora)
+_Corpora = tuple[OneCorpus, ...]
+_SEVERAL: TypeAdapter[_Corpora] = TypeAdapter(_Corpora)
 
 
 def _parse(value: Any) -> Any:
@@ -88,16 +88,16 @@ def _parse(value: Any) -> Any:
     return _SEVERAL.validate_python(tuple(value))
 
 
-Corpus = CorpusConfig | Corpora
+AnyCorpus = CorpusConfig | _Corpora
 # As a field of a recipe.
-CorpusField = Annotated[SerializeAsAny[CorpusConfig] | Corpora, PlainValidator(_parse)]
+CorpusField = Annotated[SerializeAsAny[CorpusConfig] | _Corpora, PlainValidator(_parse)]
 
 
 class _CorpusAlone(Section):
     corpus: CorpusField
 
 
-def parse_corpus(value: Mapping[str, Any], where: str) -> Corpus:
+def parse_corpus(value: Mapping[str, Any], where: str) -> AnyCorpus:
     """A corpus that is given elsewhere than in a recipe. Raises UserError."""
     try:
         return _CorpusAlone.model_validate({"corpus": dict(value)}).corpus
@@ -105,7 +105,7 @@ def parse_corpus(value: Mapping[str, Any], where: str) -> Corpus:
         raise UserError(re.sub("(?m)^corpus", lambda _: where, explain(error, _CorpusAlone))) from error
 
 
-def parts(corpus: Corpus | Mapping[str, Any], where: str) -> list[tuple[str, CorpusConfig]]:
+def parts(corpus: AnyCorpus | Mapping[str, Any], where: str) -> list[tuple[str, CorpusConfig]]:
     """The corpora of a list, or the only one, each with its key, such as `data.train.0`."""
     if isinstance(corpus, Mapping):
         corpus = parse_corpus(corpus, where)
@@ -114,7 +114,7 @@ def parts(corpus: Corpus | Mapping[str, Any], where: str) -> list[tuple[str, Cor
     return [(where, corpus)]
 
 
-def paths_resolved(corpus: Corpus, resolve: Callable[[Path], Path]) -> Corpus:
+def paths_resolved(corpus: AnyCorpus, resolve: Callable[[Path], Path]) -> AnyCorpus:
     """The corpora with all their paths as `resolve` gives them."""
     if isinstance(corpus, tuple):
         return tuple(_resolved(part, resolve) for part in corpus)

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 from headway.errors import UserError
 from headway.files import sha256
 from headway.formats import FORMATS
-from headway.formats.corpus_config import Corpus, CorpusConfig, parts
+from headway.formats.corpus_config import AnyCorpus, CorpusConfig, parts
 from headway.formats.lines import check_file
 
 PAIRS, TREES, TAGS, ERRORS, RECORDINGS = "pairs", "trees", "tags", "errors", "recordings"
@@ -135,7 +135,7 @@ class CorpusFormat(ABC):
         return Path(f"{first}.{side}")
 
 
-def check_product(corpus: Corpus | Mapping[str, object], where: str, product: str) -> None:
+def check_product(corpus: AnyCorpus | Mapping[str, object], where: str, product: str) -> None:
     """Raise UserError unless every format of the corpus gives the product, such as `pairs`."""
     for key, config in parts(corpus, where):
         if product not in FORMATS.get(config.kind, f"{key}.kind").products:
@@ -143,7 +143,7 @@ def check_product(corpus: Corpus | Mapping[str, object], where: str, product: st
             raise UserError("the task reads no such corpus", where=key, received=config.kind, allowed=allowed)
 
 
-def open_corpora(corpus: Corpus | Mapping[str, object], where: str, product: str) -> list[CorpusFormat]:
+def open_corpora(corpus: AnyCorpus | Mapping[str, object], where: str, product: str) -> list[CorpusFormat]:
     """The corpora, each in its format.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import PositiveInt
 
 from headway.errors import UserError
-from headway.formats.corpus_config import Corpus, CorpusConfig
+from headway.formats.corpus_config import AnyCorpus, CorpusConfig
 from headway.formats.corpus_format import ERRORS, TAGS, CorpusFormat, Labelled, open_corpora
 from headway.formats.lines import blocks
 
@@ -43,7 +43,7 @@ class Columns(CorpusFormat):
 
 
 def open_labelled(
-    corpus: Corpus | Mapping[str, Any], where: str, product: str = TAGS, labels: Sequence[str] | None = None
+    corpus: AnyCorpus | Mapping[str, Any], where: str, product: str = TAGS, labels: Sequence[str] | None = None
 ) -> list[Labelled]:
     """The sentences of a corpus, or of several, all with equally many annotators.
 

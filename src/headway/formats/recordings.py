@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from headway.errors import UserError
-from headway.formats.corpus_config import Corpus, CorpusConfig
+from headway.formats.corpus_config import AnyCorpus, CorpusConfig
 from headway.formats.corpus_format import RECORDINGS, CorpusFormat, open_corpora
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, joined
@@ -85,7 +85,7 @@ class LibriSpeech(CorpusFormat):
         return Transcripts(names, files)
 
 
-def open_recordings(corpus: Corpus | Mapping[str, Any], where: str) -> PairSource:
+def open_recordings(corpus: AnyCorpus | Mapping[str, Any], where: str) -> PairSource:
     """The pairs of paths and transcripts of a corpus, or of several.
 
     Args:

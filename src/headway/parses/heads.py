@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError
-from headway.formats.corpus_config import Corpus
+from headway.formats.corpus_config import AnyCorpus
 from headway.parses.parse_store import ParsesConfig, ParseStore, store_of
 from headway.parses.projection import COUNTED, Projection, project
 from headway.processing.labeller import Labeller
@@ -50,7 +50,7 @@ class HeadLabeller(Labeller):
         return projection.heads, [projection.counts[name] for name in COUNTED]
 
 
-def head_labellers(corpus: Corpus, parses: ParsesConfig, names: Sequence[str]) -> list[HeadLabeller]:
+def head_labellers(corpus: AnyCorpus, parses: ParsesConfig, names: Sequence[str]) -> list[HeadLabeller]:
     """The labellers called `names` for a corpus that was parsed as `parses` says.
 
     Raises:

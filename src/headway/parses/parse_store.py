@@ -21,7 +21,7 @@ import numpy as np
 from headway.config import Section
 from headway.errors import UserError, option
 from headway.files import sha256
-from headway.formats.corpus_config import Corpus, parts
+from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import open_format
 from headway.parses.parse import Parse
 from headway.parses.parsers import AnyParser, ParserConfig
@@ -43,7 +43,7 @@ def key_of(line: str) -> str:
     return hashlib.blake2b(line.encode(), digest_size=KEY_BYTES).hexdigest()
 
 
-def store_of(corpus: Corpus, side: str, parses: ParsesConfig) -> Path:
+def store_of(corpus: AnyCorpus, side: str, parses: ParsesConfig) -> Path:
     """The store of one side (`source`, `target`) of a corpus, by the parser that `parses` names for it.
 
     Several corpora share the store of the first, since sentences are found by their text.

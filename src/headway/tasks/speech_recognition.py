@@ -11,7 +11,7 @@ import torch
 from headway.corpora.frames import FrameStore, build_frames
 from headway.corpora.speech_corpus import SpeechCorpus, SpeechReport, build_speech
 from headway.errors import UserError
-from headway.formats.corpus_config import Corpus, parts
+from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.log import progress, say
 from headway.losses import Objective
@@ -263,7 +263,7 @@ def _train_target(recipe: Recipe, utterances: Sequence[Utterance]) -> Side:
     return train_target(recipe.text.target, recipe.vocabulary, lines, "text of transcripts")
 
 
-def _paths(lines: Iterator[str], corpus: Corpus) -> Iterator[str]:
+def _paths(lines: Iterator[str], corpus: AnyCorpus) -> Iterator[str]:
     """The recordings that standard input names: paths, rows of a TSV manifest or JSON lines, as the run was trained on.
 
     Raises:

@@ -12,7 +12,7 @@ import torch
 from headway.corpora.word_corpus import TokenCorpus, TokenReport
 from headway.errors import UserError
 from headway.files import sha256, write_json
-from headway.formats.corpus_config import Corpus
+from headway.formats.corpus_config import AnyCorpus
 from headway.formats.corpus_format import ERRORS, TAGS
 from headway.formats.edits import CORRECT, INCORRECT, union
 from headway.formats.labelled_words import Labelled, open_labelled, read_columns
@@ -135,7 +135,7 @@ class TokenTask(Task):
         dev_corpus = corpora[1] if dev is not None else None
         return PreparedTokens(recipe, folder, labelling, corpora[0], dev_corpus, dev or [])
 
-    def _open(self, corpus: Corpus, where: str) -> list[Labelled]:
+    def _open(self, corpus: AnyCorpus, where: str) -> list[Labelled]:
         sentences = open_labelled(corpus, where, self.product, self.labels)
         if not sentences:
             raise UserError("there is no sentence here", where=where)
