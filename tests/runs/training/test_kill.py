@@ -96,7 +96,9 @@ def test_kills_between_changes_to_files_change_nothing(tmp_path):
 
 
 def test_kills_in_evaluations_change_nothing_and_lose_nothing(tmp_path):
-    recipe = write_recipe(tmp_path, updates=20, checkpoint_every=3, evaluate_every=3, average={"of": "best", "count": 2})
+    recipe = write_recipe(
+        tmp_path, updates=20, checkpoint_every=3, evaluate_every=3, average={"of": "best", "count": 2}
+    )
     assert attempts(recipe, tmp_path / "alone", cache="other") == 0
     process = start(recipe, tmp_path / "killed")
     process.kill()

@@ -11,14 +11,13 @@ from hashlib import sha256 as sha256_of
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.errors import RunError
-from headway.files import (remove_leftovers, sha256, sync_folder, write_bytes, write_text)
-from headway.runs.training.parallel import (like, whole)
+from headway.files import remove_leftovers, sha256, sync_folder, write_bytes, write_text
+from headway.runs.training.parallel import like, whole
 
 
 @dataclass
