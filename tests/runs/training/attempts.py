@@ -3,8 +3,8 @@
     python -m tests.runs.training.attempts RECIPE OUTPUT KILLS SEED moments|files|evaluations
 
 `moments`: after a random time. `files`: just before a random one of the child's changes to files of the run, which
-finds what is wrong between any two of them. `evaluations`: in the middle of a random one of its evaluations. Everything is imported once, so that a child starts at once; a child is the
-command line with --resume.
+finds what is wrong between any two of them. `evaluations`: in the middle of a random one of its evaluations. Everything
+is imported once, so that a child starts at once; a child is the command line with --resume.
 """
 
 import os

@@ -9,13 +9,14 @@ from headway.corpora.plan import EncodedPairs
 from headway.errors import RunError, UserError
 from headway.losses import Loss, Objective
 from headway.losses.objective_config import ObjectiveConfig
+from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.batches import PlannedUpdate, prepare_update
 from headway.runs.training.checkpoints import list_checkpoints
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import launch
 from headway.runs.training.records import Records
-from headway.runs.training.updates import TrainingStep, compute_gradients
+from headway.runs.training.updates import TrainingStep, compute_gradients, step_if
 from headway.tensors.batch import collate
 from tests.models import toys as models
 from tests.runs.training import toys
@@ -90,6 +91,24 @@ def test_bad_updates_in_a_row_end_the_run(tmp_path, monkeypatch):
         "update-00000002",
         "update-00000004",
     ]
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw"])
+def test_a_fused_optimizer_leaves_out_a_bad_update_by_itself(kind):
+    layers = [torch.nn.Linear(3, 2) for _ in range(2)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    plain, deciding = (build_optimizer(OptimizerConfig(kind=kind), layer) for layer in layers)
+    for update, finite in enumerate([True, False, True]):
+        for layer, optimizer in zip(layers, (plain, deciding), strict=True):
+            optimizer.param_groups[0]["lr"] = 0.1
+            for parameter in layer.parameters():
+                parameter.grad = torch.full_like(parameter, update + 1.0 if finite else float("nan"))
+        if finite:
+            plain.step()
+        step_if(torch.tensor(finite), deciding)
+    for one, other in zip(layers[0].parameters(), layers[1].parameters(), strict=True):
+        assert torch.equal(one, other)
+        assert deciding.state[other]["step"] == 2
 
 
 def test_running_out_of_memory_says_what_to_do(tmp_path, monkeypatch):

@@ -107,11 +107,16 @@ def make_update(optimizer: Optimizer, gradients: Gradients, rate: float) -> None
         group["lr"] = rate
     finite = gradients.finite
     if finite.device.type == "cuda" and _decides_itself(optimizer):
-        optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
-        optimizer.step()
+        step_if(finite, optimizer)
     elif finite:
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+
+
+def step_if(finite: Tensor, optimizer: Optimizer) -> None:
+    """Take the step of a fused optimizer where `finite` () is true, without reading that."""
+    optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
+    optimizer.step()
 
 
 def _decides_itself(optimizer: Optimizer) -> bool:
