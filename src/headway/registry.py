@@ -128,6 +128,10 @@ class Registry(Generic[Component]):
         except ValidationError as error:
             raise mistakes_within(error, config) from error
 
+    def options(self, name: str, where: str | None = None) -> list[str]:
+        """The names of a component's options. Raises UserError as `get` does."""
+        return list(config_of(self.get(name, where)).model_fields)
+
     def build(
         self,
         config: Mapping[str, Any] | str,
