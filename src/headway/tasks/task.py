@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from headway.errors import UserError, flag, nearest, option
+from headway.errors import UserError, nearest, option
 from headway.formats.lines import check_file
 from headway.formats.pairs import PairSource, open_source
 from headway.models import Model
@@ -225,19 +225,19 @@ def given_pairs(source: Path, reference: Path) -> PairSource:
 
 def check_options(options: Iterable[str], allowed: Iterable[str], task: str) -> None:
     """Raise UserError unless all `options` of a command are among those that the task has."""
-    names = [flag(name) for name in allowed]
-    for given in options:
-        if given == "files" and flag(given) not in names:
+    names = list(allowed)
+    for name in options:
+        if name == "files" and name not in names:
             what, allowed = f"{task} reads lines from standard input", "headway predict RUN < FILE"
-            raise UserError(what, where="FILE", received="files among the runs", allowed=allowed)
-        if flag(given) not in names:
-            hint = nearest(flag(given), names)
-            raise UserError(f"{task} has no such option{hint}", where=flag(given), allowed=names)
+            raise UserError(what, where=option(name), received="files among the runs", allowed=allowed)
+        if name not in names:
+            what = f"{task} has no such option{nearest(name, names)}"
+            raise UserError(what, where=option(name), allowed=map(option, names))
 
 
-def numbers(text: str | None, option: str) -> list[int] | None:
+def numbers(text: str | None, where: str) -> list[int] | None:
     """The numbers of an option such as 1,2,3; None without one. Raises UserError."""
     try:
         return None if text is None else [int(each) for each in text.split(",")]
     except ValueError as error:
-        raise UserError("these are no numbers, separated by commas", where=option, received=text) from error
+        raise UserError("these are no numbers, separated by commas", where=where, received=text) from error
