@@ -16,7 +16,7 @@ from headway.cli.arguments import (
 )
 from headway.cli.bench_commands import bench_app
 from headway.cli.data_commands import data_app
-from headway.cli.inspect_commands import inspect
+from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import command, given_options
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ app = typer.Typer(
     help="Train, compare, look inside and ship attention models for sequence transduction.",
 )
 app.add_typer(data_app, name="data")
+app.add_typer(inspect_app, name="inspect")
 app.add_typer(bench_app, name="bench")
 
 
@@ -80,7 +81,7 @@ def _write_run_report(run: Path) -> None:
     import os
 
     if int(os.environ.get("RANK", 0)) == 0:
-        from headway.runs.inspect.run_report import write_run_report
+        from headway.runs.inspect.pages import write_run_report
 
         write_run_report(run)
 
@@ -186,7 +187,7 @@ def predict(
 
 def _draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
     if path is not None:
-        from headway.runs.inspect.figures import alignment_page
+        from headway.runs.inspect.drawing import alignment_page
 
         alignment_page(shown, path)
 
@@ -308,7 +309,6 @@ def score(
             typer.echo(f"\n{lengths.text()}")
 
 
-command(app)(inspect)
 
 
 @command(app)

@@ -77,9 +77,9 @@ class Aligner:
         weights = prediction.attention[self.layer]
         heads = range(len(weights)) if self.heads is None else self.heads
         if max(heads) >= len(weights):
-            raise UserError(
-                "there is no such head", where=option("alignment_heads"), received=max(heads), allowed=f"0 to {len(weights) - 1}"
-            )
+            allowed = f"0 to {len(weights) - 1}"
+            what = "there is no such head"
+            raise UserError(what, where=option("alignment_heads"), received=max(heads), allowed=allowed)
         mean = weights[list(heads)].astype(np.float64).mean(axis=0)
         return WordAlignment(source.texts, target.texts, merge_words(mean, source, target))
 
@@ -102,7 +102,8 @@ def build_aligner(predictor: Predictor, layer: int | None = None, heads: Sequenc
     else:
         chosen = str(AttentionName("decoder", layer, "cross"))
         if chosen not in names:
-            raise UserError("no attention to the source there", where=option("alignment_layer"), received=layer, allowed=", ".join(names))
+            what, allowed = "no attention to the source there", ", ".join(names)
+            raise UserError(what, where=option("alignment_layer"), received=layer, allowed=allowed)
     return Aligner(chosen, None if heads is None else tuple(heads))
 
 

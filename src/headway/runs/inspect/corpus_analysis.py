@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
 
-from headway.config import Section
 from headway.console import progress
 from headway.errors import UserError, option
 from headway.metrics import Metric, build_metric
@@ -24,28 +22,11 @@ from headway.runs.inspect.analyses import (
 )
 from headway.runs.inspect.capture import Captured, ReadOptions, read
 from headway.runs.inspect.contributions import mixers_of
-from headway.runs.inspect.measures import SPAN, within
+from headway.runs.inspect.inspect_options import FigureOptions
+from headway.runs.inspect.measures import within
 from headway.tables import Cell, Column, Table
 from headway.tasks import task_of
 from headway.tasks.task import RawCorpus
-
-
-class FigureOptions(Section):
-    """How a corpus is read and drawn."""
-
-    output: Path = Field(
-        description="The folder that figures and their numbers are written into.", json_schema_extra={"metavar": "DIR"}
-    )
-    input: Path | None = Field(
-        None, description="A file with a sentence a line.", json_schema_extra={"default_text": "dev"}
-    )
-    reference: Path | None = Field(
-        None, description="The outputs that the model is given; without them it reads its own."
-    )
-    within: int = Field(5, ge=1, le=SPAN + 1, description="n of the window whose share of the weight is shown.")
-    quality: bool = Field(True, description="Decode, and score by length, where there are references.")
-    json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "--json"})
-    device: str = Field("auto", description="auto, cpu, cuda, ...")
 
 
 class CorpusAnalysis:

@@ -315,7 +315,9 @@ def _synchronised(constraint: SynchronousLoss, view: View) -> Synchronised:
     names = list(constraint.attention)
     attention = {name: torch.from_numpy(view.attention[name])[None] for name in names}
     real = torch.ones(1, attention[names[1]].shape[-1], dtype=torch.bool)
-    batch = TargetBatch(torch.zeros_like(real, dtype=torch.int64), real, np.zeros(1, np.int64))
+    batch = TargetBatch(
+        target_output=torch.zeros_like(real, dtype=torch.int64), target_mask=real, indices=np.zeros(1, np.int64)
+    )
     projected, decoder = constraint.compared(Output(torch.empty(0), attention), batch)
     return Synchronised(
         _mean(view, names[0], constraint.heads), _mean(view, names[2], constraint.attention[names[2]]),

@@ -17,9 +17,7 @@ import yaml
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Arc
-from pydantic import Field
 
-from headway.config import Section
 from headway.errors import UserError, option
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
@@ -41,26 +39,10 @@ from headway.runs.inspect.drawing import (
     drawable,
     save_figure,
 )
+from headway.runs.inspect.inspect_options import DependencyOptions
 from headway.tasks.task import RawExample
 
 CELL = 0.28  # inches
-
-
-class DependencyOptions(Section):
-    """The sentences that are measured, and those that are drawn."""
-
-    source: Path | None = Field(
-        None,
-        description="Sentences, as text or .conllu.",
-        json_schema_extra={"default_text": "dev"},
-    )
-    target: Path | None = Field(None, description="Their targets; the encoder alone without.")
-    figures: Path | None = Field(
-        None, description="A folder for figures of the first sentences.", json_schema_extra={"metavar": "DIR"}
-    )
-    sentences: int = Field(3, ge=1, description="Sentences that are drawn.")
-    json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "--json"})
-    device: str = Field("auto", description="auto, cpu, cuda, ...")
 
 
 def run_dependencies(run: Path, overrides: Sequence[str], options: DependencyOptions) -> str:

@@ -148,7 +148,8 @@ def inspect(
     stream = read(predictor, examples, options)
     aligner = _aligner(predictor, gold)
     if aligner is None or not gold:
-        yield from (_pair(predictor, captured, aligner and _alignment(aligner, captured)) for captured in stream)
+        for captured in stream:
+            yield _pair(predictor, captured, None if aligner is None else _alignment(aligner, captured))
         return
     given = [replace(example, target=example.target or "") for example in examples]
     forced = read(predictor, given, ReadOptions(hypotheses=False, capture=(aligner.layer,)))

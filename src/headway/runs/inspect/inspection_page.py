@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
-from headway.config import Section
 from headway.console import Task, progress, say
 from headway.errors import UserError, option
 from headway.formats.alignments import read_alignments
 from headway.formats.lines import read_lines
 from headway.metrics import build_metric
 from headway.runs.inspect.capture import TOGETHER
+from headway.runs.inspect.inspect_options import PageOptions
 from headway.runs.inspect.inspection import Alignment, Floats, Inspected, Layer, Map, inspect
 from headway.runs.inspect.pages import pack_integers, write_page
 from headway.runs.run_folder import RunFolder
@@ -33,23 +32,6 @@ SCRIPTS = (
     "elements.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js", "inspect.js",
 )  # fmt: skip
 MOST_EXACT = 8_000_000  # values that are kept with 16 bits
-
-
-class PageOptions(Section):
-    """The sentences of a page, and how much of them is shown."""
-
-    output: Path = Field(description="The page.", json_schema_extra={"metavar": "PAGE.html"})
-    input: tuple[Path, ...] = Field(
-        (),
-        description="A file with a sentence a line; can be given several times.",
-        json_schema_extra={"default_text": "dev"},
-    )
-    text: tuple[str, ...] = Field((), description="A sentence; can be given several times, and beside files.")
-    reference: Path | None = Field(None, description="What the sentences should become, a line a sentence.")
-    gold: Path | None = Field(None, description="Alignments of the sentences and their references, for AER.")
-    sentences: int = Field(100, ge=1, description="Most sentences that are shown.")
-    nbest: int = Field(4, ge=1, description="Outputs of a sentence.")
-    device: str = Field("auto", description="auto, cpu, cuda, ...")
 
 
 def run_page(run: Path, options: PageOptions) -> str:
@@ -106,7 +88,7 @@ def _with_references(examples: Sequence[RawExample], options: PageOptions) -> tu
             raise UserError("there must be a line for each sentence", where=option(name), received=received)
     most = options.sentences
     if len(examples) > most:
-        say(f"showing the first {most} of {len(examples):,} sentences; --sentences shows more")
+        say(f"showing the first {most} of {len(examples):,} sentences")
     pairs = zip(examples[:most], references[:most], strict=True)
     return [replace(example, target=target) for example, target in pairs], gold[:most]
 

@@ -13,9 +13,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from pydantic import Field
 
-from headway.config import Section
 from headway.errors import UserError, option
 from headway.formats.labelled_words import read_columns
 from headway.formats.lines import check_file
@@ -23,23 +21,12 @@ from headway.predictors.label_predictor import TokenPredictor
 from headway.runs.inspect.analyses import LayerAnalysis
 from headway.runs.inspect.capture import ReadOptions, View, read
 from headway.runs.inspect.drawing import STYLE, draw_weights, pick_fonts, save_figure, visible_token
+from headway.runs.inspect.inspect_options import LayerOptions
 from headway.runs.inspect.measures import Evenness, LayerTotals, LayerWeights, mix, of_words
 from headway.tasks import task_of
 from headway.tasks.task import RawExample
 
 Floats = NDArray[np.floating[Any]]
-
-
-class LayerOptions(Section):
-    """The words that are read, and the sentence that is drawn."""
-
-    data: Path = Field(description="A word a row with its label, separated by a tab.")
-    beside: Path | None = Field(
-        None, description="The run whose last layer is compared.", json_schema_extra={"metavar": "RUN"}
-    )
-    figure: Path | None = Field(None, description="Draw the self-attention of a sentence there.")
-    sentence: int = Field(1, ge=1, description="The sentence of the file that is drawn.")
-    json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "--json"})
 
 
 @dataclass(frozen=True)
@@ -84,7 +71,7 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
     task = task_of(runs)
     predictors = [task.load([path], "auto", None) for path in runs]
     if not isinstance(predictors[0], TokenPredictor):
-        raise UserError("only taggers read layers", where=option("layers"), received=task.name)
+        raise UserError("only taggers read layers", where=str(run), received=task.name)
     check_file(options.data, option("data"))
     sentences = list(read_columns(options.data))
     if options.figure is not None:
@@ -133,7 +120,8 @@ def self_attention_figure(
 ) -> None:
     """Draw the self-attention of a sentence twice: in the last layer, and mixed as the layers are (figure 2).
 
-    Behind each word of both axes stand its gold label, where there is one, and the predicted one; special tokens are left out.
+    Behind every word of both axes stand its gold label, where there is one, and the predicted one. Special tokens are
+    left out.
 
     Args:
         predictor: a model that attends to layers.

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.config import Section
 from headway.errors import UserError
 from headway.models import Seq2Seq, build_model
 from headway.models.model_config import ModelConfig
 from headway.recipe import Recipe, load_recipe
+from headway.runs.inspect.inspect_options import ParameterOptions
 from headway.runs.run_folder import RunFolder
 from headway.tables import Cell, Column, Table
 from headway.tensors.batch import collate
@@ -115,19 +114,6 @@ def _part_names(model: nn.Module) -> list[str]:
 
 def _part_of(parameter: str, names: list[str]) -> str:
     return next((name for name in names if parameter == name or parameter.startswith(f"{name}.")), parameter)
-
-
-class ParameterOptions(Section):
-    """The sizes that are not in a recipe."""
-
-    vocabulary: int | None = Field(
-        None,
-        ge=5,
-        description="Size of the vocabularies of a recipe.",
-        json_schema_extra={"default_text": "the recipe's"},
-    )
-    length: int = Field(32, ge=2, description="Tokens of a source and of a target, for the FLOPs.")
-    json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "--json"})
 
 
 def run_parameters(path: Path, overrides: Sequence[str], options: ParameterOptions) -> str:

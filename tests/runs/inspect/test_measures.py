@@ -6,10 +6,9 @@ import pickle
 import numpy as np
 import pytest
 
-from headway.runs.inspect.contributions import Contributions
-from headway.runs.inspect.layer_report import LayerTotals
-from headway.runs.inspect.totals import (SPAN, Entropies, PartTotals, RelativePositions, within)
 from headway.mixers.mixer import part
+from headway.runs.inspect.contributions import LayerContributions
+from headway.runs.inspect.measures import SPAN, ContributionTotals, Entropies, LayerTotals, RelativePositions, within
 
 LENGTHS = (3, 1, 7, 26)
 
@@ -71,15 +70,15 @@ def test_entropies_equal_loops():
     assert full.even_mean() == pytest.approx(3)
 
 
-def contribution(length: int, seed: int) -> Contributions:
+def contribution(length: int, seed: int) -> LayerContributions:
     random, shape = np.random.default_rng(seed), (2, length, 3)
     parts = (part(-1), part(0), part(1))
-    return Contributions(["x"] * length, parts, random.random(shape), random.standard_normal(shape))
+    return LayerContributions(["x"] * length, parts, random.random(shape), random.standard_normal(shape))
 
 
 def test_parts_equal_loops():
     found = [contribution(length, length) for length in LENGTHS]
-    totals = PartTotals(2, found[0].parts)
+    totals = ContributionTotals(2, found[0].spans)
     for each in found:
         totals.add(each)
     norm, gradient = totals.means()
@@ -120,7 +119,7 @@ def test_sums_are_as_large_after_a_thousand_sentences_as_after_one():
         relative, entropies, parts, layers = (
             RelativePositions(2),
             Entropies(2),
-            PartTotals(2, [part(0)] * 3),
+            ContributionTotals(2, [part(0)] * 3),
             LayerTotals(),
         )
         for number in range(count):
