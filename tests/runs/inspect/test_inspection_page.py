@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from headway.formats.alignments import parse_pharaoh
-from headway.runs.inspect.inspection import Alignment, Arcs, Inspected, LabelledWord, Layer, Map, Output
+from headway.runs.inspect.inspection import Alignment, Arcs, Inspected, LabelledWord, Layer, Map, ShownOutput
 from headway.runs.inspect.inspection_page import pack_sentences, write_inspection
 from tests.runs.inspect.browser import open_browser
 
@@ -39,8 +39,8 @@ def pair() -> Inspected:
     links = Map("Alignment", [Layer("decoder.0.cross", WORDS, ["the", "year"], ["あ", "い", "う"])], "weight")
     gold = parse_pharaoh("0-0 1?1", "gold")
     said = [
-        Output("2081", -0.25, TARGET, [0.9, 0.5, 1.0, 0.031, 0.99]),
-        Output("2018", -1.5, ["2", "0", "1", "8", "</s>"], [0.5] * 5),
+        ShownOutput("2081", -0.25, TARGET, [0.9, 0.5, 1.0, 0.031, 0.99]),
+        ShownOutput("2018", -1.5, ["2", "0", "1", "8", "</s>"], [0.5] * 5),
     ]
     return Inspected(
         "二〇八一年", "2081", SOURCE, said, [], maps,
@@ -54,7 +54,14 @@ def hostile() -> Inspected:
     layer = Layer("decoder.0.cross", distributions(2, 3, 3), tokens, tokens)
     arcs = [Arcs(HOSTILE, tokens[:2], [1, 1], [0.5, 0.5])]
     return Inspected(
-        HOSTILE, HOSTILE, tokens, [Output(HOSTILE, -1.0, tokens, [0.5] * 3)], [], [Map("Cross", [layer])], None, arcs
+        HOSTILE,
+        HOSTILE,
+        tokens,
+        [ShownOutput(HOSTILE, -1.0, tokens, [0.5] * 3)],
+        [],
+        [Map("Cross", [layer])],
+        None,
+        arcs,
     )
 
 
@@ -348,7 +355,7 @@ def test_a_hundred_sentences_of_a_hundred_tokens_stay_usable(browser: Browser, t
     names = [("Encoder", "encoder.{}.self"), ("Decoder", "decoder.{}.self"), ("Cross", "decoder.{}.cross")]
     maps = [Map(title, [Layer(name.format(n), weights, tokens, tokens) for n in range(2)]) for title, name in names]
     text = " ".join(tokens)
-    sentence = Inspected(text, text, tokens, [Output(text, -1.0, tokens, [0.5] * 100)], [], maps)
+    sentence = Inspected(text, text, tokens, [ShownOutput(text, -1.0, tokens, [0.5] * 100)], [], maps)
     began = time.monotonic()
     write_inspection(tmp_path / "long.html", title="long", facts=[], packed=pack_sentences([sentence] * 100, 100))
     assert time.monotonic() - began < 30

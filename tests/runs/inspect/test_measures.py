@@ -8,7 +8,7 @@ import pytest
 
 from headway.mixers.mixer import part
 from headway.runs.inspect.contributions import LayerContributions
-from headway.runs.inspect.measures import SPAN, ContributionTotals, Entropies, LayerTotals, RelativePositions, within
+from headway.runs.inspect.measures import SPAN, ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within
 
 LENGTHS = (3, 1, 7, 26)
 
@@ -28,7 +28,7 @@ def corpus(causal: bool, seed: int = 1) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_relative_positions_equal_loops(causal):
-    totals, sentences = RelativePositions(2), corpus(causal)
+    totals, sentences = OffsetTotals(2), corpus(causal)
     for weights in sentences:
         totals.add(weights)
     queries = sum(LENGTHS)
@@ -52,7 +52,7 @@ def test_relative_positions_equal_loops(causal):
 
 
 def test_entropies_equal_loops():
-    totals, sentences = Entropies(2), corpus(causal=True)
+    totals, sentences = EntropyTotals(2), corpus(causal=True)
     # Rows that give a part of their weight, or nothing, to these keys, as a decoder-only model's do to the source.
     sentences.append(np.array([[[0.1, 0.3], [0.0, 0.0]], [[0.0, 0.5], [0.2, 0.2]]], dtype=np.float32))
     for weights in sentences:
@@ -64,7 +64,7 @@ def test_entropies_equal_loops():
                 if row.sum() > 0:
                     bits.append(sum(-p / row.sum() * math.log2(p / row.sum()) for p in row if p > 0))
         assert totals.mean()[head] == pytest.approx(sum(bits) / len(bits), abs=1e-6)
-    full = Entropies(3)
+    full = EntropyTotals(3)
     full.add(np.full((3, 5, 8), 1 / 8))
     assert full.mean() == pytest.approx(3)
     assert full.even_mean() == pytest.approx(3)
@@ -117,8 +117,8 @@ def test_sums_are_as_large_after_a_thousand_sentences_as_after_one():
     sizes = {}
     for count in (1, 1000):
         relative, entropies, parts, layers = (
-            RelativePositions(2),
-            Entropies(2),
+            OffsetTotals(2),
+            EntropyTotals(2),
             ContributionTotals(2, [part(0)] * 3),
             LayerTotals(),
         )

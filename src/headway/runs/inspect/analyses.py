@@ -1,4 +1,4 @@
-"""What a model attends to over a corpus, analysis by analysis: `add` what was captured, and ask for the `result`.
+"""Analyses of a corpus: they `add` what was captured, example by example, and give a `result` at any time.
 
 Shapes: K heads, P spans, J heads over layers, L layers.
 """
@@ -16,7 +16,7 @@ from headway.runs.inspect.capture import Captured
 from headway.runs.inspect.drawing import Chart, Panel
 from headway.runs.inspect.inspect_options import SPAN
 from headway.runs.inspect.length_quality import LengthTotals, scores_of_totals
-from headway.runs.inspect.measures import ContributionTotals, Entropies, LayerTotals, RelativePositions, within
+from headway.runs.inspect.measures import ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within
 from headway.tables import Cell, Table
 
 OFFSETS = range(-SPAN, SPAN + 1)
@@ -49,14 +49,14 @@ class RelativePositionAnalysis:
 
     def __init__(self, window: int) -> None:
         self.window = window
-        self.totals: dict[str, RelativePositions] = {}
+        self.totals: dict[str, OffsetTotals] = {}
 
     def add(self, captured: Captured) -> None:
         """Count one example."""
         for view in captured.views:
             for name, weights in view.attention.items():
                 if AttentionName.parse(name).kind == "self":
-                    self.totals.setdefault(name, RelativePositions(len(weights))).add(weights)
+                    self.totals.setdefault(name, OffsetTotals(len(weights))).add(weights)
 
     def result(self) -> list[Chart]:
         """Two charts a stack: the distribution over offsets, and the share within every window."""
@@ -66,7 +66,7 @@ class RelativePositionAnalysis:
             charts += [self._by_offset(totals), _by_window(totals)]
         return charts
 
-    def _by_offset(self, totals: Mapping[AttentionName, RelativePositions]) -> Chart:
+    def _by_offset(self, totals: Mapping[AttentionName, OffsetTotals]) -> Chart:
         """The distribution over relative position, a line a layer."""
         n, stack = self.window, next(iter(totals)).stack
         shares = {name.layer_title: total.shares().mean(0) for name, total in totals.items()}
@@ -99,7 +99,7 @@ class RelativePositionAnalysis:
         return Chart(f"relative-position-{stack}", [panel], table, ordered=True)
 
 
-def _by_window(totals: Mapping[AttentionName, RelativePositions]) -> Chart:
+def _by_window(totals: Mapping[AttentionName, OffsetTotals]) -> Chart:
     """The share of self-attention that an n-gram of n can see, by n, a line a layer."""
     sizes, stack = range(1, SPAN + 2), next(iter(totals)).stack
     shares = {name.layer_title: total.shares().mean(0) for name, total in totals.items()}
@@ -118,7 +118,7 @@ def _by_window(totals: Mapping[AttentionName, RelativePositions]) -> Chart:
     return Chart(f"within-{stack}", [panel], Table(("attention", "head", "n", "share"), rows), ordered=True)
 
 
-def even_shares(totals: Iterable[RelativePositions]) -> Floats:
+def even_shares(totals: Iterable[OffsetTotals]) -> Floats:
     """The even weights of the layer that sees furthest: layers with a window see less."""
     return min((total.even_shares() for total in totals), key=lambda shares: float(within(shares, 1)))
 
@@ -138,14 +138,14 @@ class EntropyAnalysis:
     """
 
     def __init__(self) -> None:
-        self.totals: dict[str, Entropies] = {}
+        self.totals: dict[str, EntropyTotals] = {}
 
     def add(self, captured: Captured) -> None:
         """Count one example."""
         for view in captured.views:
             for name, weights in view.attention.items():
                 if name != LAYERS:
-                    self.totals.setdefault(name, Entropies(len(weights))).add(weights)
+                    self.totals.setdefault(name, EntropyTotals(len(weights))).add(weights)
 
     def result(self) -> list[Chart]:
         """One chart: the mean entropy of every head as a dot, a line through the means of the layers."""

@@ -30,7 +30,7 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a corpus is read.
+    """Choices of reading a corpus.
 
     Attributes:
         force: give the model the targets that are known, in the place of its own outputs.

@@ -91,7 +91,7 @@ class Arcs:
 
 
 @dataclass(frozen=True)
-class Output:
+class ShownOutput:
     """One output: text, score, and its tokens with their probabilities, the end mark included."""
 
     text: str
@@ -117,7 +117,7 @@ class Inspected:
     source: str
     reference: str | None = None
     tokens: list[str] = field(default_factory=list)
-    outputs: list[Output] = field(default_factory=list)
+    outputs: list[ShownOutput] = field(default_factory=list)
     words: list[LabelledWord] = field(default_factory=list)
     maps: list[Map] = field(default_factory=list)
     alignment: Alignment | None = None
@@ -170,7 +170,7 @@ def _pair(predictor: Predictor, captured: Captured, alignment: Alignment | None)
     if not isinstance(prediction, Prediction):
         return Inspected(example.source, example.target)
     outputs = [
-        Output(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
+        ShownOutput(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
         for each in prediction.candidates
     ]
     maps = [*_attention_maps(captured.views[0]), *_contribution_maps(captured.contributions)]

@@ -20,7 +20,7 @@ from headway.tables import Column, Spread, Table
 Floats = NDArray[np.floating[Any]]
 
 
-class RelativePositions:
+class OffsetTotals:
     """The weight that every head gives to every offset from a query to a key, averaged over queries.
 
     In short sentences most of any weight is near. Therefore the weight that is spread evenly over all that a query may
@@ -68,7 +68,7 @@ def even_weights(weights: Floats) -> Floats:
     return even
 
 
-class Entropies:
+class EntropyTotals:
     """The entropy in bits of the weights of queries, summed over queries.
 
     A query that gives a part of its weight to these keys counts with that part as the whole, and one that gives
