@@ -16,8 +16,8 @@ Align = Literal["left", "right"]
 
 LATEX = str.maketrans(
     {
-        "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$",
-        "<": r"\textless{}", ">": r"\textgreater{}", **{char: f"\\{char}" for char in "&%$#_{}"},
+        "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+        "±": r"$\pm$", "×": r"$\times$", "<": r"\textless{}", ">": r"\textgreater{}", **{char: f"\\{char}" for char in "&%$#_{}"},
     }
 )  # fmt: skip
 
@@ -181,7 +181,7 @@ class Table:
 
 
 def display_width(text: str) -> int:
-    """The columns of a terminal that a text takes: two for a Chinese or Japanese character, none for a combining one."""
+    """The columns of a terminal that a text takes: two for a Chinese or Japanese character, none for a combining."""
     widths = {"W": 2, "F": 2}
     return sum(
         0 if unicodedata.category(char) in ("Mn", "Me", "Cf") else widths.get(unicodedata.east_asian_width(char), 1)

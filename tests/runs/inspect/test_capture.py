@@ -19,7 +19,8 @@ def test_known_targets_are_forced_and_others_decoded(predictor: Predictor) -> No
     forced = predictor.force(["abcd", "ba"], ["dcba", "x"], capture="all")
     (free,) = predictor.predict(["ab"], capture="all")
     for each, prediction in zip((captured[0], captured[3], captured[2]), (*forced, free), strict=True):
-        assert each.prediction is not None and each.prediction.text == prediction.text
+        assert each.prediction is not None
+        assert each.prediction.text == prediction.text
         assert set(each.views[0].attention) == set(prediction.attention)
         for name, weights in prediction.attention.items():
             np.testing.assert_allclose(each.views[0].attention[name], weights, atol=1e-6)
@@ -40,7 +41,8 @@ def test_outputs_are_the_models_own_where_nothing_is_forced(predictor: Predictor
 
 def test_decoding_can_be_left_out(predictor: Predictor) -> None:
     first, *_ = read(predictor, EXAMPLES, ReadOptions(hypotheses=False))
-    assert first.hypothesis is None and first.views
+    assert first.hypothesis is None
+    assert first.views
 
 
 def test_contributions_are_measured_where_a_model_has_them(predictor: Predictor) -> None:

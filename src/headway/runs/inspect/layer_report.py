@@ -141,7 +141,8 @@ def self_attention_figure(
         chosen = last if title == "last layer" else mixed
         if chosen is None:
             raise UserError("this model does not attend to layers", where="model.layers", allowed="attention")
-        assert captured.hypothesis is not None and view.words is not None
+        assert captured.hypothesis is not None
+        assert view.words is not None
         tokens = _tagged(view, words, gold, captured.hypothesis.split(" "))
         # The encoder's own special tokens take most of the attention and say nothing of the words.
         inner = slice(view.words[0], len(tokens) - len(model.runs[0].labelling.pieces.marks[1]))
