@@ -53,7 +53,8 @@ def test_markup_is_escaped_in_every_format() -> None:
         "| --- | ---: |",
         "| \\<script>\\_x\\_ 5% | 1 |",
     ]
-    assert "<td>&lt;script&gt;_x_ 5%</td>" in table.html() and "<caption>&lt;t&gt;</caption>" in table.html()
+    assert "<td>&lt;script&gt;_x_ 5%</td>" in table.html()
+    assert "<caption>&lt;t&gt;</caption>" in table.html()
     assert '<th scope="col" class="number">n</th>' in table.html()
     assert r"\textless{}script\textgreater{}\_x\_ 5\% & 1 \\" in table.latex()
     assert table.latex().startswith("\\begin{tabular}{lr}\n\\toprule\n")
@@ -62,7 +63,8 @@ def test_markup_is_escaped_in_every_format() -> None:
 def test_text_columns_stay_on_the_left_and_a_column_may_say_otherwise() -> None:
     assert Table(["x", Column("y", align="right")], [["1", "2"]]).aligns() == ["left", "right"]
     assert Table(["x"], [[None], [3]]).aligns() == ["right"]
-    assert Table(["x"], []).aligns() == ["left"] and Table(["x"], []).text() == "x"
+    assert Table(["x"], []).aligns() == ["left"]
+    assert Table(["x"], []).text() == "x"
 
 
 def test_a_row_of_another_length_is_refused() -> None:

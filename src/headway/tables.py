@@ -16,10 +16,16 @@ Align = Literal["left", "right"]
 
 LATEX = str.maketrans(
     {
-        "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-        "±": r"$\pm$", "×": r"$\times$", "<": r"\textless{}", ">": r"\textgreater{}", **{char: f"\\{char}" for char in "&%$#_{}"},
+        **{char: f"\\{char}" for char in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
     }
-)  # fmt: skip
+)
 
 
 class Spread(NamedTuple):
