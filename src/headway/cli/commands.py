@@ -309,8 +309,6 @@ def score(
             typer.echo(f"\n{lengths.text()}")
 
 
-
-
 @command(app)
 def lengths(
     recipes: Annotated[

@@ -85,4 +85,3 @@ def compute_gradients(
     norm = nn.utils.clip_grad_norm_(step.parameters(), math.inf if clip_norm is None else clip_norm)
     *sums, stops = parallel.sum([*parts.values(), float(stop)])
     return Gradients(sum(sums), dict(zip(parts, sums, strict=True)), tokens, float(whole(norm)), stops > 0)
-
