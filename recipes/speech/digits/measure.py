@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from headway.runs.inspect.run_report import write_run_report
 
 from headway.cli.console import show
 from headway.corpora.generated.digits import DigitOptions, write_digits
@@ -26,7 +27,6 @@ from headway.metrics import bootstrap_interval, build_metric
 from headway.predictors.sequence_predictor import Predictor
 from headway.processing.audio.audio_files import facts_of
 from headway.recipe import load_recipe
-from headway.runs.inspect.run_report import write_run_report
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tasks import load

@@ -33,7 +33,9 @@ class FrontEnd(SourceReader):
         dropout: its probability.
     """
 
-    def __init__(self, config: FrontEndConfig, features: int, dim: int, position: AbsolutePosition, dropout: float) -> None:
+    def __init__(
+        self, config: FrontEndConfig, features: int, dim: int, position: AbsolutePosition, dropout: float
+    ) -> None:
         super().__init__()
         inner = [config.channels // 2] * (config.layers - 1)
         sizes = zip([features, *inner], [*inner, dim], strict=True)

@@ -18,8 +18,8 @@ from headway.runs.inspect.dependency_analysis import (
     word_heads,
     word_weights,
 )
-from headway.runs.inspect.dependency_figures import dependency_figure, synchronous_figure
-from tests.data.annotation import toys as parses
+from headway.runs.inspect.dependency_report import dependency_figure, synchronous_figure
+from tests.parses import toys as parses
 from tests.runs.training import toys as training
 
 
