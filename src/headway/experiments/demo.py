@@ -5,13 +5,6 @@ from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
-<<<<<<< HEAD
-from rich.console import Console
-from rich.table import Table as RichTable
-
-=======
-from headway.console import say
->>>>>>> fmt-inspect
 from headway.corpora.generated.dates import DateExample, generate_dates, languages, write_dates
 from headway.errors import UserError, option
 from headway.formats.pairs import Pair
@@ -123,33 +116,12 @@ def _examples(examples: Sequence[DateExample], predictions: Sequence[Prediction]
 
 
 def _by_language(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> Table:
-<<<<<<< HEAD
-    rows = []
-    for language in sorted({each.language for each in examples}):
-        pairs = [(each, said) for each, said in zip(examples, predictions, strict=True) if each.language == language]
-        right = exact_match([each for each, _ in pairs], [said for _, said in pairs])
-        rows.append([language, str(len(pairs)), f"{right:.1f}"])
-    return Table("By language", ["language", "dates", "right, %"], rows)
-
-
-def _print(table: Table) -> None:
-    drawn = RichTable(title=table.title, caption=table.note or None)
-    for column in table.columns:
-        drawn.add_column(column)
-    for row in table.rows:
-        drawn.add_row(*row)
-    console = Console(width=100)
-    with console.capture() as capture:
-        console.print(drawn)
-    say(capture.get().rstrip())
-=======
     rows: list[list[Cell]] = []
     for language in sorted({example.language for example in examples}):
         pairs = [pair for pair in zip(examples, predictions, strict=True) if pair[0].language == language]
         right = exact_match([example for example, _ in pairs], [prediction for _, prediction in pairs])
         rows.append([language, len(pairs), right])
     return Table(["language", "dates", Column("right", "%", ".1f")], rows, title="By language")
->>>>>>> fmt-inspect
 
 
 def _draw_alignment(predictor: Predictor, pair: Pair, path: Path) -> None:

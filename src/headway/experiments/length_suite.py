@@ -5,12 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 
-<<<<<<< HEAD
-from headway.errors import UserError
-=======
-from headway.console import say
 from headway.errors import UserError, option
->>>>>>> fmt-inspect
 from headway.files import sha256, write_json, write_text
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
@@ -72,15 +67,10 @@ def read_test(folder: Path) -> LengthTest:
         facts = json.loads((folder / "lengths.json").read_text(encoding="utf-8"))
         trained = facts["trained"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-<<<<<<< HEAD
-        raise UserError("this is no folder of `headway data lengths`", where=f"--data {folder}") from error
-    pairs = list(open_source({"tsv": folder / "test.tsv"}, "test"))
-=======
         raise UserError(
             "this is no folder of `headway data lengths`", where=option("data"), received=str(folder)
         ) from error
-    pairs = list(open_source(CorpusConfig(tsv=folder / "test.tsv"), "test"))
->>>>>>> fmt-inspect
+    pairs = list(open_source({"tsv": folder / "test.tsv"}, "test"))
     lengths = list(read_lines(folder / "test.lengths"))
     if len(lengths) != len(pairs):
         what = f"{len(lengths)} lengths for {len(pairs)} examples"

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.console import progress
 from headway.errors import UserError, option
+from headway.log import progress
 from headway.metrics import Metric, build_metric
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.sequence_predictor import Predictor

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.console import Task, progress, say
 from headway.errors import UserError, option
 from headway.formats.alignments import read_alignments
 from headway.formats.lines import read_lines
+from headway.log import Task, progress, say
 from headway.metrics import build_metric
 from headway.runs.inspect.capture import TOGETHER
 from headway.runs.inspect.inspect_options import PageOptions
