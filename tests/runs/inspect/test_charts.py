@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from headway.runs.inspect import charts
-from headway.runs.inspect.charts import (Panel, line_chart, panel_chart)
 from headway.errors import UserError
+from headway.runs.inspect import charts
+from headway.runs.inspect.charts import Panel, line_chart, panel_chart
 
 
 def test_a_chart_has_its_lines_and_texts_and_is_the_same_twice(tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from headway.runs.inspect.contributions import (contributions, log_probability, measure)
-from headway.predictors.sequence_predictor import Predictor
 from headway.errors import UserError
 from headway.mixers import Mixed
 from headway.models import build_model
 from headway.models.model_config import DecoderOnlyConfig
+from headway.predictors.sequence_predictor import Predictor
+from headway.runs.inspect.contributions import contributions, log_probability, measure
 from headway.runs.run_folder import LoadedRun
 from tests.models import toys
 

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from headway.runs.inspect.corpus_analysis import (CorpusTotals, Request, read_corpus, report)
-from headway.runs.inspect.corpus_figures import (relative_positions, write_figures)
-from headway.runs.inspect.length_quality import LengthTotals
-from headway.runs.inspect.totals import (SPAN, within)
-from headway.predictors.sequence_predictor import Predictor
+from headway.metrics import build_metric
 from headway.models import build_model
 from headway.models.model_config import parse_model
+from headway.predictors.sequence_predictor import Predictor
+from headway.runs.inspect.corpus_analysis import CorpusTotals, Request, read_corpus, report
+from headway.runs.inspect.corpus_figures import relative_positions, write_figures
+from headway.runs.inspect.length_quality import LengthTotals
+from headway.runs.inspect.totals import SPAN, within
 from headway.runs.run_folder import LoadedRun
-from headway.metrics import build_metric
 from headway.tasks import build_task
 from tests.conftest import Command, Reversal
 

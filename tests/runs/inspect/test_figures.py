@@ -11,11 +11,18 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from headway.runs.inspect import figures
-from headway.runs.inspect.figures import (MISSING, alignment_figure, alignment_page, learning_curve, pick_fonts, visible_token)
-from headway.runs.inspect.report_page import Example
-from headway.predictors.word_alignment import WordAlignment
 from headway.errors import UserError
+from headway.predictors.word_alignment import WordAlignment
+from headway.runs.inspect import figures
+from headway.runs.inspect.figures import (
+    MISSING,
+    alignment_figure,
+    alignment_page,
+    learning_curve,
+    pick_fonts,
+    visible_token,
+)
+from headway.runs.inspect.report_page import Example
 
 
 @pytest.fixture

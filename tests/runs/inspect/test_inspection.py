@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.runs.inspect.contributions import contributions
-from headway.runs.inspect.inspection import (CHUNK, Inspected, Layer, Map, Request, inspect)
-from headway.runs.inspect.inspection_page import (pack_sentences, quantise, write_inspection)
-from headway.predictors.sequence_predictor import Predictor
 from headway.errors import UserError
 from headway.losses.objective_config import DependencyConfig
+from headway.predictors.sequence_predictor import Predictor
+from headway.runs.inspect.contributions import contributions
+from headway.runs.inspect.inspection import CHUNK, Inspected, Layer, Map, Request, inspect
+from headway.runs.inspect.inspection_page import pack_sentences, quantise, write_inspection
 from headway.runs.run_folder import RunFolder
-from tests.runs.inspect.test_report_page import Page
 from tests.conftest import Command, Reversal
 from tests.predictors.test_captured_attention import MODELS, stacks, untrained
+from tests.runs.inspect.test_report_page import Page
 
 LINES = ["abcd", "", "ba", "<script>x</script>"]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from headway.runs.inspect.inspection import (Alignment, Arcs, Inspected, LabelledWord, Layer, Map, Said)
-from headway.runs.inspect.inspection_page import (pack_sentences, write_inspection)
 from headway.formats.alignments import parse_pharaoh
+from headway.runs.inspect.inspection import Alignment, Arcs, Inspected, LabelledWord, Layer, Map, Said
+from headway.runs.inspect.inspection_page import pack_sentences, write_inspection
 from tests.runs.inspect.browser import open_browser
 
 HOSTILE = "</script><script>window.harmed = 1</script><!-- <img src=x onerror='harmed=1'> {{data}}"

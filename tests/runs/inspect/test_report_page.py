@@ -12,8 +12,16 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from headway.runs.inspect.report_page import (MOST_POINTS, Example, Table, curves, pack_weights, read_metrics, write_report)
 from headway.errors import UserError
+from headway.runs.inspect.report_page import (
+    MOST_POINTS,
+    Example,
+    Table,
+    curves,
+    pack_weights,
+    read_metrics,
+    write_report,
+)
 from tests.runs.inspect.browser import open_browser
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \" ' {{payload}} {{style}} \\u003c \u2028"

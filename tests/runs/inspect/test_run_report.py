@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.runs.inspect.report_page import Table
-from headway.runs.inspect.run_report import (SENTENCES, summary_of, write_run_report)
 from headway.formats.pairs import Pair
 from headway.predictors.sequence_predictor import Predictor, load
+from headway.runs.inspect.report_page import Table
+from headway.runs.inspect.run_report import SENTENCES, summary_of, write_run_report
 from headway.runs.run_folder import RunFolder
-from headway.tasks.translation import (example_of, examples_of)
+from headway.tasks.translation import example_of, examples_of
 from tests.conftest import Reversal
 
 

@@ -6,10 +6,10 @@ import pickle
 import numpy as np
 import pytest
 
+from headway.mixers.mixer import part
 from headway.runs.inspect.contributions import Contributions
 from headway.runs.inspect.layer_report import LayerTotals
-from headway.runs.inspect.totals import (SPAN, Entropies, PartTotals, RelativePositions, within)
-from headway.mixers.mixer import part
+from headway.runs.inspect.totals import SPAN, Entropies, PartTotals, RelativePositions, within
 
 LENGTHS = (3, 1, 7, 26)
 

@@ -15,8 +15,6 @@ import time
 
 import torch
 
-import headway.runs.inspect.run_report
-import headway.runs.training.loop
 from headway.cli import main
 
 # Audit events of Python; those of files in folders that are being removed have no full path.

@@ -4,20 +4,20 @@ import json
 
 import pytest
 import torch
+from tests.training import toys
 
 from headway.corpora.plan import EncodedPairs
-from headway.tensors.batch import collate
-from headway.errors import (RunError, UserError)
-from headway.losses import (Loss, Objective)
+from headway.errors import RunError, UserError
+from headway.losses import Loss, Objective
 from headway.losses.objective_config import ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig
+from headway.optimizers.schedules import learning_rate
 from headway.runs.training.checkpoints import list_checkpoints
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import launch
-from headway.optimizers.schedules import learning_rate
-from headway.runs.training.updates import (TrainingStep, compute_gradients)
+from headway.runs.training.updates import TrainingStep, compute_gradients
+from headway.tensors.batch import collate
 from tests.models import toys as models
-from tests.training import toys
 
 
 def metrics(run):

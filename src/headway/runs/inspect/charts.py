@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
-from headway.runs.inspect.figures import (GRID, MUTED, STYLE, pick_fonts, save_figure)
 from headway.errors import UserError
+from headway.runs.inspect.figures import GRID, MUTED, STYLE, pick_fonts, save_figure
 
 # Told apart without colour, too: by marker, by dashes, and by how dark they are.
 LINES: tuple[dict[str, Any], ...] = (

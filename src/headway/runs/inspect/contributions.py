@@ -20,12 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.tensors.batch import (Batch, collate)
+from headway.errors import UserError
+from headway.mixers import Mixed, Mixer, Part
+from headway.models import Seq2Seq
 from headway.predictors.captured_attention import column_tokens
 from headway.predictors.sequence_predictor import Predictor
-from headway.errors import UserError
-from headway.mixers import (Mixed, Mixer, Part)
-from headway.models import Seq2Seq
+from headway.tensors.batch import Batch, collate
 
 BATCH = 16  # pairs at once: shares are as large as all windows, one beside the other
 Floats = NDArray[np.floating[Any]]

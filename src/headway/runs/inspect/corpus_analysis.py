@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from headway.runs.inspect.contributions import (Contributions, contributions, mixers_of)
+from headway.console import progress
+from headway.errors import UserError
+from headway.metrics import build_metric
+from headway.recipe import Recipe
+from headway.runs.inspect.contributions import Contributions, contributions, mixers_of
 from headway.runs.inspect.corpus_figures import write_figures
 from headway.runs.inspect.layer_report import LayerTotals
 from headway.runs.inspect.length_quality import LengthTotals
-from headway.runs.inspect.totals import (SPAN, Entropies, PartTotals, RelativePositions, within)
-from headway.console import progress
-from headway.errors import UserError
-from headway.recipe import Recipe
-from headway.metrics import build_metric
+from headway.runs.inspect.totals import SPAN, Entropies, PartTotals, RelativePositions, within
 from headway.tasks import task_of
-from headway.tasks.task import (Reading, Task)
+from headway.tasks.task import Reading, Task
 
 LAYERS = "layers"  # attention to layers; all other names are of self- or cross-attention
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.runs.inspect.charts import (Panel, panel_chart)
-from headway.runs.inspect.layer_report import LayerTotals
-from headway.runs.inspect.length_quality import (LengthTotals, scores_of_totals)
-from headway.runs.inspect.totals import (SPAN, Entropies, PartTotals, RelativePositions, within)
-from headway.predictors.captured_attention import by_kind
 from headway.files import write_text
 from headway.mixers import Part
+from headway.predictors.captured_attention import by_kind
+from headway.runs.inspect.charts import Panel, panel_chart
+from headway.runs.inspect.layer_report import LayerTotals
+from headway.runs.inspect.length_quality import LengthTotals, scores_of_totals
+from headway.runs.inspect.totals import SPAN, Entropies, PartTotals, RelativePositions, within
 
 if TYPE_CHECKING:
     from headway.runs.inspect.corpus_analysis import CorpusTotals

@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headway.parses.parsers import Parser
-from headway.parses.projection import (NONE, Projection, project)
-from headway.tensors.batch import collate
-from headway.models import Seq2Seq
 from headway.losses import Objective
 from headway.losses.dependency_loss import DependencyLoss
+from headway.losses.objective_config import DependencyConfig, ObjectiveConfig
 from headway.losses.parts import mean_of_heads
 from headway.losses.synchronous import SynchronousLoss
-from headway.losses.objective_config import (DependencyConfig, ObjectiveConfig)
+from headway.models import Seq2Seq
+from headway.parses.parsers import Parser
+from headway.parses.projection import NONE, Projection, project
 from headway.processing.text.text_processor import Side
+from headway.tensors.batch import collate
 
 BATCH = 32
 TINY = 1e-30  # what a weight of zero counts as in a logarithm

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Arc
 
-from headway.runs.inspect.dependency_analysis import (Analysed, Synchronised)
-from headway.runs.inspect.figures import (DEV, GRID, INK, MUTED, STYLE, TRAINING, draw_weights, drawable, save_figure)
+from headway.runs.inspect.dependency_analysis import Analysed, Synchronised
+from headway.runs.inspect.figures import DEV, GRID, INK, MUTED, STYLE, TRAINING, draw_weights, drawable, save_figure
 
 CELL = 0.28  # inches
 

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import yaml
 
-from headway.runs.inspect.dependency_analysis import (Analysis, Reader, report_text)
-from headway.runs.inspect.dependency_figures import (dependency_figure, synchronous_figure)
-from headway.parses.parsers import (Parser, load_parser, read_conllu)
-from headway.formats.pairs import open_source
-from headway.formats.lines import read_lines
-from headway.predictors.captured_attention import END
 from headway.device import pick_device
 from headway.errors import UserError
+from headway.formats.lines import read_lines
+from headway.formats.pairs import open_source
+from headway.parses.parsers import Parser, load_parser, read_conllu
 from headway.parses.parses_config import ParserConfig
-from headway.recipe import (Recipe, apply_override, dump_recipe, parse_recipe)
-from headway.runs.run_folder import load_run
+from headway.predictors.captured_attention import END
 from headway.processing.text.text_processor import Side
+from headway.recipe import Recipe, apply_override, dump_recipe, parse_recipe
+from headway.runs.inspect.dependency_analysis import Analysis, Reader, report_text
+from headway.runs.inspect.dependency_figures import dependency_figure, synchronous_figure
+from headway.runs.run_folder import load_run
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from matplotlib.font_manager import fontManager
 from matplotlib.ft2font import FT2Font
 from matplotlib.ticker import MaxNLocator
 
-from headway.runs.inspect.report_page import (curves, read_metrics)
-from headway.predictors.word_alignment import WordAlignment
 from headway.errors import UserError
 from headway.files import write_bytes
+from headway.predictors.word_alignment import WordAlignment
+from headway.runs.inspect.report_page import curves, read_metrics
 from headway.tasks.task import Example
 
 INK, MUTED, GRID = "#1f2933", "#66737f", "#e3e8ec"

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.runs.inspect.contributions import (Contributions, contributions)
-from headway.predictors.word_alignment import (Aligner, build_aligner)
-from headway.predictors.captured_attention import (ALL, END, by_kind)
-from headway.predictors.label_predictor import (Look, TokenPredictor)
-from headway.predictors.sequence_predictor import Options, Predictor
-from headway.predictors.prediction import Prediction
 from headway.errors import UserError
+from headway.formats.alignments import Links, parse_pharaoh
 from headway.losses.dependency_loss import DependencyLoss
 from headway.metrics import build_metric
-from headway.formats.alignments import (Links, parse_pharaoh)
+from headway.predictors.captured_attention import ALL, END, by_kind
+from headway.predictors.label_predictor import Look, TokenPredictor
+from headway.predictors.prediction import Prediction
+from headway.predictors.sequence_predictor import Options, Predictor
+from headway.predictors.word_alignment import Aligner, build_aligner
+from headway.runs.inspect.contributions import Contributions, contributions
 
 CHUNK = 16  # sentences at once: few enough for progress to be seen, many enough to be decoded together
 TITLES = {"encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross", "layers": "Layers"}

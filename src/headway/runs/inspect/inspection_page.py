@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.runs.inspect.inspection import (CHUNK, Alignment, Floats, Inspected, Layer, Map, Request, inspect)
-from headway.runs.inspect.pages import (pack_integers, write_page)
-from headway.console import (Task, progress, say)
-from headway.formats.lines import read_lines
+from headway.console import Task, progress, say
 from headway.errors import UserError
-from headway.runs.run_folder import RunFolder
-from headway.metrics import build_metric
 from headway.formats.alignments import read_alignments
+from headway.formats.lines import read_lines
+from headway.metrics import build_metric
+from headway.runs.inspect.inspection import CHUNK, Alignment, Floats, Inspected, Layer, Map, Request, inspect
+from headway.runs.inspect.pages import pack_integers, write_page
+from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
 
 STYLES = ("palette.css", "inspect.css")

@@ -14,11 +14,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from headway.runs.inspect.figures import (STYLE, draw_weights, pick_fonts, save_figure, visible_token)
+from headway.errors import UserError
 from headway.formats.labelled_words import read_columns
 from headway.formats.lines import check_file
-from headway.predictors.label_predictor import (Look, TokenPredictor)
-from headway.errors import UserError
+from headway.predictors.label_predictor import Look, TokenPredictor
+from headway.runs.inspect.figures import STYLE, draw_weights, pick_fonts, save_figure, visible_token
 from headway.tasks import task_of
 
 Floats = NDArray[np.floating[Any]]

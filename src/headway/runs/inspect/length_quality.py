@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from headway.runs.inspect.charts import line_chart
-from headway.formats.lines import read_lines
 from headway.errors import UserError
+from headway.formats.lines import read_lines
 from headway.metrics import Metric
 from headway.metrics.metric import Statistics
+from headway.runs.inspect.charts import line_chart
 
 Unit = Literal["words", "characters"]
 UNITS: tuple[Unit, ...] = ("words", "characters")

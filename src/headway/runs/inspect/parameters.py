@@ -12,12 +12,12 @@ from rich.table import Table
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.tensors.batch import collate
 from headway.errors import UserError
-from headway.models import (Seq2Seq, build_model)
+from headway.models import Seq2Seq, build_model
 from headway.models.model_config import ModelConfig
-from headway.recipe import (Recipe, load_recipe)
+from headway.recipe import Recipe, load_recipe
 from headway.runs.run_folder import RunFolder
+from headway.tensors.batch import collate
 
 
 @dataclass(frozen=True)

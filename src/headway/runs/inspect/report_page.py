@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.runs.inspect.pages import (pack_integers, write_page)
 from headway.errors import UserError
+from headway.runs.inspect.pages import pack_integers, write_page
 from headway.tasks.task import Example
 
 STYLES = ("palette.css", "report.css")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.runs.inspect.report_page import (Table, read_metrics, write_report)
+from headway.runs.inspect.report_page import Table, read_metrics, write_report
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
 from headway.tasks.task import Example

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.runs.inspect.contributions import Contributions
 from headway.mixers import Part
+from headway.runs.inspect.contributions import Contributions
 
 SPAN = 20  # offsets further off than this are counted together
 

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.errors import RunError
-from headway.files import (sha256, sync_folder, write_bytes, write_text)
-from headway.runs.training.parallel import (like, whole)
+from headway.files import sha256, sync_folder, write_bytes, write_text
+from headway.runs.training.parallel import like, whole
 
 
 @dataclass

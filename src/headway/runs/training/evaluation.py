@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from headway.models import Model
 from headway.losses.cross_entropy import smoothed_cross_entropy
-from headway.recipe import (Recipe, TrainingConfig)
 from headway.metrics import Metric
-from headway.tasks.task import (DevOutputs, Prepared, TrainingCorpus)
+from headway.models import Model
+from headway.recipe import Recipe, TrainingConfig
+from headway.tasks.task import DevOutputs, Prepared, TrainingCorpus
 
 
 @dataclass(frozen=True)

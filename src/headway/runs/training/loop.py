@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from headway.console import (duration, progress, say, warn)
-from headway.tensors.batch import Indices
+from headway.console import duration, progress, say, warn
 from headway.errors import RunError
-from headway.recipe import Recipe
-from headway.runs.training.checkpoints import (TrainingState, seed_update)
 from headway.optimizers.schedules import learning_rate
-from headway.runs.training.session import (Session, open_session)
+from headway.recipe import Recipe
+from headway.runs.training.checkpoints import TrainingState, seed_update
+from headway.runs.training.session import Session, open_session
 from headway.runs.training.updates import compute_gradients
+from headway.tensors.batch import Indices
 
 
 def train(recipe: Recipe, output: Path, *, resume: bool = False) -> int:

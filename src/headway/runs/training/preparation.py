@@ -9,7 +9,7 @@ from headway.errors import UserError
 from headway.models import Model
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
-from headway.tasks import (build_task, dev_metrics)
+from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Prepared
 
 

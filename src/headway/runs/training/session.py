@@ -13,23 +13,34 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import headway
-from headway.console import (console, say, warn)
+from headway.console import console, say, warn
+from headway.device import keep_freed_memory, machine
 from headway.errors import UserError
-from headway.files import (remove_leftovers, write_text)
-from headway.models import Model
+from headway.files import remove_leftovers, write_text
 from headway.losses import Objective
-from headway.recipe import (Recipe, changed_keys)
-from headway.runs.run_folder import (RunFolder, average_weights, load_weights, model_weights)
-from headway.device import (keep_freed_memory, machine)
 from headway.metrics import Metric
+from headway.models import Model
+from headway.optimizers.optimizers import build_optimizer
+from headway.recipe import Recipe, changed_keys
+from headway.runs.run_folder import RunFolder, average_weights, load_weights, model_weights
+from headway.runs.training.checkpoints import (
+    Checkpoint,
+    TrainingState,
+    folder_of,
+    list_checkpoints,
+    load_latest,
+    optimizer_tensors,
+    prune,
+    restore_optimizer,
+    save_checkpoint,
+    update_of,
+)
+from headway.runs.training.evaluation import Evaluation, baseline_scores, evaluate
+from headway.runs.training.parallel import Parallel, launch, shut_down, whole_tensors
+from headway.runs.training.preparation import check_recipe, data_hashes, new_model, prepare, run_folder
+from headway.runs.training.updates import Gradients, TrainingStep
 from headway.tasks import dev_metrics
 from headway.tasks.task import Prepared
-from headway.runs.training.checkpoints import (Checkpoint, TrainingState, folder_of, list_checkpoints, load_latest, optimizer_tensors, prune, restore_optimizer, save_checkpoint, update_of)
-from headway.runs.training.evaluation import (Evaluation, baseline_scores, evaluate)
-from headway.runs.training.parallel import (Parallel, launch, shut_down, whole_tensors)
-from headway.runs.training.preparation import (check_recipe, data_hashes, new_model, prepare, run_folder)
-from headway.runs.training.updates import (Gradients, TrainingStep)
-from headway.optimizers.optimizers import build_optimizer
 
 # Keys that may change when a run goes on: they say when it ends and what it reports, not what an update computes.
 FREE_TO_CHANGE = (

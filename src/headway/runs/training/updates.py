@@ -7,17 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
 import torch
 from torch import nn
-from torch.optim import Adam, AdamW, Optimizer
-from headway.tensors.batch import (Indices, TargetBatch, of_one_update, rows)
+
 from headway.errors import RunError
+from headway.losses import Loss, Objective
 from headway.models import Model
-from headway.losses import (Loss, Objective)
-from headway.optimizers.optimizers import OptimizerConfig
+from headway.runs.training.parallel import Parallel, whole
 from headway.tasks.task import TrainingCorpus
-from headway.runs.training.parallel import (Parallel, whole)
-from headway.optimizers.optimizers import (build_optimizer)
+from headway.tensors.batch import Indices, TargetBatch, of_one_update, rows
 
 
 class TrainingStep(nn.Module):
@@ -86,4 +85,3 @@ def compute_gradients(
     norm = nn.utils.clip_grad_norm_(step.parameters(), math.inf if clip_norm is None else clip_norm)
     *sums, stops = parallel.sum([*parts.values(), float(stop)])
     return Gradients(sum(sums), dict(zip(parts, sums, strict=True)), tokens, float(whole(norm)), stops > 0)
-
