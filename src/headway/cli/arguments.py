@@ -22,3 +22,7 @@ AlignmentFigure = Annotated[
 ]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
+
+AllowCode = Annotated[
+    bool, typer.Option("--allow-code", help="Import what the run names by import path; it is not a part of headway.")
+]

@@ -18,7 +18,7 @@ from headway.optimizers.optimizers import OptimizerConfig
 from headway.parses.parse_store import ParsesConfig
 from headway.processing.audio.audio_config import AudioConfig
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
-from headway.search.decoding_config import DecodingConfig
+from headway.search.decoding_options import SearchOptions
 
 
 class DataConfig(Filters):
@@ -111,7 +111,7 @@ class Recipe(Section):
     objective: ObjectiveConfig = ObjectiveConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     training: TrainingConfig
-    decoding: DecodingConfig = DecodingConfig()
+    decoding: SearchOptions = SearchOptions()
 
     def model_as(self, kind: type[AnyKind]) -> AnyKind:
         """The model section, for a task that can use only such. Raises UserError where it is of another kind."""
