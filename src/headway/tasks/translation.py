@@ -97,8 +97,9 @@ class PreparedPairs(Prepared):
         return DevOutputs([prediction.text for prediction in predictions], self._references())
 
     def dev_baselines(self) -> dict[str, DevOutputs]:
+        sources, language = [pair.source for pair in self.dev_pairs], self.recipe.text.source.language
         return {
-            each.name: DevOutputs([lead(pair.source, each) for pair in self.dev_pairs], self._references())
+            each.name: DevOutputs([lead(source, each, language) for source in sources], self._references())
             for each in self.lead
         }
 
