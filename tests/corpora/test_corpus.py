@@ -184,7 +184,9 @@ def test_cut_off_cache_is_built_anew(build: Callable[..., Corpus], ten: AnyCorpu
         assert (folder / name).read_bytes() == whole
 
 
-def test_another_process_was_faster(build: Callable[..., Corpus], ten: AnyCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_was_faster(
+    build: Callable[..., Corpus], ten: AnyCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write = corpus_module._write
 
     def meanwhile(*arguments: Any) -> None:

@@ -31,7 +31,7 @@ class Parsing(Translation):
     def check(self, recipe: Recipe) -> None:
         super().check(recipe)
         (_, first), *others = parts(recipe.data.train, "data.train")
-        for where, other in [*others, *parts(recipe.data.dev or (), "data.dev")]:
+        for where, other in [*others, *(parts(recipe.data.dev, "data.dev") if recipe.data.dev else ())]:
             for key in ("leaves", "functions"):
                 received, allowed = getattr(other, key, None), getattr(first, key, None)
                 if received != allowed:
