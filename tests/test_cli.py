@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.cli import main, spread_variadic
+from headway.cli import main
 from tests.conftest import Command, Reversal, start_headway, write_reversal
 
 
@@ -203,28 +203,6 @@ def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert err.startswith("error: model.dims: unknown key; did you mean 'dim'?")
     assert "Traceback" not in err
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("given", "spread"),
-    [
-        (
-            "score --references a b --metric bleu",
-            "score --references a --references b --metric bleu",
-        ),
-        ("score --references=a b --json", "score --references=a --references b --json"),
-        ("score --references a --references b c", "score --references a --references b --references c"),
-        (
-            "score --metric bleu chrf --hypotheses - a",
-            "score --metric bleu --metric chrf --hypotheses - --hypotheses a",
-        ),
-        ("score --references a a", "score --references a --references a"),
-        ("train a b --output c d", "train a b --output c d"),
-        ("", ""),
-    ],
-)
-def test_several_values_after_one_flag(given: str, spread: str) -> None:
-    assert spread_variadic(given.split()) == spread.split()
 
 
 def test_score_as_text(run_headway: Command, files: dict[str, Path]) -> None:

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.console import say
+from headway.cli.console import show
 from headway.errors import UserError
 from headway.files import write_json, write_text
 from headway.formats.corpus_format import ERRORS
 from headway.formats.labelled_words import Labelled, open_labelled
+from headway.log import say
 from headway.metrics import bootstrap_interval, build_metric
 from headway.recipe import load_recipe
 from headway.runs.inspect.layer_report import measure
-from headway.runs.inspect.run_report import write_run_report
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tasks import load
@@ -129,4 +129,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with show():
+        main()

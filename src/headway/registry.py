@@ -39,7 +39,7 @@ def is_foreign(name: str) -> bool:
     return ":" in name
 
 
-class Choice(NamedTuple):
+class Setting(NamedTuple):
     """One option of a component: its name, its type in words, and its default (`REQUIRED` where there is none)."""
 
     name: str
@@ -108,7 +108,7 @@ class Registry(Generic[Component]):
         component: type[Component] = getattr(importlib.import_module(module), name)
         return component
 
-    def choices(self, name: str) -> list[Choice]:
+    def choices(self, name: str) -> list[Setting]:
         """The options of a component, with their defaults. Raises UserError as `get` does."""
         return choices_of(config_of(self.get(name)))
 
@@ -127,6 +127,10 @@ class Registry(Generic[Component]):
             return config.model_validate(dict(options))
         except ValidationError as error:
             raise mistakes_within(error, config) from error
+
+    def options(self, name: str, where: str | None = None) -> list[str]:
+        """The names of a component's options. Raises UserError as `get` does."""
+        return list(config_of(self.get(name, where)).model_fields)
 
     def build(
         self,
@@ -190,10 +194,10 @@ def config_of(component: type[Any]) -> type[BaseModel]:
     return create_model(f"{component.__name__}Options", __config__=settings, **fields)
 
 
-def choices_of(section: type[BaseModel]) -> list[Choice]:
+def choices_of(section: type[BaseModel]) -> list[Setting]:
     """The options of a section, `kind` left out."""
     return [
-        Choice(name, _type_in_words(field.annotation), field.get_default(call_default_factory=True))
+        Setting(name, _type_in_words(field.annotation), field.get_default(call_default_factory=True))
         for name, field in section.model_fields.items()
         if name != "kind"
     ]

@@ -18,7 +18,9 @@ from headway.errors import UserError
 from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees
 from headway.metrics.brackets import is_linear
+from headway.predictors.prediction import Prediction
 from headway.recipe import Recipe, parse_recipe
+from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
 from headway.tasks.parsing import Parsing
@@ -216,15 +218,17 @@ def sentences(run: Run, folder: Path) -> Path:
 
 def test_what_is_read_is_linear_and_what_is_compared_are_trees(run: Run, tmp_path: Path) -> None:
     task, model = build_task("parsing"), headway.load(run.path, device="cpu")
-    readings = [each for chunk in task.readings(model, None, None).chunks for each in chunk.readings]
-    assert len(readings) == 8
-    assert all(each.target is not None and each.target.endswith(")S") for each in readings)
-    for texts in ([each.references[0] for each in readings], [each.hypothesis or "" for each in readings]):
+    examples = task.raw_corpus(model.recipe).examples
+    captured = [each for each in read(model, examples, ReadOptions()) if each.views]  # one is empty
+    assert len(captured) == 8
+    assert all(each.example.target is not None and each.example.target.endswith(")S") for each in captured)
+    for texts in ([each.example.references[0] for each in captured], [each.hypothesis or "" for each in captured]):
         assert [parse_tree(text).words() for text in texts] == sources(run.dev)
-    free = [each for chunk in task.readings(model, sentences(run, tmp_path), None).chunks for each in chunk.readings]
-    assert all(each.target is not None and is_linear(each.target) for each in free)
-    with pytest.raises(UserError, match="--reference: a parser is read with its own outputs or with trees"):
-        task.readings(model, run.dev, run.dev)
+    corpus = task.raw_corpus(model.recipe, [sentences(run, tmp_path)])
+    free = [each.prediction for each in read(model, corpus.examples, ReadOptions()) if each.views]
+    assert all(isinstance(prediction, Prediction) and is_linear(prediction.written) for prediction in free)
+    with pytest.raises(UserError, match="reference: a parser is read with its own outputs or with trees"):
+        task.raw_corpus(model.recipe, [run.dev], run.dev)
 
 
 def test_a_page_shows_trees_and_the_tokens_that_attention_is_over(

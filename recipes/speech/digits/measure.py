@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from headway.runs.inspect.run_report import write_run_report
 
-from headway.console import say
+from headway.cli.console import show
 from headway.corpora.generated.digits import DigitOptions, write_digits
 from headway.errors import UserError
 from headway.files import write_json, write_text
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
+from headway.log import say
 from headway.metrics import bootstrap_interval, build_metric
 from headway.predictors.sequence_predictor import Predictor
 from headway.processing.audio.audio_files import facts_of
 from headway.recipe import load_recipe
-from headway.runs.inspect.run_report import write_run_report
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tasks import load
@@ -126,4 +127,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with show():
+        main()

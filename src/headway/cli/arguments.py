@@ -1,7 +1,7 @@
 """Arguments and options that several commands have."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,10 +22,3 @@ AlignmentFigure = Annotated[
 ]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
-
-
-def given_options(context: typer.Context, *but: str) -> dict[str, Any]:
-    """The options that stand on the command line, apart from those named."""
-    source = context.get_parameter_source
-    given = {name for name in context.params if getattr(source(name), "name", "") == "COMMANDLINE"}
-    return {name: value for name, value in context.params.items() if name in given and name not in but}

@@ -1,5 +1,6 @@
 """The commands of the first level. What a command needs is imported when it runs, so that `--help` is quick."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,11 +14,12 @@ from headway.cli.arguments import (
     AlignmentLayer,
     Alignments,
     Device,
-    given_options,
 )
 from headway.cli.bench_commands import bench_app
 from headway.cli.data_commands import data_app
-from headway.cli.inspect_commands import inspect
+from headway.cli.inspect_commands import inspect_app
+from headway.cli.options import command, given_options
+from headway.log import logger
 
 if TYPE_CHECKING:
     from headway.predictors.word_alignment import WordAlignment
@@ -36,6 +38,7 @@ app = typer.Typer(
     help="Train, compare, look inside and ship attention models for sequence transduction.",
 )
 app.add_typer(data_app, name="data")
+app.add_typer(inspect_app, name="inspect")
 app.add_typer(bench_app, name="bench")
 
 
@@ -52,11 +55,14 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but warnings, on standard error.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Say more than usual, on standard error.")] = False,
 ) -> None:
-    pass
+    if quiet or verbose:
+        logger.setLevel(logging.WARNING if quiet else logging.DEBUG)
 
 
-@app.command()
+@command(app)
 def train(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")],
     overrides: Annotated[
@@ -80,12 +86,12 @@ def _write_run_report(run: Path) -> None:
     import os
 
     if int(os.environ.get("RANK", 0)) == 0:
-        from headway.runs.inspect.run_report import write_run_report
+        from headway.runs.inspect.pages import write_run_report
 
         write_run_report(run)
 
 
-@app.command()
+@command(app)
 def predict(
     context: typer.Context,
     runs: Annotated[
@@ -171,12 +177,12 @@ def predict(
     device: Device = "auto",
 ) -> None:
     """Read lines from standard input, write one output a line, in the same order."""
-    from headway.errors import UserError
+    from headway.errors import UserError, option
     from headway.tasks import task_of
 
     if runs[0].is_file():
         what = "this is a file, not a run folder: lines are read from standard input"
-        raise UserError(what, where="RUN", received=str(runs[0]), allowed="headway predict RUN < FILE")
+        raise UserError(what, where=option("runs"), received=str(runs[0]), allowed="headway predict RUN < FILE")
     options = given_options(context, "runs", "average", "device")
     files = [path for path in runs[1:] if not path.is_dir()]
     if files:
@@ -186,22 +192,22 @@ def predict(
 
 def _draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
     if path is not None:
-        from headway.runs.inspect.figures import alignment_page
+        from headway.runs.inspect.drawing import alignment_page
 
         alignment_page(shown, path)
 
 
 # Options of `score` that do nothing without others; those of RUN are its task's to check.
 SCORE_NEEDS = {
-    **dict.fromkeys(("target", "alignments", "alignment_figure", "device"), ("RUN",)),
-    **dict.fromkeys(("alignment_layer", "alignment_heads", "alignment_gold"), ("RUN",)),
+    **dict.fromkeys(("target", "alignments", "alignment_figure", "device"), ("run",)),
+    **dict.fromkeys(("alignment_layer", "alignment_heads", "alignment_gold"), ("run",)),
     **dict.fromkeys(("length_bins", "length_unit"), ("by_length",)),
     "samples": ("significance",),
     "source": ("lead", "by_length"),
 }
 
 
-@app.command()
+@command(app)
 def score(
     context: typer.Context,
     run: Annotated[
@@ -308,10 +314,7 @@ def score(
             typer.echo(f"\n{lengths.text()}")
 
 
-app.command()(inspect)
-
-
-@app.command()
+@command(app)
 def lengths(
     recipes: Annotated[
         list[str], typer.Argument(metavar="RECIPE.yaml... [KEY.PATH=VALUE ...]", help="Variants, and changes to all.")
@@ -326,7 +329,7 @@ def lengths(
     raise typer.Exit(compare_lengths(files, data, output, [each for each in recipes if "=" in each]))
 
 
-@app.command()
+@command(app)
 def demo(
     output: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("runs/dates"),
     seed: Annotated[int, typer.Option(min=0, help="The seed of data and model.")] = 1,
@@ -337,7 +340,7 @@ def demo(
     raise typer.Exit(run_demo(output, seed))
 
 
-@app.command()
+@command(app)
 def doctor() -> None:
     """Say what this installation has, what is missing for each extra, and whether it works (about 10 seconds)."""
     from headway.experiments.doctor import run_doctor

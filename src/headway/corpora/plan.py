@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from headway.tensors.batch import Batch, Ids, Indices, collate
@@ -101,8 +102,8 @@ class EncodedPairs(ABC):
         source, target = self.source_lengths + 1, self.target_lengths + 1  # with the end mark
         return plan_epoch(source, target, batch_tokens, seed, epoch, batch_sentences)
 
-    def collate(self, indices: Indices) -> Batch:
-        """The batch of the pairs at `indices` (B,), with the labels that the pairs have."""
+    def collate(self, indices: Indices, generator: torch.Generator | None = None) -> Batch:
+        """The batch of the pairs at `indices` (B,), with the labels that the pairs have; draws no random numbers."""
         chosen = [int(index) for index in indices]
         sources, targets = [self.source(index) for index in chosen], [self.target(index) for index in chosen]
         return collate(sources, targets, indices, [self.labels(index) for index in chosen])

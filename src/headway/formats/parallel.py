@@ -39,7 +39,7 @@ class ParallelFiles(PairSource):
 
 
 class Parallel(CorpusFormat):
-    """Line-aligned files. Compared with its corrections, which are `references`, a source says which words are wrong."""
+    """Line-aligned files. With corrections as `references`, a source says which words are wrong."""
 
     class Config(CorpusConfig):
         """A `source` and its `target`, or `references` in its place, of which training learns the first.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from headway.errors import UserError, flag, nearest
+from headway.errors import UserError, nearest, option
 from headway.formats.lines import read_lines
 
 Statistics: TypeAlias = NDArray[np.float64]
@@ -149,11 +149,10 @@ def build_metrics(names: Sequence[str], options: Mapping[str, object]) -> list[M
         UserError: as `build_metric`; an option that none of the metrics has.
     """
     known = {name: inspect.signature(_metric_class(name)).parameters for name in names}
-    for option, value in options.items():
-        if not any(option in parameters for parameters in known.values()):
-            where = flag(f"no_{option}" if value is False else option)
-            raise UserError("none of these metrics has such an option", where=where, received=", ".join(names))
-    own = ({option: value for option, value in options.items() if option in known[name]} for name in names)
+    for key in options:
+        if not any(key in parameters for parameters in known.values()):
+            raise UserError("none of these metrics has such an option", where=option(key), received=", ".join(names))
+    own = ({key: value for key, value in options.items() if key in known[name]} for name in names)
     return [build_metric(name, **each) for name, each in zip(names, own, strict=True)]
 
 
@@ -165,10 +164,10 @@ def build_metric(name: str, **options: object) -> Metric:
     """
     metric = _metric_class(name)
     parameters = inspect.signature(metric).parameters
-    for option in options:
-        if option not in parameters:
+    for key in options:
+        if key not in parameters:
             allowed = ", ".join(parameters) or "none; it has no options"
-            raise UserError(f"unknown option{nearest(option, parameters)}", where=f"{name}.{option}", allowed=allowed)
+            raise UserError(f"unknown option{nearest(key, parameters)}", where=f"{name}.{key}", allowed=allowed)
     try:
         return metric(**options)
     except ValidationError as error:

@@ -19,7 +19,7 @@ from headway.errors import UserError
 from headway.files import write_json
 from headway.models.model_config import TaggerConfig
 from headway.models.tagger import Tagger, build_tagger
-from headway.predictors.captured_attention import ALL, Attention, Capture
+from headway.predictors.captured_attention import ALL, Attention, Capture, layer_titles
 from headway.processing.pretrained import Window, WordPieces
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
@@ -91,7 +91,7 @@ class Look:
         layers = tuple(range(len(self.self_attention)))
         found = {"encoder.self": Attention(layers, self.self_attention, self.tokens, self.tokens)}
         if self.layer_weights is not None:
-            names = [f"layer {layer}" for layer in range(self.layer_weights.shape[2])]
+            names = layer_titles(self.layer_weights.shape[2])
             found["layers"] = Attention((0,), self.layer_weights.transpose(1, 0, 2)[None], list(self.words), names)
         return found
 

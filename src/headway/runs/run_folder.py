@@ -14,17 +14,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from headway.device import keep_freed_memory
+from headway.errors import UserError
+from headway.files import sha256, write_bytes, write_json, write_text
+from headway.models import Seq2Seq, build_model
+from headway.models.model_config import ModelConfig
 from headway.processing.audio.audio_processor import FILE as AUDIO
 from headway.processing.audio.audio_processor import AudioSide
-from headway.errors import UserError
-from headway.files import (sha256, write_bytes, write_json, write_text)
-from headway.models import (Seq2Seq, build_model)
-from headway.models.model_config import ModelConfig
-from headway.recipe import (Recipe, dump_recipe, parse_recipe, read_tree)
-from headway.device import keep_freed_memory
-from headway.processing.text.text_processor import (Side, Words, load_side, load_sides)
+from headway.processing.text.text_processor import Side, Words, load_side, load_sides
 from headway.processing.text.truncation import Truncation
 from headway.processing.text.vocabulary import Vocabulary
+from headway.recipe import Recipe, dump_recipe, parse_recipe, read_tree
 
 FORMAT = 1
 

@@ -1,18 +1,17 @@
 """Constituency parsing: sentences into linear trees (Vinyals et al. 2015; Vaswani et al. 2017, section 6.3)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.formats.corpus_config import parts
 from headway.formats.corpus_format import TREES
 from headway.formats.penn import parse_tree
-from headway.predictors.sequence_predictor import Predictor
 from headway.predictors.tree_formatter import Trees
 from headway.recipe import Recipe
-from headway.tasks.task import Example, Readings
+from headway.tasks.task import Example, RawCorpus
 from headway.tasks.translation import Translation
 from headway.trees.drawing import draw
 
@@ -40,13 +39,12 @@ class Parsing(Translation):
                         allowed=str(allowed),
                     )  # fmt: skip
 
-    def readings(
-        self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
         if reference is not None:
-            allowed = "--input FILE of sentences alone, or neither for the trees of dev"
-            raise UserError("a parser is read with its own outputs or with trees", where="--reference", allowed=allowed)
-        return super().readings(predictor, source, None, hypotheses=hypotheses)
+            allowed = f"{option('input')} FILE of sentences alone, or neither for the trees of dev"
+            what = "a parser is read with its own outputs or with trees"
+            raise UserError(what, where=option("reference"), allowed=allowed)
+        return super().raw_corpus(recipe, sources)
 
     def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
         return [_drawn(example) for example in super().examples(run, recipe, count)]

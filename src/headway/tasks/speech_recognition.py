@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from headway.console import progress, say
 from headway.corpora.frames import FrameStore, build_frames
 from headway.corpora.speech_corpus import SpeechCorpus, SpeechReport, build_speech
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
+from headway.log import progress, say
 from headway.losses import Objective
 from headway.models import Model, Seq2Seq, build_model
 from headway.models.model_config import ModelConfig
@@ -26,20 +26,18 @@ from headway.processing.text.text_processor import Side, save_side, train_target
 from headway.recipe import Recipe
 from headway.runs.run_folder import LoadedRun, RunFolder
 from headway.tasks.task import (
-    Chunk,
     DevOutputs,
     Example,
     Prepared,
-    Reading,
-    Readings,
+    RawCorpus,
+    RawExample,
     Task,
     check_options,
-    check_readings,
+    check_raw_corpus,
 )
 from headway.tasks.translation import OUTPUT, SAMPLING, SEARCH, check_search_options, example_of, search_options
 
 WINDOW = 128  # recordings decoded together: their frames take about 0.5 MB each
-READ_TOGETHER = 16  # recordings whose attention is in memory at once
 AUDIO_FIELD = "audio"  # of a JSON line on standard input
 
 
@@ -170,38 +168,16 @@ class SpeechRecognition(Task):
         pairs = zip(said, utterances, strict=True)
         return [example_of(prediction, each.text) for prediction, each in pairs if prediction.problem is None]
 
-    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
-        found = [each for file in files for each in _manifest(file, recipe, "--input")]
-        if not files and recipe.data.dev is not None:
-            found = read_utterances(open_recordings(recipe.data.dev, "data.dev"))
-        return [(str(each.audio), each.text) for each in found]
-
-    def readings(
-        self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
         if reference is not None:
-            raise UserError("a manifest has its own transcripts", where="--reference", allowed="--input MANIFEST")
-        check_readings(predictor.recipe, source, None)
-        files = [] if source is None else [source]
-        pairs = [(audio, text or "") for audio, text in self.pairs(predictor.recipe, files)]
-        return Readings(len(pairs), _read(predictor, pairs, hypotheses))
-
-
-def _read(predictor: Predictor, pairs: Sequence[tuple[str, str]], hypotheses: bool) -> Iterator[Chunk]:
-    """Recordings with their transcripts, a few at a time; what is longer than the model's positions is left out."""
-    for start in range(0, len(pairs), READ_TOGETHER):
-        chunk = pairs[start : start + READ_TOGETHER]
-        shown = [pair for pair in chunk if predictor.can_read(*pair)]
-        audio, texts = [audio for audio, _ in shown], [text for _, text in shown]
-        said: list[str | None] = [None] * len(shown)
-        if hypotheses:
-            said = [each.text for each in predictor.predict(audio)]
-        forced = predictor.force(audio, texts, capture="all")
-        readings = [
-            Reading(each.source, each.attention, text, own, (text,))
-            for each, text, own in zip(forced, texts, said, strict=True)
-        ]
-        yield Chunk(len(chunk), readings)
+            allowed = f"{option('input')} MANIFEST"
+            raise UserError("a manifest has its own transcripts", where=option("reference"), allowed=allowed)
+        check_raw_corpus(recipe, sources, None)
+        utterances = [each for source in sources for each in _manifest(source, recipe, option("input"))]
+        if not sources and recipe.data.dev is not None:
+            utterances = read_utterances(open_recordings(recipe.data.dev, "data.dev"))
+        examples = (RawExample(str(each.audio), each.text or "", (each.text or "",)) for each in utterances)
+        return RawCorpus(len(utterances), examples)
 
 
 def _manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:

@@ -1,6 +1,6 @@
 """Translation, and whatever else turns one line of text into another: sides, pairs, search."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.console import progress, say, warn
 from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
 from headway.corpora.data_checks import DataCheck, check
 from headway.corpora.lead import LeadConfig, lead
 from headway.corpora.overlap import overlap
 from headway.errors import UserError, check_companions
 from headway.formats.corpus_format import PAIRS, check_product
-from headway.formats.lines import check_file, read_lines
+from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, open_source
+from headway.log import progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, Seq2Seq, build_model
 from headway.models.model_config import ModelConfig
@@ -35,15 +35,14 @@ from headway.runs.run_folder import LoadedRun, RunFolder
 from headway.search.sampling import Sampling
 from headway.tasks.aligners import choose_aligner
 from headway.tasks.task import (
-    Chunk,
     DevOutputs,
     Example,
     Prepared,
-    Reading,
-    Readings,
+    RawCorpus,
+    RawExample,
     Task,
     check_options,
-    check_readings,
+    check_raw_corpus,
     given_pairs,
     numbers,
 )
@@ -193,59 +192,18 @@ class Translation(Task):
         pairs = list(islice(open_source(recipe.data.dev, "data.dev"), count))
         return examples_of(self.load([run], "auto", None), pairs)
 
-    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
-        if files:
-            for file in files:
-                check_file(file, "--input")
-            return [(line, None) for line in chain.from_iterable(map(read_lines, files))]
-        if recipe.data.dev is None:
-            return []
-        return [(pair.source, pair.target) for pair in open_source(recipe.data.dev, "data.dev")]
-
-    def readings(
-        self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
-        if source is not None and reference is None:
-            check_file(source, "--input")
-            return Readings(sum(1 for _ in read_lines(source)), _read_freely(predictor, read_lines(source)))
-        pairs = _pairs_of(predictor.recipe, source, reference)
-        return Readings(sum(1 for _ in pairs), _read_forced(predictor, pairs, hypotheses))
-
-
-def _pairs_of(recipe: Recipe, source: Path | None, reference: Path | None) -> PairSource:
-    """The pairs of two files, or of the recipe's dev. Raises UserError."""
-    check_readings(recipe, source, reference)
-    if source is not None and reference is not None:
-        return given_pairs(source, reference)
-    assert recipe.data.dev is not None
-    return open_source(recipe.data.dev, "data.dev")
-
-
-def _read_freely(predictor: Predictor, lines: Iterator[str]) -> Iterator[Chunk]:
-    """Lines with the model's own outputs."""
-    while chunk := list(islice(lines, READ_TOGETHER)):
-        shown = [line for line in chunk if line.strip()]
-        said = predictor.predict(shown, Options(truncate=True, capture="all"))
-        yield Chunk(len(chunk), [Reading(each.source, each.attention, each.written, each.text) for each in said])
-
-
-def _read_forced(predictor: Predictor, pairs: Iterable[Pair], hypotheses: bool) -> Iterator[Chunk]:
-    """Pairs as they are given; those that are longer than the model's positions are left out."""
-    rest = iter(pairs)
-    while chunk := list(islice(rest, READ_TOGETHER)):
-        shown = [pair for pair in chunk if pair.source.strip() and predictor.can_read(pair.source, pair.target)]
-        sources, targets = [pair.source for pair in shown], [pair.target for pair in shown]
-        forced = predictor.force(sources, targets, capture="all")
-        said: list[str | None] = [None] * len(shown)
-        if hypotheses:
-            said = [each.text for each in predictor.predict(sources, Options(truncate=True))]
-        yield Chunk(
-            len(chunk),
-            [
-                Reading(each.source, each.attention, pair.target, text, pair.references)
-                for each, pair, text in zip(forced, shown, said, strict=True)
-            ],
-        )
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
+        check_raw_corpus(recipe, sources, reference)
+        if sources and reference is None:
+            lines = (RawExample(line) for line in chain.from_iterable(map(read_lines, sources)))
+            return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
+        if reference is not None:
+            pairs = given_pairs(sources[0], reference)
+        else:
+            assert recipe.data.dev is not None
+            pairs = open_source(recipe.data.dev, "data.dev")
+        examples = (RawExample(pair.source, pair.target, pair.references) for pair in pairs)
+        return RawCorpus(sum(1 for _ in pairs), examples)
 
 
 def check_search_options(options: Mapping[str, Any]) -> None:

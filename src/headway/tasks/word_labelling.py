@@ -1,15 +1,15 @@
 """Tasks that label words with a tagger: grammatical error detection, part-of-speech tagging."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from headway.console import say
 from headway.corpora.word_corpus import TokenCorpus, TokenReport
 from headway.errors import UserError
 from headway.files import sha256, write_json
@@ -18,11 +18,12 @@ from headway.formats.corpus_format import ERRORS, TAGS
 from headway.formats.edits import CORRECT, INCORRECT, union
 from headway.formats.labelled_words import Labelled, open_labelled, read_columns
 from headway.formats.lines import check_file, read_lines
+from headway.log import say
 from headway.losses import Objective
 from headway.metrics.label_metrics import best_threshold
 from headway.models import Model
 from headway.models.model_config import TaggerConfig
-from headway.models.tagger import LAYERS, Tagger, build_tagger, check_heads, encoder_config
+from headway.models.tagger import Tagger, build_tagger, check_heads, encoder_config
 from headway.predictors.label_predictor import Labelling, LoadedTagger, TokenPredictor, load_token_predictor
 from headway.predictors.label_stream import mark, predict_labels
 from headway.predictors.word_alignment import WordAlignment
@@ -30,15 +31,14 @@ from headway.processing.pretrained import WordPieces, encoder_place
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.tasks.task import (
-    Chunk,
     DevOutputs,
     Example,
     Prepared,
-    Reading,
-    Readings,
+    RawCorpus,
+    RawExample,
     Task,
     check_options,
-    check_readings,
+    check_raw_corpus,
     given_pairs,
 )
 
@@ -248,13 +248,21 @@ class TokenTask(Task):
             self._example(predictor, sentence, labels.labels) for sentence, labels in zip(sentences, said, strict=True)
         ]
 
-    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
-        for file in files:
-            check_file(file, "--input")
-        sentences = [sentence for file in files for sentence in read_columns(file)]
-        if not files and recipe.data.dev is not None:
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
+        """See `Task.raw_corpus`. A file whose first line has a tab holds a word a line with its labels, others lines
+        of words."""
+        check_raw_corpus(recipe, sources, reference)
+        if sources and (reference is not None or not any(map(_has_columns, sources))):
+            lines = chain.from_iterable(_given(source, reference) for source in sources)
+            return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
+        sentences = [sentence for source in sources for sentence in read_columns(source)]
+        if not sources and recipe.data.dev is not None:
             sentences = self._open(recipe.data.dev, "data.dev")
-        return [(" ".join(each.words), " ".join(self.learned(each))) for each in sentences]
+        return RawCorpus(len(sentences), map(self._raw, sentences))
+
+    def _raw(self, sentence: Labelled) -> RawExample:
+        references = tuple(map(" ".join, sentence.labels))
+        return RawExample(" ".join(sentence.words), " ".join(self.learned(sentence)), references, tuple(sentence.words))
 
     def _example(self, predictor: TokenPredictor, sentence: Labelled, labels: tuple[str, ...]) -> Example:
         """A sentence with the last layer's self-attention in its first window."""
@@ -269,49 +277,22 @@ class TokenTask(Task):
             attention={f"encoder.{len(look.self_attention) - 1}.self": look.self_attention[-1]},
         )
 
-    def readings(
-        self, predictor: TokenPredictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
-        dev = predictor.recipe.data.dev
-        check_readings(predictor.recipe, source, reference)
-        if source is not None:
-            check_file(source, "--input")
-            sentences = _given(source, reference)
-            return Readings(sum(1 for _ in read_lines(source)), self._read(predictor, sentences, hypotheses))
-        assert dev is not None
-        labelled = self._open(dev, "data.dev")
-        known = ((each.words, tuple(" ".join(labels) for labels in each.labels)) for each in labelled)
-        return Readings(len(labelled), self._read(predictor, known, hypotheses))
 
-    def _read(
-        self, predictor: TokenPredictor, sentences: Iterable[tuple[Sequence[str], tuple[str, ...]]], hypotheses: bool
-    ) -> Iterator[Chunk]:
-        """Words and their labels, sentence by sentence, of which the encoder may need several windows: the first
-        reading has what is said of the whole."""
-        for words, references in sentences:
-            readings = []
-            for look in predictor.look(words):
-                attention = {f"encoder.{layer}.self": each for layer, each in enumerate(look.self_attention)}
-                if look.layer_weights is not None:
-                    attention[LAYERS] = look.layer_weights.transpose(1, 0, 2)
-                readings.append(Reading(" ".join(words), attention, words=tuple(look.window.first)))
-            if readings and hypotheses:
-                said = " ".join(predictor.predict([words])[0].labels)
-                readings[0] = replace(readings[0], hypothesis=said, references=references)
-            yield Chunk(1, readings)
+def _has_columns(path: Path) -> bool:
+    return "\t" in next(read_lines(path), "")
 
 
-def _given(source: Path, reference: Path | None) -> Iterator[tuple[Sequence[str], tuple[str, ...]]]:
+def _given(source: Path, reference: Path | None) -> Iterator[RawExample]:
     """Lines of words with those of their labels, where there are any. Raises UserError where these do not match."""
     if reference is None:
-        yield from ((line.split(), ()) for line in read_lines(source))
+        yield from map(RawExample, read_lines(source))
         return
     for pair in given_pairs(source, reference):
         words, labels = pair.source.split(), pair.target.split()
         if len(words) != len(labels):
             where, received = f"{reference}:{pair.line}", f"{len(labels)} labels for {len(words)} words"
             raise UserError("each word needs one label", where=where, received=received)
-        yield words, (" ".join(labels),)
+        yield RawExample(pair.source, pair.target, (" ".join(labels),), tuple(words))
 
 
 class ErrorDetection(TokenTask):

@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from headway.runs.inspect.parameters import count_parts
 from headway.models import build_model
 from headway.models.model_config import parse_model
+from headway.runs.inspect.parameters import count_parts
 from tests.conftest import Command, Reversal
 
 SMALL = {"dim": 16, "feed_forward": 24, "heads": 2, "encoder": {"layers": 1}, "decoder": {"layers": 2}}

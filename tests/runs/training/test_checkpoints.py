@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 from headway.errors import RunError
 from headway.runs.training import checkpoints
-from headway.runs.training.checkpoints import (TrainingState, load_latest, save_checkpoint)
-from tests.training import toys
+from headway.runs.training.checkpoints import TrainingState, load_latest, save_checkpoint
+from tests.runs.training import toys
 
 
 def save(folder, update):

@@ -11,9 +11,9 @@ import yaml
 from safetensors.torch import load_file
 
 from headway.recipe import dump_recipe
-from tests.training import toys
+from tests.runs.training import toys
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def torchrun(recipe: Path, output: Path, *more: str) -> subprocess.CompletedProcess:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from headway.recipe import (Recipe, parse_recipe)
+from headway.recipe import Recipe, parse_recipe
 from headway.runs.training.loop import train
 from tests.conftest import REVERSAL, write_reversal
 

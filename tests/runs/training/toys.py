@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from headway.recipe import (Recipe, parse_recipe)
+from headway.recipe import Recipe, parse_recipe
 from headway.runs.training.loop import train
 from tests.conftest import REVERSAL, write_reversal
 

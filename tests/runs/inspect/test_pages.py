@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from headway.runs.inspect.report_page import (MOST_POINTS, Example, Table, curves, pack_weights, read_metrics, write_report)
 from headway.errors import UserError
+from headway.runs.inspect.pages import MOST_POINTS, curves, pack_weights, read_metrics, write_report
+from headway.tables import Table
+from headway.tasks.task import Example
 from tests.runs.inspect.browser import open_browser
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \" ' {{payload}} {{style}} \\u003c \u2028"
@@ -75,7 +77,7 @@ def test_drawings_are_text(tmp_path: Path, metrics: Path) -> None:
 
 def test_payload_holds_what_was_given(tmp_path: Path, metrics: Path) -> None:
     path = tmp_path / "report.html"
-    table = Table("By language", ["language", "exact match"], [["th", "98.0"]], note="a note")
+    table = Table(["language", "exact match"], [["th", "98.0"]], title="By language", notes=["a note"])
     write_report(path, title="Dates", summary={"updates": "150"}, metrics=metrics, examples=[example()], tables=[table])
     payload = Page(path).payload()
     assert payload["title"] == "Dates"
@@ -101,7 +103,7 @@ def test_text_never_becomes_markup(tmp_path: Path, metrics: Path) -> None:
     plain, hostile = tmp_path / "plain.html", tmp_path / "hostile.html"
     for path, text in ((plain, "text"), (hostile, HOSTILE)):
         shown = Example(text, text, text, None, [text, "</s>"], [text], {text: np.ones((1, 1, 2)) / 2})
-        table = Table(text, [text], [[text]], note=text)
+        table = Table([text], [[text]], title=text, notes=[text])
         write_report(path, title=text, summary={text: text}, metrics=metrics, examples=[shown], tables=[table])
     assert Page(hostile).elements == Page(plain).elements
     assert Page(hostile).text_of("title")[0].strip() == HOSTILE.strip()
@@ -112,7 +114,7 @@ def test_text_never_becomes_markup(tmp_path: Path, metrics: Path) -> None:
 
 
 def test_scripts_only_ever_set_text() -> None:
-    folder = Path(__file__).parents[2] / "src" / "headway" / "analysis"
+    folder = Path(__file__).parents[3] / "src" / "headway" / "runs" / "inspect"
     scripts = "".join(path.read_text("utf-8") for path in folder.rglob("*.js"))
     assert scripts
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", scripts)

@@ -6,10 +6,9 @@ import pickle
 import numpy as np
 import pytest
 
-from headway.runs.inspect.contributions import Contributions
-from headway.runs.inspect.layer_report import LayerTotals
-from headway.runs.inspect.totals import (SPAN, Entropies, PartTotals, RelativePositions, within)
 from headway.mixers.mixer import part
+from headway.runs.inspect.contributions import LayerContributions
+from headway.runs.inspect.measures import SPAN, ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within
 
 LENGTHS = (3, 1, 7, 26)
 
@@ -29,7 +28,7 @@ def corpus(causal: bool, seed: int = 1) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_relative_positions_equal_loops(causal):
-    totals, sentences = RelativePositions(2), corpus(causal)
+    totals, sentences = OffsetTotals(2), corpus(causal)
     for weights in sentences:
         totals.add(weights)
     queries = sum(LENGTHS)
@@ -53,7 +52,7 @@ def test_relative_positions_equal_loops(causal):
 
 
 def test_entropies_equal_loops():
-    totals, sentences = Entropies(2), corpus(causal=True)
+    totals, sentences = EntropyTotals(2), corpus(causal=True)
     # Rows that give a part of their weight, or nothing, to these keys, as a decoder-only model's do to the source.
     sentences.append(np.array([[[0.1, 0.3], [0.0, 0.0]], [[0.0, 0.5], [0.2, 0.2]]], dtype=np.float32))
     for weights in sentences:
@@ -65,21 +64,21 @@ def test_entropies_equal_loops():
                 if row.sum() > 0:
                     bits.append(sum(-p / row.sum() * math.log2(p / row.sum()) for p in row if p > 0))
         assert totals.mean()[head] == pytest.approx(sum(bits) / len(bits), abs=1e-6)
-    full = Entropies(3)
+    full = EntropyTotals(3)
     full.add(np.full((3, 5, 8), 1 / 8))
     assert full.mean() == pytest.approx(3)
     assert full.even_mean() == pytest.approx(3)
 
 
-def contribution(length: int, seed: int) -> Contributions:
+def contribution(length: int, seed: int) -> LayerContributions:
     random, shape = np.random.default_rng(seed), (2, length, 3)
     parts = (part(-1), part(0), part(1))
-    return Contributions(["x"] * length, parts, random.random(shape), random.standard_normal(shape))
+    return LayerContributions(["x"] * length, parts, random.random(shape), random.standard_normal(shape))
 
 
 def test_parts_equal_loops():
     found = [contribution(length, length) for length in LENGTHS]
-    totals = PartTotals(2, found[0].parts)
+    totals = ContributionTotals(2, found[0].spans)
     for each in found:
         totals.add(each)
     norm, gradient = totals.means()
@@ -118,9 +117,9 @@ def test_sums_are_as_large_after_a_thousand_sentences_as_after_one():
     sizes = {}
     for count in (1, 1000):
         relative, entropies, parts, layers = (
-            RelativePositions(2),
-            Entropies(2),
-            PartTotals(2, [part(0)] * 3),
+            OffsetTotals(2),
+            EntropyTotals(2),
+            ContributionTotals(2, [part(0)] * 3),
             LayerTotals(),
         )
         for number in range(count):

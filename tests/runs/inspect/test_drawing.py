@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from headway.runs.inspect import charts
-from headway.runs.inspect.charts import (Panel, line_chart, panel_chart)
 from headway.errors import UserError
+from headway.runs.inspect import drawing
+from headway.runs.inspect.drawing import Panel, line_chart, panel_chart
 
 
 def test_a_chart_has_its_lines_and_texts_and_is_the_same_twice(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_figure_without_lines_is_refused(tmp_path: Path, lines: dict) -> None:
 
 def test_panels_share_their_lines_and_each_has_its_own_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[Figure] = []
-    monkeypatch.setattr(charts, "save_figure", lambda figure, path: saved.append(figure))
+    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: saved.append(figure))
     lines = {"first": [(0.0, 1.0), (1.0, 3.0)], "last": [(0.0, 2.0), (1.0, 1.0)], "evenly": [(0.0, 1.5), (1.0, 1.5)]}
     with_all = Panel(
         "left", "x", "y", lines, limits=(0, 4), baseline="evenly", names=["a", "b"], bars={"first": [0.5, 0.25]},
