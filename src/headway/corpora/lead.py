@@ -43,11 +43,11 @@ def leads_of_file(path: Path, leads: Sequence[LeadConfig]) -> dict[str, list[str
     return {config.name: [lead(line, config) for line in lines] for config in leads}
 
 
-def lead(source: str, config: LeadConfig) -> str:
+def lead(source: str, config: LeadConfig, language: str = "en") -> str:
     """The first words, sentences (see `sentences`) or characters of a raw source; all of a shorter one."""
     text = source.strip()
     if config.unit == "characters":
         return text[: config.count].rstrip()
     if config.unit == "sentences":
-        return " ".join(sentences(text)[: config.count])
+        return " ".join(sentences(text, language)[: config.count])
     return first_words(text, config.count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,6 +89,8 @@ def _parse(value: Any) -> Any:
 
 
 AnyCorpus = CorpusConfig | _Corpora
+# As Python code may write it: like a part of a recipe.
+GivenCorpus = AnyCorpus | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 # As a field of a recipe.
 CorpusField = Annotated[SerializeAsAny[CorpusConfig] | _Corpora, PlainValidator(_parse)]
 
@@ -97,21 +99,20 @@ class _CorpusAlone(Section):
     corpus: CorpusField
 
 
-def parse_corpus(value: Mapping[str, Any], where: str) -> AnyCorpus:
-    """A corpus that is given elsewhere than in a recipe. Raises UserError."""
+def parse_corpus(value: GivenCorpus, where: str) -> AnyCorpus:
+    """A corpus, or a list of several, that is given elsewhere than in a recipe. Raises UserError."""
     try:
-        return _CorpusAlone.model_validate({"corpus": dict(value)}).corpus
+        return _CorpusAlone.model_validate({"corpus": value}).corpus
     except ValidationError as error:
         raise UserError(re.sub("(?m)^corpus", lambda _: where, explain(error, _CorpusAlone))) from error
 
 
-def parts(corpus: AnyCorpus | Mapping[str, Any], where: str) -> list[tuple[str, CorpusConfig]]:
+def parts(corpus: GivenCorpus, where: str) -> list[tuple[str, CorpusConfig]]:
     """The corpora of a list, or the only one, each with its key, such as `data.train.0`."""
-    if isinstance(corpus, Mapping):
-        corpus = parse_corpus(corpus, where)
-    if isinstance(corpus, tuple):
-        return [(f"{where}.{index}", part) for index, part in enumerate(corpus)]
-    return [(where, corpus)]
+    parsed = corpus if isinstance(corpus, CorpusConfig) else parse_corpus(corpus, where)
+    if isinstance(parsed, CorpusConfig):
+        return [(where, parsed)]
+    return [(f"{where}.{index}", part) for index, part in enumerate(parsed)]
 
 
 def paths_resolved(corpus: AnyCorpus, resolve: Callable[[Path], Path]) -> AnyCorpus:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 from headway.errors import UserError
 from headway.files import sha256
 from headway.formats import FORMATS
-from headway.formats.corpus_config import AnyCorpus, CorpusConfig, parts
+from headway.formats.corpus_config import CorpusConfig, GivenCorpus, parts
 from headway.formats.lines import check_file
 
 PAIRS, TREES, TAGS, ERRORS, RECORDINGS = "pairs", "trees", "tags", "errors", "recordings"
@@ -135,7 +135,7 @@ class CorpusFormat(ABC):
         return Path(f"{first}.{side}")
 
 
-def check_product(corpus: AnyCorpus | Mapping[str, object], where: str, product: str) -> None:
+def check_product(corpus: GivenCorpus, where: str, product: str) -> None:
     """Raise UserError unless every format of the corpus gives the product, such as `pairs`."""
     for key, config in parts(corpus, where):
         if product not in FORMATS.get(config.kind, f"{key}.kind").products:
@@ -143,7 +143,7 @@ def check_product(corpus: AnyCorpus | Mapping[str, object], where: str, product:
             raise UserError("the task reads no such corpus", where=key, received=config.kind, allowed=allowed)
 
 
-def open_corpora(corpus: AnyCorpus | Mapping[str, object], where: str, product: str) -> list[CorpusFormat]:
+def open_corpora(corpus: GivenCorpus, where: str, product: str) -> list[CorpusFormat]:
     """The corpora, each in its format.
 
     Args:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import PositiveInt
 
 from headway.errors import UserError
-from headway.formats.corpus_config import AnyCorpus, CorpusConfig
+from headway.formats.corpus_config import CorpusConfig, GivenCorpus
 from headway.formats.corpus_format import ERRORS, TAGS, CorpusFormat, Labelled, open_corpora
 from headway.formats.lines import blocks
 
@@ -43,7 +42,7 @@ class Columns(CorpusFormat):
 
 
 def open_labelled(
-    corpus: AnyCorpus | Mapping[str, Any], where: str, product: str = TAGS, labels: Sequence[str] | None = None
+    corpus: GivenCorpus, where: str, product: str = TAGS, labels: Sequence[str] | None = None
 ) -> list[Labelled]:
     """The sentences of a corpus, or of several, all with equally many annotators.
 

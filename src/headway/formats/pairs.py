@@ -1,9 +1,8 @@
 """Corpora of pairs: several as one, and the opening of those that a recipe names."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from headway.formats.corpus_config import AnyCorpus
+from headway.formats.corpus_config import GivenCorpus
 from headway.formats.corpus_format import PAIRS, Pair, PairSource, content_hash, open_corpora
 
 __all__ = ["Concatenation", "Pair", "PairSource", "joined", "open_source"]
@@ -36,7 +35,7 @@ class Concatenation(PairSource):
         return content_hash([type(self).__name__, *(source.fingerprint() for source in self.sources)])
 
 
-def open_source(corpus: AnyCorpus | Mapping[str, Any], where: str) -> PairSource:
+def open_source(corpus: GivenCorpus, where: str) -> PairSource:
     """The pairs of a corpus, or of several.
 
     Args:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
 from headway.errors import UserError
-from headway.formats.corpus_config import AnyCorpus, CorpusConfig
+from headway.formats.corpus_config import CorpusConfig, GivenCorpus
 from headway.formats.corpus_format import RECORDINGS, CorpusFormat, open_corpora
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, joined
@@ -85,7 +85,7 @@ class LibriSpeech(CorpusFormat):
         return Transcripts(names, files)
 
 
-def open_recordings(corpus: AnyCorpus | Mapping[str, Any], where: str) -> PairSource:
+def open_recordings(corpus: GivenCorpus, where: str) -> PairSource:
     """The pairs of paths and transcripts of a corpus, or of several.
 
     Args:

@@ -28,13 +28,15 @@ class Parsing(Translation):
 
     def check(self, recipe: Recipe) -> None:
         super().check(recipe)
-        train, dev = recipe.data.train, recipe.data.dev
-        for key in ("leaves", "functions"):
-            if dev is not None and getattr(dev, key) != getattr(train, key):
-                raise UserError(
-                    "the trees of dev are read as those of train", where=f"data.dev.{key}",
-                    received=getattr(dev, key), allowed=str(getattr(train, key)),
-                )  # fmt: skip
+        (_, first), *others = parts(recipe.data.train, "data.train")
+        for where, other in [*others, *(parts(recipe.data.dev, "data.dev") if recipe.data.dev else ())]:
+            for key in ("leaves", "functions"):
+                received, allowed = getattr(other, key, None), getattr(first, key, None)
+                if received != allowed:
+                    raise UserError(
+                        "the trees of dev are read as those of train", where=f"{where}.{key}", received=received,
+                        allowed=str(allowed),
+                    )  # fmt: skip
 
     def readings(
         self, predictor: SequencePredictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
