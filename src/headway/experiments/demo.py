@@ -9,7 +9,7 @@ from rich.table import Table as RichTable
 
 from headway.console import console, say
 from headway.corpora.generated.dates import DateExample, generate_dates, languages, write_dates
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.formats.pairs import Pair
 from headway.metrics import build_metric
 from headway.predictors.prediction import Prediction
@@ -89,7 +89,8 @@ def _is_begun(output: Path, recipe: Recipe) -> bool:
         unfinished = (folder.checkpoints.name, "data")
         other = output.exists() and not (output.is_dir() and all(path.name in unfinished for path in output.iterdir()))
     if other:
-        raise UserError("this folder holds something else than a demo", where=f"--output {output}")
+        where = f"{option('output')} {output}"
+        raise UserError("this folder holds something else than a demo", where=where)
     return begun
 
 

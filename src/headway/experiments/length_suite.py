@@ -8,7 +8,7 @@ from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 
 from headway.console import say
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.files import sha256, write_json, write_text
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.lines import read_lines
@@ -70,7 +70,8 @@ def read_test(folder: Path) -> LengthTest:
         facts = json.loads((folder / "lengths.json").read_text(encoding="utf-8"))
         trained = facts["trained"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError("this is no folder of `headway data lengths`", where=f"--data {folder}") from error
+        where = f"{option('data')} {folder}"
+        raise UserError("this is no folder of `headway data lengths`", where=where) from error
     pairs = list(open_source(CorpusConfig(tsv=folder / "test.tsv"), "test"))
     lengths = list(read_lines(folder / "test.lengths"))
     if len(lengths) != len(pairs):
