@@ -23,7 +23,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The public names are imported when they are first used, so that `headway --help` does not wait for torch."""
+    """The public names are imported when they are first used, so that the help does not wait for torch."""
     if name not in _HOMES:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

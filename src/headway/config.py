@@ -77,7 +77,8 @@ def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[
     where = ".".join([above, *spelled] if above else spelled) or section.__name__.removesuffix("Config").lower()
     if error["type"] == "extra_forbidden":
         names = list(innermost.model_fields)
-        return UserError(f"unknown key{nearest(path[-1], names)}", where=where, allowed=names).spelled(option)
+        what = f"unknown key{nearest(path[-1], names)}" if names else "unknown key; this has no options"
+        return UserError(what, where=where, allowed=names or None).spelled(option)
     if error["type"] == "missing":
         return f"{where}: this key is needed"
     message = error["msg"].removeprefix("Value error, ")

@@ -31,7 +31,7 @@ class Toy(Section):
     text: tuple[str, ...] = Field((), description="Sentences.", json_schema_extra={"metavar": "TEXT"})
     takes: tuple[int, int] = Field((45, 49), description="First and last.")
     layers: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, description="Layers.")
-    json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "--json"})
+    json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "json"})
     hidden: dict[str, int] | None = Field(None, json_schema_extra={"flag": None})
 
 

@@ -4,36 +4,17 @@ import json
 import sys
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
-from typing import Literal
 
-from pydantic import Field
-
+from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions
 from headway.cli.prediction_stream import read_standard_input
-from headway.config import Section
-from headway.console import progress
 from headway.errors import UserError, option
 from headway.formats.labelled_words import read_columns
 from headway.formats.lines import check_file
+from headway.log import progress
 from headway.predictors.label_predictor import LabelledWords, LabelPredictor, mark
 from headway.predictors.options import LabelOptions
 
 WINDOW = 1000  # lines read together; memory stays flat however many come
-
-
-class LabelWriterOptions(Section):
-    """What is written of labelled words."""
-
-    format: Literal["tsv", "json", "marked"] | None = Field(
-        default=None, description="Taggers: tsv, json or marked (default: marked in a terminal, else tsv)."
-    )
-
-
-class ScoreLabelsOptions(Section):
-    """Labelled words that are scored by a model."""
-
-    source: Path | None = Field(default=None, description="Words and their labels, a word a row.")
-    json_output: bool = Field(default=False, description="Write JSON.")
 
 
 def predict_labels(predictor: LabelPredictor, options: LabelOptions, output: LabelWriterOptions) -> None:
@@ -59,7 +40,7 @@ def predict_labels(predictor: LabelPredictor, options: LabelOptions, output: Lab
             line.update(done)
 
 
-def score_labels(predictor: LabelPredictor, options: ScoreLabelsOptions) -> None:
+def score_labels(predictor: LabelPredictor, options: LabelScoreOptions) -> None:
     """Write the log probability of each sentence's labels: in all, a word, and the number of words.
 
     Raises:

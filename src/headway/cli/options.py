@@ -6,7 +6,7 @@ function gets a validated instance whose `model_fields_set` are the options that
 
     class PageOptions(Section):
         sentences: PositiveInt = Field(100, description="Most sentences that are shown.")
-        json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "--json"})
+        json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "json"})
 
     @command(app, "page")
     def page(run: RunArgument, options: PageOptions) -> None:
@@ -14,7 +14,7 @@ function gets a validated instance whose `model_fields_set` are the options that
 
 A field's `description` is its help, and its bounds are checked as the flags are read. `json_schema_extra` may hold:
 
-- `flag`: the flag, where it is not the field's name; None for a field that has none.
+- `flag`: the flag's name, where it is not the field's; None for a field that has none. `no-x` alone switches off.
 - `group`: the panel of the help in which it stands.
 - `metavar`: the name of its value in help. A list whose metavar ends in `...` takes several values after one flag.
 - `default_text`: what stands for it when it is not given, in words.
@@ -31,7 +31,6 @@ import annotated_types
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from rich.markup import escape
 from typer.core import TyperCommand
 
 from headway.config import validated_options
@@ -56,8 +55,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; `--references a b` is `--references a --references b`."""
-        flags = [name for parameter in self.params if _is_variadic(parameter) for name in parameter.opts]
-        return super().parse_args(ctx, spread_variadic(args, flags))
+        return super().parse_args(ctx, spread_variadic(args, variadic_flags(self)))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. An error that headway raises on purpose is printed, and its exit code is the command's."""
@@ -73,7 +71,8 @@ class Command(TyperCommand):
             if parameter.name == name:
                 if parameter.param_type_name == "argument":
                     return str(parameter.metavar or name.upper()).strip("[].")
-                return (parameter.secondary_opts if parameter.default is True else parameter.opts)[0]
+                off = parameter.default is True and parameter.secondary_opts
+                return str((parameter.secondary_opts if off else parameter.opts)[0])
         return POSITIONAL.get(name, _flag_of(name))
 
 
@@ -145,8 +144,10 @@ def spread_variadic(arguments: Sequence[str], flags: Iterable[str]) -> list[str]
     return spread
 
 
-def _is_variadic(parameter: Any) -> bool:
-    return parameter.param_type_name == "option" and parameter.multiple and str(parameter.metavar).endswith("...")
+def variadic_flags(verb: Any) -> list[str]:
+    """The flags of a command that take several values after one flag."""
+    options = (each for each in verb.params if each.param_type_name == "option" and each.multiple)
+    return [flag for each in options if str(each.metavar).endswith("...") for flag in each.opts]
 
 
 def _models_of(annotation: Any) -> tuple[type[BaseModel], ...]:
@@ -229,14 +230,14 @@ def _parameter(name: str, option: _Option) -> inspect.Parameter:
     default = list(option.default) if several and option.default is not None else option.default
     default = None if default == [] else default
     low, high = _bounds(option, kind)
-    shown = option.extra.get("default_text")
+    shown = option.extra.get("default_text")  # "" shows none
     declared = typer.Option(
         *_declarations(name, option),
-        help=escape(option.help),
+        help=option.help.replace("[", r"\["),  # square brackets are styles to what prints the help
         min=low,
         max=high,
         metavar=_metavar(option, several),
-        show_default=shown if shown is not None else default not in (None, False),
+        show_default=(shown or False) if shown is not None else default is not None and not isinstance(default, bool),
         rich_help_panel=option.extra.get("group"),
     )
     annotation: Any = GenericAlias(list, (kind,)) if several else kind
@@ -270,7 +271,9 @@ def _flag_of(name: str) -> str:
 
 
 def _declarations(name: str, option: _Option) -> list[str]:
-    flag = option.extra.get("flag", _flag_of(name))
+    flag = _flag_of(option.extra.get("flag", name))
+    if option.type is bool and flag.startswith("--no-"):
+        return [f" /{flag}"]
     if option.type is bool and (option.default is True or option.optional):
         return [f"{flag}/--no-{flag.removeprefix('--')}"]
     return [flag]

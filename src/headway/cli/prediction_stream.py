@@ -6,106 +6,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
-from pydantic import Field, model_validator
-
-from headway.config import Section
-from headway.console import progress, say, warn
-from headway.errors import UserError, check_companions, option
+from headway.cli.prediction_options import TargetScoreOptions, WriterOptions
+from headway.errors import UserError, option
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.lines import BYTE_ORDER_MARK, check_file, read_lines
+from headway.log import progress, say, warn
 from headway.models.model import wanted
-from headway.predictors.captured_attention import END, patterns_of
+from headway.predictors.captured_attention import END
 from headway.predictors.options import PredictOptions
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.tree_formatter import RepairCount
 from headway.predictors.word_alignment import Aligner, WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
-from headway.tasks.aligners import choose_aligner
 from headway.tasks.speech_recognition import read_manifest
 
 WINDOW = 2000  # lines decoded together; memory stays flat however many come
 RECORDINGS = 128  # recordings decoded together: their frames take about 0.5 MB each
 MOST_SHOWN = 12  # alignments on a page of pictures
 AUDIO_FIELD = "audio"  # of a JSON line on standard input
-
-
-class AlignmentOptions(Section):
-    """Alignments of words, read from attention."""
-
-    alignments: Path | None = Field(
-        default=None,
-        description="Write word alignments there: Pharaoh i-j links, or weights if the name ends in .jsonl.",
-    )
-    alignment_layer: int | None = Field(
-        default=None,
-        description="The decoder layer to align by.",
-        ge=0,
-        json_schema_extra={"default_text": "the last but one, or the only one"},
-    )
-    alignment_heads: str | None = Field(
-        default=None, description="The heads to align by, as in 0,3.", json_schema_extra={"default_text": "all"}
-    )
-    alignment_gold: Path | None = Field(
-        default=None, description="Gold alignments of the run's dev set: align by the layer with the least AER there."
-    )
-    alignment_figure: Path | None = Field(
-        default=None, description="Draw the alignments of the first sentences there (.png, .svg, .pdf)."
-    )
-
-    @model_validator(mode="after")
-    def _aligned(self) -> Self:
-        names = ("alignment_layer", "alignment_heads", "alignment_gold")
-        needs = dict.fromkeys(names, ("alignments", "alignment_figure"))
-        check_companions([name for name in self.model_fields_set if getattr(self, name) is not None], needs)
-        return self
-
-    def aligner(self, predictor: SequencePredictor) -> Aligner | None:
-        """What makes alignments, if any file of them is asked for. Raises UserError."""
-        if not (self.alignments or self.alignment_figure):
-            return None
-        heads = numbers(self.alignment_heads, option("alignment_heads"))
-        return choose_aligner(predictor, self.alignment_layer, heads, self.alignment_gold)
-
-
-class WriterOptions(AlignmentOptions):
-    """What is written beside the outputs of `headway predict`, and a file of forced beginnings."""
-
-    scores: bool = Field(default=False, description="Write SCORE TAB TEXT also for one output a line.")
-    prefix: Path | None = Field(default=None, description="A file with the forced beginning of each output.")
-    attention: Path | None = Field(
-        default=None, description="Write the best outputs' attention there, a JSON object a line."
-    )
-    layers: str = Field(default="*.cross", description="Which attention: names with *, separated by commas.")
-
-    @model_validator(mode="after")
-    def _attention_of_layers(self) -> Self:
-        given = [name for name in self.model_fields_set if getattr(self, name) is not None]
-        check_companions(given, {"layers": ("attention",)})
-        return self
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The patterns of names of the attention that is written."""
-        return patterns_of(self.layers) if self.attention else ()
-
-
-class ScoreOptions(AlignmentOptions):
-    """Targets that are scored by a model, given their sources."""
-
-    source: Path | None = Field(default=None, description="The sources; of speech, a manifest with transcripts.")
-    target: Path | None = Field(default=None, description="The targets to score.")
-    json_output: bool = Field(default=False, description="Write JSON.")
-
-
-def numbers(text: str | None, where: str) -> list[int] | None:
-    """The numbers of an option such as 1,2,3; None without one. Raises UserError."""
-    try:
-        return None if text is None else [int(number) for number in text.split(",")]
-    except ValueError as error:
-        raise UserError("these are no numbers, separated by commas", where=where, received=text) from error
 
 
 class Writer:
@@ -313,7 +234,7 @@ def _open(path: Path | None, where: str, stack: ExitStack) -> TextIO | None:
         raise UserError(f"cannot write there ({error.strerror})", where=f"{where} {path}") from error
 
 
-def score_pairs(predictor: SequencePredictor, options: ScoreOptions) -> list[WordAlignment]:
+def score_pairs(predictor: SequencePredictor, options: TargetScoreOptions) -> list[WordAlignment]:
     """Score the lines of one file as outputs for those of another.
 
     Raises:
@@ -337,7 +258,7 @@ def score_pairs(predictor: SequencePredictor, options: ScoreOptions) -> list[Wor
     return _force(predictor, sources, targets, writer, as_json=options.json_output)
 
 
-def score_recordings(predictor: SequencePredictor, options: ScoreOptions) -> None:
+def score_recordings(predictor: SequencePredictor, options: TargetScoreOptions) -> None:
     """Score the transcripts of a manifest. Raises UserError where it is missing."""
     if options.source is None:
         what, allowed = "a run scores the transcripts of a manifest", f"{option('source')} MANIFEST"

@@ -6,26 +6,17 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from headway.cli.label_stream import LabelWriterOptions, ScoreLabelsOptions, predict_labels, score_labels
-from headway.cli.prediction_stream import (
-    ScoreOptions,
-    WriterOptions,
-    predict_stream,
-    recording_paths,
-    score_pairs,
-    score_recordings,
-)
+from headway.cli.label_stream import predict_labels, score_labels
+from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
+from headway.cli.prediction_stream import predict_stream, recording_paths, score_pairs, score_recordings
 from headway.config import validated_options
 from headway.errors import UserError, nearest, option
 from headway.predictors.label_predictor import LabelPredictor
-from headway.predictors.options import LabelOptions, PredictOptions, SpeechOptions, TreeOptions, checked_options
+from headway.predictors.options import checked_options
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
 from headway.predictors.word_alignment import WordAlignment
 from headway.runs.load import load
 
-# The models whose fields are the options of a command, whatever the task of the run.
-PREDICT_OPTIONS = (PredictOptions, SpeechOptions, TreeOptions, LabelOptions, WriterOptions, LabelWriterOptions)
-SCORE_OPTIONS = (ScoreOptions, ScoreLabelsOptions)
 # Options that say something of words in text, which recordings do not have.
 OF_TEXT = ("alignments", "alignment_layer", "alignment_heads", "alignment_gold", "alignment_figure")
 
@@ -96,13 +87,13 @@ def run_score(
     predictor = load(run, device=device, allow_code=allow_code)
     task = predictor.recipe.task
     if isinstance(predictor, LabelPredictor):
-        score_labels(predictor, _only(given, task, ScoreLabelsOptions))
+        score_labels(predictor, _only(given, task, LabelScoreOptions))
         return []
     if isinstance(predictor, SpeechPredictor):
-        score_recordings(predictor, _only(given, task, ScoreOptions, ("target", *OF_TEXT)))
+        score_recordings(predictor, _only(given, task, TargetScoreOptions, ("target", *OF_TEXT)))
         return []
     if isinstance(predictor, SequencePredictor):
-        return score_pairs(predictor, _only(given, task, ScoreOptions))
+        return score_pairs(predictor, _only(given, task, TargetScoreOptions))
     raise UserError("the predictor of this task scores no targets", where="task", received=task)
 
 

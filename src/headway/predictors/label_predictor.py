@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from headway.console import say
 from headway.corpora.word_corpus import collate_windows
 from headway.errors import UserError, option
 from headway.files import sha256, write_json
+from headway.log import say
 from headway.metrics.label_metrics import best_threshold
 from headway.models.tagger import LAYERS, Tagger
 from headway.predictors.captured_attention import ALL, Attention

@@ -7,17 +7,20 @@ these fields. An option that is None, or not given, keeps its default, which for
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from headway.config import Section, validated_options
 from headway.errors import UserError, check_companions, nearest, option
 from headway.search.decoding_options import SearchOptions
-from headway.search.sampling import Sampling
+
+if TYPE_CHECKING:
+    from headway.search.sampling import Sampling
 
 AnyOptions = TypeVar("AnyOptions", bound="PredictorOptions")
 Capture = str | tuple[str, ...]
+SAMPLING: dict[str, Any] = {"group": "Sampling"}
 
 
 class PredictorOptions(Section):
@@ -54,11 +57,19 @@ class BatchOptions(PredictorOptions):
 class SamplingOptions(PredictorOptions):
     """Outputs that are drawn at random instead of searched for."""
 
-    sample: bool = Field(default=False, description="Draw outputs at random instead of searching.")
-    temperature: float = Field(default=1.0, description="With sample: flattens (> 1) or sharpens (< 1).", ge=0.01)
-    top_k: int | None = Field(default=None, description="With sample: only the k most probable pieces.", ge=1)
-    top_p: float = Field(default=1.0, description="With sample: only the nucleus of this mass.", ge=0.001, le=1)
-    seed: int = Field(default=1, description="With sample: the seed.", ge=0)
+    sample: bool = Field(
+        default=False, description="Draw outputs at random instead of searching.", json_schema_extra=SAMPLING
+    )
+    temperature: float = Field(
+        default=1.0, description="Flattens (> 1) or sharpens (< 1).", ge=0.01, json_schema_extra=SAMPLING
+    )
+    top_k: int | None = Field(
+        default=None, description="Only the k most probable pieces.", ge=1, json_schema_extra=SAMPLING
+    )
+    top_p: float = Field(
+        default=1.0, description="Only the nucleus of this mass.", ge=0.001, le=1, json_schema_extra=SAMPLING
+    )
+    seed: int = Field(default=1, description="The seed.", ge=0, json_schema_extra=SAMPLING)
 
     @model_validator(mode="after")
     def _drawn(self) -> SamplingOptions:
@@ -69,6 +80,8 @@ class SamplingOptions(PredictorOptions):
     @property
     def sampling(self) -> Sampling | None:
         """How outputs are drawn; None where they are searched for."""
+        from headway.search.sampling import Sampling
+
         return Sampling(self.temperature, self.top_k, self.top_p, self.seed) if self.sample else None
 
 

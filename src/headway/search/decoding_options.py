@@ -12,7 +12,12 @@ from headway.errors import UserError, option
 
 def _of_recipe(default: Any, description: str, **bounds: Any) -> Any:
     """A field whose default, when something is predicted, is that of the recipe."""
-    return Field(default=default, description=description, json_schema_extra={"default_text": "the recipe's"}, **bounds)
+    return Field(
+        default=default,
+        description=description,
+        json_schema_extra={"default_text": "the recipe's", "group": "Search"},
+        **bounds,
+    )
 
 
 class SearchOptions(Section):

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import torch
 
-from headway.console import say
 from headway.corpora.word_corpus import TokenCorpus, TokenReport
 from headway.errors import UserError, option
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.edits import CORRECT, INCORRECT, union
 from headway.formats.labelled_words import ERROR_ORIGINS, TAG_ORIGINS, Labelled, open_labelled, read_columns
 from headway.formats.lines import check_file, read_lines
+from headway.log import say
 from headway.losses import Objective
 from headway.models import Model
 from headway.models.model_config import TaggerConfig
