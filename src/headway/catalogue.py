@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 from headway.errors import UserError, nearest, option
-from headway.registry import REQUIRED, Choice, Registry
+from headway.registry import REQUIRED, Registry, Setting
 
 CATALOGUE = {
     "mixers": "headway.mixers:MIXERS",
@@ -55,7 +55,7 @@ def _options(registry: Registry[Any], name: str) -> str:
         return f"(not installed: {error})"
 
 
-def _in_words(choice: Choice) -> str:
+def _in_words(choice: Setting) -> str:
     default = "" if choice.default is REQUIRED else f" = {_value(choice.default)}"
     return f"{choice.name}: {choice.type}{default}"
 

@@ -1,5 +1,6 @@
 """The commands of the first level. What a command needs is imported when it runs, so that `--help` is quick."""
 
+import logging
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,10 +10,11 @@ from headway.catalogue import CATALOGUE, listing
 from headway.cli.arguments import AllowCode, Device
 from headway.cli.bench_commands import bench_app
 from headway.cli.data_commands import data_app
-from headway.cli.inspect_commands import inspect
+from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
 from headway.cli.prediction_options import PREDICT_OPTIONS
 from headway.cli.score_commands import draw_alignments, score_app
+from headway.log import logger
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,6 +25,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
 app.add_typer(score_app, name="score")
+app.add_typer(inspect_app, name="inspect")
 
 
 def _version(show: bool) -> None:
@@ -38,8 +41,11 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but warnings, on standard error.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Say more than usual, on standard error.")] = False,
 ) -> None:
-    pass
+    if quiet or verbose:
+        logger.setLevel(logging.WARNING if quiet else logging.DEBUG)
 
 
 @command(app)
@@ -66,7 +72,7 @@ def _write_run_report(run: Path) -> None:
     import os
 
     if int(os.environ.get("RANK", 0)) == 0:
-        from headway.runs.inspect.run_report import write_run_report
+        from headway.runs.inspect.pages import write_run_report
 
         write_run_report(run)
 
@@ -96,9 +102,6 @@ def predict(
     runs = [path for path in runs if path not in files]
     shown = run_predict(runs, options, files=files, device=device, average=average, allow_code=allow_code)
     draw_alignments(shown, options.get("alignment_figure"))
-
-
-command(app)(inspect)
 
 
 @command(app, "list")

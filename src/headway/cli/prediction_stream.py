@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from headway.cli.prediction_options import TargetScoreOptions, WriterOptions
 from headway.errors import UserError, option
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.lines import BYTE_ORDER_MARK, check_file, read_lines
 from headway.log import progress, say, warn
 from headway.models.model import wanted
@@ -112,13 +112,14 @@ def read_standard_input() -> Iterator[str]:
             ) from error
 
 
-def recording_paths(corpus: CorpusConfig) -> Iterator[str]:
+def recording_paths(corpus: AnyCorpus) -> Iterator[str]:
     """The recordings that standard input names: paths, rows of a TSV manifest or JSON lines, as in a run's `corpus`.
 
     Raises:
         UserError: a line without a path.
     """
-    name, index = (corpus.columns or (1,))[0], 0
+    _, first = parts(corpus, "data.train")[0]
+    name, index = (getattr(first, "columns", None) or (1,))[0], 0
     field = name if isinstance(name, str) else AUDIO_FIELD
     for number, line in enumerate(read_standard_input(), start=1):
         cells = line.split("\t")

@@ -26,7 +26,7 @@ from headway.errors import RunError
 from headway.files import sha256, write_json
 from headway.formats.pairs import PairSource
 from headway.processing.labeller import Labeller
-from headway.processing.text.text_processor import Side, save_sides
+from headway.processing.text.text_processor import TextProcessor, save_processors
 from headway.processing.text.truncation import Truncation
 from headway.storage import GrowingArray, cache_folder, put_in_place, read_array, workspace
 
@@ -82,7 +82,7 @@ class Corpus(EncodedPairs):
 
 def build_corpus(
     source: PairSource,
-    processors: tuple[Side, Side],
+    processors: tuple[TextProcessor, TextProcessor],
     filters: Filters,
     *,
     name: str,
@@ -115,7 +115,7 @@ def build_corpus(
     try:
         with workspace(corpora) as work:
             (work / "sides").mkdir()
-            save_sides(processors, work / "sides")
+            save_processors(processors, work / "sides")
             folder = corpora / _key(content, work / "sides", applied, labellers, truncation)
             if (corpus := _open(folder, name)) is not None:
                 return corpus
@@ -154,7 +154,7 @@ def _open(folder: Path, name: str) -> Corpus | None:
 
 def _write(
     source: PairSource,
-    processors: tuple[Side, Side],
+    processors: tuple[TextProcessor, TextProcessor],
     filters: dict[str, Any],
     work: Path,
     progress: Progress,
@@ -192,7 +192,7 @@ def _write(
     write_json(folder / "report.json", counts.report("", source.origins()).to_json())
 
 
-def _side_writer(folder: Path, name: str, side: Side, stack: ExitStack) -> Callable[[EncodedSide], None]:
+def _side_writer(folder: Path, name: str, side: TextProcessor, stack: ExitStack) -> Callable[[EncodedSide], None]:
     """What appends the ids and offsets of one side to its files."""
     dtype = np.uint16 if len(side.vocabulary) <= 1 << 16 else np.int32
     ids = stack.enter_context(GrowingArray(folder / f"{name}.npy", dtype))

@@ -9,7 +9,7 @@ from headway.corpora.corpus import CorpusReport, build_corpus
 from headway.corpora.filters import Filters
 from headway.corpora.overlap import Overlap, overlap
 from headway.formats.pairs import PairSource
-from headway.processing.text.text_processor import Side
+from headway.processing.text.text_processor import TextProcessor
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class DataCheck:
 def check(
     train: PairSource,
     dev: PairSource | None,
-    processors: tuple[Side, Side],
+    processors: tuple[TextProcessor, TextProcessor],
     filters: Filters,
     *,
     progress: Callable[[int], object] | None = None,

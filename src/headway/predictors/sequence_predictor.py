@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 from torch import Tensor
 
-from headway.corpora.data_config import source_truncation
 from headway.errors import UserError, option
 from headway.models import Seq2Seq
 from headway.models.model_config import ModelConfig
@@ -165,7 +164,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
 
     def read(self, line: Any, *, whole: bool = False, formatter: Formatter | None = None) -> Encoded:
         """As much of a source as the recipe reads, or all of it."""
-        truncation = None if whole else source_truncation(self.recipe.data)
+        truncation = None if whole else self.recipe.data.truncation()
         return self.source.encode((formatter or self.formatter(self.Options())).source(line), truncation)
 
     def _prefixes(self, options: PredictOptions, count: int) -> list[list[int]]:

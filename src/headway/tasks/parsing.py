@@ -7,6 +7,8 @@ from pathlib import Path
 import torch
 
 from headway.errors import UserError, option
+from headway.formats.corpus_config import parts
+from headway.formats.corpus_format import TREES
 from headway.formats.penn import parse_tree
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
@@ -21,7 +23,7 @@ class Parsing(Translation):
 
     name = "parsing"
     metrics = ({"name": "bracket-f1"}, {"name": "tagging-accuracy"}, {"name": "well-formed"})
-    origins = ("trees",)
+    product = TREES
 
     def predictor(self, runs: Sequence[Run], device: torch.device) -> TreePredictor:
         return TreePredictor(runs, device)

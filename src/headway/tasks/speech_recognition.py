@@ -11,6 +11,7 @@ import torch
 from headway.corpora.frames import FrameStore, build_frames
 from headway.corpora.speech_corpus import SpeechCorpus, SpeechReport, build_speech
 from headway.errors import UserError, option
+from headway.formats.corpus_config import parts
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.log import progress, say
 from headway.losses import Objective
@@ -22,7 +23,7 @@ from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.processor import Processors
 from headway.processing.text.text_config import PreparationConfig
 from headway.processing.text.text_processor import TextProcessor, train_target
-from headway.recipe import Recipe, parse_corpus
+from headway.recipe import Recipe
 from headway.storage import keep_folder
 from headway.tasks.task import Chunk, Corpora, Example, Reading, Readings, Task, check_readings
 from headway.tasks.translation import example_of
@@ -168,8 +169,9 @@ def read_manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:
         UserError: the manifest is missing or at fault.
     """
     kind = "jsonl" if path.suffix == ".jsonl" else "tsv"
-    columns = recipe.data.train.columns if kind == recipe.data.train.origin() else None
-    return read_utterances(open_recordings(parse_corpus({kind: path, "columns": columns}, where), where))
+    _, train = parts(recipe.data.train, "data.train")[0]
+    columns = getattr(train, "columns", None) if kind == train.kind else None
+    return read_utterances(open_recordings({kind: path, "columns": columns}, where))
 
 
 def _decode(

@@ -23,7 +23,7 @@ from headway.models import Model
 from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
 from headway.processing.processor import Processors
-from headway.recipe import Recipe, parse_corpus
+from headway.recipe import Recipe
 from headway.tensors.batch import Indices, TargetBatch
 
 
@@ -44,8 +44,8 @@ class TrainingCorpus(Protocol):
     def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
         """The batches of one epoch, as positions; each example is in exactly one. A pure function."""
 
-    def collate(self, indices: Indices) -> TargetBatch:
-        """The batch of the examples at `indices`, on the CPU."""
+    def collate(self, indices: Indices, generator: torch.Generator | None = None) -> TargetBatch:
+        """The batch of the examples at `indices`, on the CPU; random numbers, if it needs any, are the generator's."""
 
 
 class DevOutputs(NamedTuple):
@@ -260,5 +260,4 @@ def check_readings(recipe: Recipe, source: Path | None, reference: Path | None) 
 
 def given_pairs(source: Path, reference: Path) -> PairSource:
     """The lines of two files. Raises UserError where one is missing or empty."""
-    corpus = parse_corpus({"source": str(source), "target": str(reference)}, "headway inspect")
-    return open_source(corpus, option("input"))
+    return open_source({"source": source, "target": reference}, option("input"))

@@ -11,13 +11,12 @@ import torch
 
 from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
 from headway.corpora.data_checks import DataCheck, check
-from headway.corpora.data_config import LeadConfig
-from headway.corpora.lead import lead
+from headway.corpora.lead import LeadConfig, lead
 from headway.corpora.overlap import overlap
 from headway.errors import UserError, option
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_format import PAIRS, check_product
 from headway.formats.lines import check_file, read_lines
-from headway.formats.pairs import PAIR_ORIGINS, Pair, PairSource, check_origin, open_source
+from headway.formats.pairs import Pair, PairSource, open_source
 from headway.log import progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, Seq2Seq, build_model
@@ -47,17 +46,17 @@ class Translation(Task):
     """Pairs of lines, an encoder-decoder, and search.
 
     Attributes:
-        origins: the kinds of corpus that can be read.
+        product: what corpora are read as.
     """
 
     name = "translation"
     metrics: ClassVar[tuple[dict[str, Any], ...]] = ({"name": "bleu"}, {"name": "chrf"})
-    origins: ClassVar[tuple[str, ...]] = PAIR_ORIGINS
+    product: ClassVar[str] = PAIRS
 
     def check(self, recipe: Recipe) -> None:
         for name, corpus in (("train", recipe.data.train), ("dev", recipe.data.dev)):
             if corpus is not None:
-                check_origin(corpus, f"data.{name}", self.origins)
+                check_product(corpus, f"data.{name}", self.product)
         config = recipe.model_as(ModelConfig)
         if config.reads_frames():
             raise UserError(f"{self.name} has no recordings that this could read", where="model.front_end")
@@ -70,28 +69,32 @@ class Translation(Task):
             raise UserError(what, where="data.truncate_source", received=recipe.data.truncate_source)
 
     def check_data(self, recipe: Recipe) -> DataCheck:
-        return check(recipe.data, new_processors(recipe))
+        data = recipe.data
+        train = open_source(data.train, "data.train")
+        dev = open_source(data.dev, "data.dev") if data.dev else None
+        return check(train, dev, new_processors(recipe), data)
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
-        open_source(recipe.data.train, "data.train")
+        train_source = open_source(recipe.data.train, "data.train")
         dev_source = open_source(recipe.data.dev, "data.dev") if recipe.data.dev else None
         labellers = head_labellers(recipe.data.train, recipe.data.parses, Objective(recipe.objective).labels)
         both = _prepared_processors(recipe, folder)
         say(f"vocabulary: {both[0].size} source and {both[1].size} target pieces")
-        train = _encode(recipe.data.train, recipe, both, "data.train", keep_all=False, labellers=labellers)
+        train = _encode(train_source, recipe, both, "data.train", keep_all=False, labellers=labellers)
         if not len(train):
             raise UserError("no pair is left to train on", where="data.train", received=train.report.dropped)
         for labeller in labellers:
             _check_heads(labeller, train.report)
-        dev = _encode(recipe.data.dev, recipe, both, "data.dev", keep_all=True) if recipe.data.dev else None
+        dev = _encode(dev_source, recipe, both, "data.dev", keep_all=True) if dev_source is not None else None
         if dev_source is not None:
-            say(str(overlap(open_source(recipe.data.train, "data.train"), dev_source)))
+            say(str(overlap(train_source, dev_source)))
         pairs = list(dev_source) if dev_source is not None else []
         processors = Processors(*both)
         decode = partial(_decode, recipe, processors, [pair.source for pair in pairs])
         references = [list(texts) for texts in zip(*(pair.references for pair in pairs), strict=True)]
+        language = recipe.text.source.language
         beginnings = {
-            config.name: [lead(pair.source, config) for pair in pairs] for config in self.leads(recipe, pairs)
+            config.name: [lead(pair.source, config, language) for pair in pairs] for config in self.leads(recipe, pairs)
         }
         return Corpora(processors, train, decode, dev, references, beginnings)
 
@@ -264,16 +267,16 @@ def _check_heads(labeller: HeadLabeller, report: CorpusReport) -> None:
 
 
 def _encode(
-    config: CorpusConfig,
+    source: PairSource,
     recipe: Recipe,
     processors: tuple[TextProcessor, TextProcessor],
-    where: str,
+    name: str,
     keep_all: bool,
     labellers: Sequence[Labeller] = (),
 ) -> Corpus:
-    with progress(f"encoding {where}", unit="pairs") as line:
+    with progress(f"encoding {name}", unit="pairs") as line:
         corpus = build_corpus(
-            config, recipe.data, processors, where=where, filter=not keep_all,
+            source, processors, recipe.data, name=name, filter=not keep_all,
             progress=lambda done: line.update(done), labellers=labellers,
         )  # fmt: skip
     say(corpus.report.text())

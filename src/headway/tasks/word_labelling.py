@@ -10,9 +10,10 @@ import torch
 
 from headway.corpora.word_corpus import TokenCorpus, TokenReport
 from headway.errors import UserError, option
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import AnyCorpus
+from headway.formats.corpus_format import ERRORS, TAGS
 from headway.formats.edits import CORRECT, INCORRECT, union
-from headway.formats.labelled_words import ERROR_ORIGINS, TAG_ORIGINS, Labelled, open_labelled, read_columns
+from headway.formats.labelled_words import Labelled, open_labelled, read_columns
 from headway.formats.lines import check_file, read_lines
 from headway.log import say
 from headway.losses import Objective
@@ -49,12 +50,12 @@ class TokenTask(Task):
     Attributes:
         labels: the labels there are; None where they are those of the training corpus.
         positive: the label that is sought, which a threshold and a mark are about; None where all are alike.
-        origins: the kinds of corpus that can be read.
+        product: what corpora are read as.
     """
 
     labels: ClassVar[tuple[str, ...] | None]
     positive: ClassVar[str | None]
-    origins: ClassVar[tuple[str, ...]]
+    product: ClassVar[str]
 
     def check(self, recipe: Recipe) -> None:
         config = recipe.model_as(TaggerConfig)
@@ -98,8 +99,8 @@ class TokenTask(Task):
         dev_corpus = corpora[1] if dev is not None else None
         return Corpora(processors, corpora[0], decode, dev_corpus, gold(dev or []))
 
-    def _open(self, config: CorpusConfig, where: str) -> list[Labelled]:
-        sentences = open_labelled(config, where, self.origins, self.labels)
+    def _open(self, corpus: AnyCorpus, where: str) -> list[Labelled]:
+        sentences = open_labelled(corpus, where, self.product, self.labels)
         if not sentences:
             raise UserError("there is no sentence here", where=where)
         return sentences
@@ -246,7 +247,7 @@ class ErrorDetection(TokenTask):
     metrics = ({"name": "f0.5"}, {"name": "precision"}, {"name": "recall"})
     labels = (CORRECT, INCORRECT)
     positive = INCORRECT
-    origins = ERROR_ORIGINS
+    product = ERRORS
 
     def learned(self, sentence: Labelled) -> Sequence[str]:
         return union(sentence.labels)
@@ -259,7 +260,7 @@ class Tagging(TokenTask):
     metrics = ({"name": "accuracy"},)
     labels = None
     positive = None
-    origins = TAG_ORIGINS
+    product = TAGS
 
 
 def gold(sentences: Sequence[Labelled]) -> list[list[str]]:
