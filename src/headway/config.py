@@ -72,6 +72,8 @@ def explain(
 
 
 def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[str], str]) -> str:
+    if error["type"] == "explained":  # by a component of its own
+        return str(error["ctx"]["text"])
     path, innermost = _keys(error["loc"], section)
     spelled = [spell(key) for key in path[:1]] + path[1:]
     where = ".".join([above, *spelled] if above else spelled) or section.__name__.removesuffix("Config").lower()

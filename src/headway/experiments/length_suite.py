@@ -11,7 +11,7 @@ from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.log import say
 from headway.metrics import build_metric, scores_by_group
-from headway.models.model_config import ModelConfig
+from headway.models import ModelConfig
 from headway.predictors.sequence_predictor import Predictor, load
 from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.drawing import line_chart

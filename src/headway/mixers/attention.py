@@ -1,7 +1,6 @@
-"""Multi-head self-attention and cross-attention (Vaswani et al. 2017, section 3.2).
+"""Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 
-Shapes: B batch, L queries, S keys, K heads, d head, D model, R rows of a state, C its capacity, n new positions, W
-hypotheses of one sentence.
+Shapes: B batch, L queries, S keys, K heads, d head, D model, R rows of a state, C its capacity, n new positions.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.mixers.mixer import Mixed, Mixer, MixerState, State, require_causal, working_dtype
+from headway.mixers.mixer import Mixed, Mixer, MixerState, State, bounds, require_causal, working_dtype
 from headway.mixers.relative import RelativePositions
 from headway.tensors.linear import Linear
 from headway.tensors.masks import additive, causal_mask, zero_padding
@@ -105,7 +104,7 @@ def _select_rows(slots: Tensor, rows: Tensor, filled: int | None) -> Tensor:
     if filled is None:
         return slots.index_select(1, rows)
     selected = slots.new_empty(slots.shape[0], len(rows), *slots.shape[2:])
-    torch.index_select(slots.narrow(0, 0, filled), 1, rows, out=selected.narrow(0, 0, filled))
+    torch.index_select(slots[:filled], 1, rows, out=selected[:filled])
     return selected
 
 
@@ -193,16 +192,16 @@ class Attention(Mixer):
 
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, AttentionState)
+        _require_room(state, x.shape[1], lengths)
         after = AttentionState(state.lengths_after(x.shape[1], lengths), state.keys, state.values)
-        extremes, capacity, positions = state.bounds(), state.capacity, state.positions(x.shape[1])
-        _require_room(after, x.shape[1], extremes, lengths is None)
+        positions = state.positions(x.shape[1])
         query, key, value = self._project(x, positions)
         key, value = key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3)  # (n, R, K, d)
+        extremes, capacity = state.bounds(), state.capacity
         if extremes is not None and extremes[0] == extremes[1] and extremes[1] + len(key) <= capacity:
             first, filled = extremes[0], extremes[0] + len(key)
-            for slots, new in ((state.keys, key), (state.values, value)):
-                slots.narrow(0, first, len(new)).copy_(new)
-            return self._read(query, state.keys.narrow(0, 0, filled), state.values.narrow(0, 0, filled), first), after
+            state.keys[first:filled], state.values[first:filled] = key, value
+            return self._read(query, state.keys[:filled], state.values[:filled], first), after
         filled = capacity if extremes is None else min(capacity, extremes[1] + len(key))
         if extremes is not None:  # slots that one row is about to reach and another is not
             state.keys[extremes[1] : filled], state.values[extremes[1] : filled] = 0, 0
@@ -246,70 +245,13 @@ class Attention(Mixer):
         return f"{super().extra_repr()}, heads={self.heads}, head_dim={self.head_dim}, dropout={self.dropout}"
 
 
-def _require_room(after: AttentionState, count: int, extremes: tuple[int, int] | None, all_real: bool) -> None:
-    """Raise ValueError where n = `count` new positions, all or some of them real, are seen to exceed the capacity.
-
-    Args:
-        after: the state after them.
-        count: n.
-        extremes: the bounds of the lengths before them, where known.
-        all_real: whether every row has all n.
-    """
-    if all_real:
-        needed = count + (extremes[1] if extremes else 0)
-    else:
-        highest = after.bounds()
-        needed = highest[1] if highest else 0
-    if needed > after.capacity:
-        raise ValueError(f"a state with room for {after.capacity} positions cannot hold {needed}")
-
-
-class CrossAttention(nn.Module):
-    """Attention from the target to the encoded source ("encoder-decoder attention", section 3.2.3).
-
-    Keys and values are computed once a source by `project`; `step` attends to them from the W hypotheses of each
-    sentence without copying them W times. Arguments as for `Attention`.
-    """
-
-    def __init__(self, dim: int, *, heads: int = 8, head_dim: int | None = None, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.heads, self.head_dim, self.dropout = heads, size_of_head(dim, heads, head_dim), dropout
-        width = heads * self.head_dim
-        self.query_projection = Linear(dim, width)
-        self.memory_projection = Linear(dim, 2 * width)  # keys, then values
-        self.out_projection = Linear(width, dim)
-        for block in (
-            self.query_projection.weight,
-            *self.memory_projection.weight.chunk(2),
-            self.out_projection.weight,
-        ):
-            nn.init.xavier_uniform_(block)
-        for layer in (self.query_projection, self.memory_projection, self.out_projection):
-            nn.init.zeros_(layer.bias)
-
-    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values, each (B, K, S, d), of the encoded source (B, S, D)."""
-        batch, length, _ = memory.shape
-        projected = self.memory_projection(memory).view(batch, length, 2, self.heads, self.head_dim)
-        key, value = projected.permute(2, 0, 3, 1, 4)
-        return key, value
-
-    def forward(self, x: Tensor, memory: Tensor, memory_mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
-        """x (B, L, D) attends to memory (B, S, D); weights (B, K, L, S) where asked for."""
-        batch, length, _ = x.shape
-        key, value = self.project(memory)
-        query = self.query_projection(x).view(batch, length, self.heads, self.head_dim).transpose(1, 2)
-        allowed = None if memory_mask is None else memory_mask[:, None, None, :]
-        values, weights = attend(
-            query, key, value, allowed, dropout=self.dropout if self.training else 0.0, need_weights=need_weights
-        )
-        return Mixed(self.out_projection(values.transpose(1, 2).reshape(batch, length, -1)), weights)
-
-    def step(self, x: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
-        """x (B * W, D), the W hypotheses of a sentence one after the other, attend to what `project` gave."""
-        query = self.query_projection(x).reshape(key.shape[0], -1, self.heads, self.head_dim)
-        values, _ = attend(query.transpose(1, 2), key, value, allowed)
-        return self.out_projection(values.transpose(1, 2).reshape(x.shape[0], -1))  # type: ignore[no-any-return]
+def _require_room(state: AttentionState, count: int, lengths: Tensor | None) -> None:
+    """Raise ValueError where n = `count` new positions, or `lengths` of them, are seen to exceed the capacity."""
+    extremes = bounds(state.lengths if lengths is None else state.lengths + lengths)
+    needed = 0 if extremes is None else extremes[1]
+    needed += count if lengths is None else 0
+    if needed > state.capacity:
+        raise ValueError(f"a state with room for {state.capacity} positions cannot hold {needed}")
 
 
 def size_of_head(dim: int, heads: int, head_dim: int | None) -> int:

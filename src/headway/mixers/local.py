@@ -124,7 +124,7 @@ class LocalAttention(Attention):
         count, before = x.shape[1], self.n - 1
         query, key, value = self._project(x, state.positions(count))
         keys, values = (
-            torch.cat([old, new.permute(2, 0, 1, 3)])  # (n - 1 + N, R, K, d)
+            torch.cat([old, new.permute(2, 0, 1, 3).to(old.dtype)])  # (n - 1 + N, R, K, d)
             for old, new in ((state.keys, key), (state.values, value))
         )
         recent = (latest(slots, before, lengths, time=0) for slots in (keys, values))
@@ -138,9 +138,7 @@ class LocalAttention(Attention):
             skipped, real = max(0, before - extremes[0]), None
         else:
             skipped, real = 0, torch.arange(len(keys), device=query.device) >= before - state.lengths[:, None]  # (R, S)
-        if skipped:
-            keys, values = keys[skipped:], values[skipped:]
-        key, value = keys.permute(1, 2, 0, 3), values.permute(1, 2, 0, 3)
+        key, value = (slots[skipped:].permute(1, 2, 0, 3) for slots in (keys, values))
         if count > 2 * self.block:
             query = F.pad(query, (0, 0, before - skipped, 0))  # queries of the old positions, whose values are dropped
             return self._attend_in_blocks(query, key, value, real)[:, :, before - skipped :]

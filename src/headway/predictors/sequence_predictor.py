@@ -17,8 +17,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from headway.errors import UserError, option
-from headway.models import Seq2Seq
-from headway.models.model_config import ModelConfig
+from headway.models import ModelConfig, Seq2Seq
 from headway.predictors.captured_attention import ALL, patterns_of
 from headway.predictors.formatter import Formatter
 from headway.predictors.options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options

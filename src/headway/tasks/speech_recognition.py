@@ -15,8 +15,7 @@ from headway.formats.corpus_config import parts
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.log import progress, say
 from headway.losses import Objective
-from headway.models import Model, Seq2Seq, build_model
-from headway.models.model_config import ModelConfig
+from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
 from headway.processing.audio.audio_processor import AudioProcessor

@@ -19,8 +19,7 @@ from headway.formats.lines import check_file, read_lines
 from headway.formats.pairs import Pair, PairSource, open_source
 from headway.log import progress, say, warn
 from headway.losses import Objective
-from headway.models import Model, Seq2Seq, build_model
-from headway.models.model_config import ModelConfig
+from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.parses.heads import HeadLabeller, head_labellers
 from headway.predictors.captured_attention import END
 from headway.predictors.prediction import Prediction

@@ -17,15 +17,15 @@ from headway.formats.labelled_words import Labelled, open_labelled, read_columns
 from headway.formats.lines import check_file, read_lines
 from headway.log import say
 from headway.losses import Objective
-from headway.models import Model
-from headway.models.model_config import TaggerConfig
-from headway.models.tagger import LAYERS, Tagger, build_tagger, check_heads, encoder_config
+from headway.models import Model, TaggerConfig
+from headway.models.tagger import LAYERS, Tagger, check_heads
 from headway.predictors.label_predictor import LabelPredictor, mark
 from headway.predictors.run import Run
 from headway.processing.pretrained import LabelProcessor, WordProcessor, encoder_place
 from headway.processing.processor import Processors
 from headway.recipe import Recipe
 from headway.storage import keep_folder
+from headway.tasks.pretrained_encoder import build_tagger, encoder_config
 from headway.tasks.task import Chunk, Corpora, Example, Reading, Readings, Task, check_readings, given_pairs
 
 

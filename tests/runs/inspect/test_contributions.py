@@ -6,8 +6,7 @@ import torch
 
 from headway.errors import UserError
 from headway.mixers import Mixed
-from headway.models import build_model
-from headway.models.model_config import DecoderOnlyConfig
+from headway.models import DecoderOnlyConfig, build_model
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.contributions import contributions, log_probability, measure
