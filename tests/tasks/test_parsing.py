@@ -139,7 +139,7 @@ def test_from_python(run: Run) -> None:
 
 
 def test_the_report_draws_trees(run: Run) -> None:
-    examples = build_task("parsing").examples(run.path, RunFolder(run.path).read_recipe(), 3)
+    examples = build_task("parsing").examples(headway.load(run.path), 3)
     assert [example.source for example in examples] == [" ".join(each) for each in sources(run.dev)[:3]]
     for example in examples:
         assert example.reference is not None
@@ -220,7 +220,7 @@ def test_what_is_read_is_linear_and_what_is_compared_are_trees(run: Run, tmp_pat
         assert [parse_tree(text).words() for text in texts] == sources(run.dev)
     free = [each for chunk in task.readings(model, sentences(run, tmp_path), None).chunks for each in chunk.readings]
     assert all(each.target is not None and is_linear(each.target) for each in free)
-    with pytest.raises(UserError, match="--reference: a parser is read with its own outputs or with trees"):
+    with pytest.raises(UserError, match="reference: a parser is read with its own outputs or with trees"):
         task.readings(model, run.dev, run.dev)
 
 

@@ -19,8 +19,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(spread, prog_name="headway")
     except HeadwayError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.spelled(flag)}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
+
+
+def flag(name: str) -> str:
+    """An option as it is written on the command line."""
+    arguments = {"files": "FILE", "run": "RUN"}
+    return arguments.get(name, "--" + name.removesuffix("_output").replace("_", "-"))
 
 
 def spread_variadic(arguments: Sequence[str]) -> list[str]:

@@ -23,6 +23,10 @@ AlignmentFigure = Annotated[
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 
+AllowCode = Annotated[
+    bool, typer.Option("--allow-code", help="Import what the run names by import path; it is not a part of headway.")
+]
+
 
 def given_options(context: typer.Context, *but: str) -> dict[str, Any]:
     """The options that stand on the command line, apart from those named."""

@@ -12,6 +12,7 @@ from headway.cli.arguments import (
     AlignmentHeads,
     AlignmentLayer,
     Alignments,
+    AllowCode,
     Device,
     given_options,
 )
@@ -169,19 +170,20 @@ def predict(
         bool, typer.Option("--raw", help="Taggers: cut text into words first, instead of at spaces.")
     ] = False,
     device: Device = "auto",
+    allow_code: AllowCode = False,
 ) -> None:
     """Read lines from standard input, write one output a line, in the same order."""
+    from headway.cli.streams import run_predict
     from headway.errors import UserError
-    from headway.tasks import task_of
 
     if runs[0].is_file():
         what = "this is a file, not a run folder: lines are read from standard input"
         raise UserError(what, where="RUN", received=str(runs[0]), allowed="headway predict RUN < FILE")
-    options = given_options(context, "runs", "average", "device")
+    given = given_options(context, "runs", "average", "device", "allow_code")
     files = [path for path in runs[1:] if not path.is_dir()]
-    if files:
-        runs, options["files"] = [path for path in runs if path not in files], files
-    _draw_alignments(task_of(runs).predict(runs, device, average, options), alignment_figure)
+    runs = [path for path in runs if path not in files]
+    shown = run_predict(runs, given, files=files, device=device, average=average, allow_code=allow_code)
+    _draw_alignments(shown, alignment_figure)
 
 
 def _draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
@@ -253,14 +255,16 @@ def score(
     alignment_gold: AlignmentGold = None,
     alignment_figure: AlignmentFigure = None,
     device: Device = "auto",
+    allow_code: AllowCode = False,
 ) -> None:
     """Score hypotheses against references, or given targets with a model."""
     from headway.errors import UserError, check_companions
 
     if run is not None:
-        from headway.tasks import task_of
+        from headway.cli.streams import run_score
 
-        shown = task_of([run]).score(run, device, given_options(context, "run", "device"))
+        given = given_options(context, "run", "device", "allow_code")
+        shown = run_score(run, given, device=device, allow_code=allow_code)
         _draw_alignments(shown, alignment_figure)
         return
     if not hypotheses or not references:
@@ -278,8 +282,8 @@ def score(
         "stem": stem or None,
         "jackknife": jackknife or None,
     }
-    given = {name: value for name, value in settings.items() if value is not None}
-    metrics = build_metrics(metric or ["bleu"], given)
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    metrics = build_metrics(metric or ["bleu"], chosen)
     baselines = {}
     if lead:
         from headway.corpora.lead import leads_of_file
@@ -299,7 +303,7 @@ def score(
         if source is None or length_unit not in UNITS:
             message = "quality by length needs the sources, and a unit of their length"
             raise UserError(message, where="--by-length", allowed="--source FILE --length-unit words or characters")
-        from headway.tasks.task import numbers
+        from headway.cli.prediction_stream import numbers
 
         edges = numbers(length_bins, "--length-bins")
         lengths = score_files_by_length(metrics[0], hypotheses, references, source, unit=length_unit, edges=edges)

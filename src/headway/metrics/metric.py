@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from headway.errors import UserError, flag, nearest
+from headway.errors import UserError, nearest
 from headway.formats.lines import read_lines
 
 Statistics: TypeAlias = NDArray[np.float64]
@@ -151,7 +151,7 @@ def build_metrics(names: Sequence[str], options: Mapping[str, object]) -> list[M
     known = {name: inspect.signature(_metric_class(name)).parameters for name in names}
     for option, value in options.items():
         if not any(option in parameters for parameters in known.values()):
-            where = flag(f"no_{option}" if value is False else option)
+            where = "--" + (f"no_{option}" if value is False else option).replace("_", "-")
             raise UserError("none of these metrics has such an option", where=where, received=", ".join(names))
     own = ({option: value for option, value in options.items() if option in known[name]} for name in names)
     return [build_metric(name, **each) for name, each in zip(names, own, strict=True)]

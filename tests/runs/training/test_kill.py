@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.training import toys
 
 from tests.conftest import REVERSAL, write_reversal
+from tests.runs.training import toys
 
 ROOT = Path(__file__).parents[2]
 TIMINGS = ("seconds", "target_tokens_per_second", "evaluation_seconds")

@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from tests.training import toys
 
 from headway.corpora.plan import EncodedPairs
 from headway.errors import RunError, UserError
@@ -18,6 +17,7 @@ from headway.runs.training.parallel import launch
 from headway.runs.training.updates import TrainingStep, compute_gradients
 from headway.tensors.batch import collate
 from tests.models import toys as models
+from tests.runs.training import toys
 
 
 def metrics(run):

@@ -9,9 +9,9 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from tests.training import toys
 
 from headway.recipe import dump_recipe
+from tests.runs.training import toys
 
 ROOT = Path(__file__).parents[2]
 
