@@ -22,8 +22,14 @@ from headway.corpora.data_config import DataConfig
 from headway.errors import RunError, UserError
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.pairs import open_source
-from headway.processing.text.text_config import TextConfig, VocabularyConfig
-from headway.processing.text.text_processor import TextProcessor, load_processors, save_processors, train_processors
+from headway.processing.text.text_processor import (
+    TextConfig,
+    TextProcessor,
+    load_processors,
+    save_processors,
+    train_processors,
+)
+from headway.processing.text.vocabulary import VocabularyConfig
 
 Sides = tuple[TextProcessor, TextProcessor]
 Write = Callable[..., CorpusConfig]

@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt, model_validator
 from headway.config import Section
 from headway.formats.corpus_config import CorpusConfig
 from headway.parses.parses_config import ParsesConfig
-from headway.processing.audio.audio_config import AudioConfig
+from headway.processing.audio.features import AudioConfig
 from headway.processing.text.truncation import Truncation
 
 

@@ -12,7 +12,8 @@ from headway.errors import UserError
 from headway.losses.objective_config import ObjectiveConfig
 from headway.models.model_config import MODELS, AnyModel, ModelSection, TransformerConfig
 from headway.optimizers.optimizers import OptimizerConfig
-from headway.processing.text.text_config import TextConfig, VocabularyConfig
+from headway.processing.text.text_processor import TextConfig
+from headway.processing.text.vocabulary import VocabularyConfig
 from headway.search.decoding_options import SearchOptions
 
 
