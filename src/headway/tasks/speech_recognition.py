@@ -20,8 +20,7 @@ from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.processor import Processors
-from headway.processing.text.text_config import PreparationConfig
-from headway.processing.text.text_processor import TextProcessor, train_target
+from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
 from headway.recipe import Recipe
 from headway.storage import keep_folder
 from headway.tasks.task import Chunk, Corpora, Example, Reading, Readings, Task, check_readings

@@ -17,8 +17,7 @@ import sentencepiece
 
 from headway.errors import RunError, UserError
 from headway.files import write_bytes
-from headway.processing.text.text_config import PiecesConfig
-from headway.processing.text.vocabulary import PieceSpan, Vocabulary
+from headway.processing.text.vocabulary import PiecesConfig, PieceSpan, Vocabulary
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 FILE = "spm.model"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from headway.errors import UserError
 from headway.processing.text.subwords import SubwordVocabulary
-from headway.processing.text.text_config import PiecesConfig
-from headway.processing.text.vocabulary import DESCRIPTION, FORMAT, Vocabulary
+from headway.processing.text.vocabulary import DESCRIPTION, FORMAT, PiecesConfig, Vocabulary
 from headway.processing.text.word_vocabulary import WordVocabulary
 from headway.tensors.batch import SPECIALS
 
