@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names and values of glibc's malloc.h
 
@@ -60,7 +60,7 @@ def pick_device(name: str = "auto") -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise UserError(
             "this device cannot be used here",
-            where="--device",
+            where=option("device"),
             received=name,
             allowed="auto, cpu, or one that torch finds",
         ) from error

@@ -173,9 +173,9 @@ def test_marian_with_our_weights_gives_our_log_probabilities():
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (lambda: bench_train.run_bench_train(["huge"], ["float32"], 1), "--size.*'huge'.*base, small, tiny"),
-        (lambda: bench_train.run_bench_train(["tiny"], ["int8"], 1), "--precision.*'int8'.*float32, bf16"),
-        (lambda: bench_decode.run_bench_decode(["huge"], [1], 1), "--size.*'huge'"),
+        (lambda: bench_train.run_bench_train(["huge"], ["float32"], 1), "size: .*'huge'.*base, small, tiny"),
+        (lambda: bench_train.run_bench_train(["tiny"], ["int8"], 1), "precision: .*'int8'.*float32, bf16"),
+        (lambda: bench_decode.run_bench_decode(["huge"], [1], 1), "size: .*'huge'"),
     ],
 )
 def test_unknown_choices_are_errors(run, message):
@@ -184,7 +184,7 @@ def test_unknown_choices_are_errors(run, message):
 
 
 def test_an_output_that_cannot_be_written_is_an_error_before_work_is_lost(tmp_path):
-    with pytest.raises(UserError, match="--output"):
+    with pytest.raises(UserError, match="output: this folder does not exist"):
         bench_train.run_bench_train(["tiny"], ["float32"], 1, tmp_path / "missing" / "train.json")
 
 

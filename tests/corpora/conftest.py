@@ -7,7 +7,7 @@ import pytest
 
 from headway.formats.corpus_config import CorpusConfig
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
-from headway.processing.text.text_processor import Side, train_sides
+from headway.processing.text.text_processor import TextProcessor, train_processors
 
 Write = Callable[..., CorpusConfig]
 
@@ -25,7 +25,7 @@ def parallel(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def sides() -> tuple[Side, Side]:
+def sides() -> tuple[TextProcessor, TextProcessor]:
     """Sides that know the words a to e and A to E."""
     text = ("a b c d e", "A B C D E")
-    return train_sides(TextConfig(), VocabularyConfig(kind="whitespace"), lambda: iter([text]))
+    return train_processors(TextConfig(), VocabularyConfig(kind="whitespace"), lambda: iter([text]))

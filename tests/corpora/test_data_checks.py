@@ -8,10 +8,12 @@ from headway.corpora.data_checks import check
 from headway.corpora.data_config import DataConfig
 from headway.corpora.overlap import Overlap
 from headway.formats.corpus_config import CorpusConfig
-from headway.processing.text.text_processor import Side
+from headway.processing.text.text_processor import TextProcessor
 
 
-def test_check(parallel: Callable[..., CorpusConfig], sides: tuple[Side, Side], tmp_path: Path) -> None:
+def test_check(
+    parallel: Callable[..., CorpusConfig], sides: tuple[TextProcessor, TextProcessor], tmp_path: Path
+) -> None:
     train = parallel(["a b", "c", "d d d"], ["A", "C", "D"])
     dev = parallel(["c", "", "d d d"], ["C", "A", "A"], name="dev")
     read: list[int] = []
@@ -28,7 +30,9 @@ def test_check(parallel: Callable[..., CorpusConfig], sides: tuple[Side, Side], 
     assert content["train"]["source"]["tokens"] == 3
 
 
-def test_check_without_dev(parallel: Callable[..., CorpusConfig], sides: tuple[Side, Side], tmp_path: Path) -> None:
+def test_check_without_dev(
+    parallel: Callable[..., CorpusConfig], sides: tuple[TextProcessor, TextProcessor], tmp_path: Path
+) -> None:
     result = check(DataConfig(train=parallel(["a"], ["A"])), sides, cache=tmp_path)
     assert (result.dev, result.overlap) == (None, None)
     assert result.text() == result.train.text()

@@ -14,7 +14,7 @@ import yaml
 import headway
 from headway.cli import main
 from headway.errors import UserError
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.preparation import check_recipe
@@ -199,7 +199,7 @@ def test_the_data_can_be_checked_first(heard, run_headway):
 
 def test_a_batch_hears_what_each_recording_says_alone(heard):
     predictor = headway.load(heard.run, device="cpu")
-    assert isinstance(predictor, Predictor)
+    assert isinstance(predictor, SequencePredictor)
     together, apart = (predictor.predict(heard.recordings, beam=3, batch_tokens=size) for size in (100_000, 1))
     for one, other in zip(together, apart, strict=True):
         assert one.text == other.text

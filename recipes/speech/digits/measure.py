@@ -23,7 +23,7 @@ from headway.files import write_json, write_text
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.metrics import bootstrap_interval, build_metric
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.audio.audio_files import facts_of
 from headway.recipe import load_recipe
 from headway.runs.inspect.run_report import write_run_report
@@ -51,7 +51,7 @@ def trained(encoder: str, data: Path, arguments: argparse.Namespace) -> Path:
     return path
 
 
-def measured(predictor: Predictor, utterances: list[Utterance]) -> dict[str, Any]:
+def measured(predictor: SequencePredictor, utterances: list[Utterance]) -> dict[str, Any]:
     """WER with its interval and parts, the share of digits and of strings that are right, and the real-time factor."""
     paths, gold = [each.audio for each in utterances], [[each.text for each in utterances]]
     predictor.predict(paths[:WARM_UP])

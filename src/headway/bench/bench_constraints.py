@@ -47,8 +47,8 @@ def run_bench_constraints(
         UserError: an unknown size or precision, or an output that cannot be written.
         RunError: a contender failed.
     """
-    check_choices("--size", sizes, SIZES)
-    check_choices("--precision", precisions, PRECISIONS)
+    check_choices("size", sizes, SIZES)
+    check_choices("precision", precisions, PRECISIONS)
     check_output(output)
     measurements: list[Measurement] = []
     for size in sizes:

@@ -60,7 +60,7 @@ def run_bench_decode(
         UserError: an unknown size, an output that cannot be written, or transformers is not installed.
         RunError: a contender failed.
     """
-    check_choices("--size", sizes, SIZES)
+    check_choices("size", sizes, SIZES)
     check_output(output)
     if find_spec("transformers") is None:
         raise UserError(

@@ -83,7 +83,7 @@ def run_bench_mixers(
         UserError: an unknown precision, or a file that cannot be written.
         RunError: a contender failed.
     """
-    check_choices("--precision", [precision], PRECISIONS)
+    check_choices("precision", [precision], PRECISIONS)
     for path in (output, figure):
         check_output(path)
     passes = [

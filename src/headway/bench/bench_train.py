@@ -82,8 +82,8 @@ def run_bench_train(
         UserError: an unknown size or precision, or an output that cannot be written.
         RunError: a contender failed.
     """
-    check_choices("--size", sizes, ALL_SIZES)
-    check_choices("--precision", precisions, PRECISIONS)
+    check_choices("size", sizes, ALL_SIZES)
+    check_choices("precision", precisions, PRECISIONS)
     check_output(output)
     peaks = {precision: matrix_peak(precision) for precision in dict.fromkeys([*precisions, "float32"])}
     measurements: list[Measurement] = []

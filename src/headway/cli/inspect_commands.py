@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.arguments import Device, given_options
+from headway.cli.arguments import Device
+from headway.cli.options import given_options
 
 # What goes with each of the things to look at; `--json` is another form of what is said.
 ASPECTS = {

@@ -27,7 +27,7 @@ from headway.files import sha256, write_json
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.pairs import PairSource, open_source
 from headway.processing.labeller import Labeller
-from headway.processing.text.text_processor import Side, save_sides
+from headway.processing.text.text_processor import TextProcessor, save_processors
 from headway.processing.text.truncation import Truncation
 from headway.storage import GrowingArray, cache_folder, put_in_place, read_array, workspace
 
@@ -84,7 +84,7 @@ class Corpus(EncodedPairs):
 def build_corpus(
     config: CorpusConfig,
     data: DataConfig,
-    sides: tuple[Side, Side],
+    sides: tuple[TextProcessor, TextProcessor],
     *,
     where: str,
     filter: bool,
@@ -117,7 +117,7 @@ def build_corpus(
     try:
         with workspace(corpora) as work:
             (work / "sides").mkdir()
-            save_sides(sides, work / "sides")
+            save_processors(sides, work / "sides")
             folder = corpora / _key(content, work / "sides", filters, labellers, truncation)
             if (corpus := _open(folder, where)) is not None:
                 return corpus
@@ -156,7 +156,7 @@ def _open(folder: Path, name: str) -> Corpus | None:
 
 def _write(
     source: PairSource,
-    sides: tuple[Side, Side],
+    sides: tuple[TextProcessor, TextProcessor],
     filters: dict[str, Any],
     work: Path,
     progress: Progress,
@@ -194,7 +194,7 @@ def _write(
     write_json(folder / "report.json", counts.report("").to_json())
 
 
-def _side_writer(folder: Path, name: str, side: Side, stack: ExitStack) -> Callable[[EncodedSide], None]:
+def _side_writer(folder: Path, name: str, side: TextProcessor, stack: ExitStack) -> Callable[[EncodedSide], None]:
     """What appends the ids and offsets of one side to its files."""
     dtype = np.uint16 if len(side.vocabulary) <= 1 << 16 else np.int32
     ids = stack.enter_context(GrowingArray(folder / f"{name}.npy", dtype))

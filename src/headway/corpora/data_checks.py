@@ -9,7 +9,7 @@ from headway.corpora.corpus import CorpusReport, build_corpus
 from headway.corpora.data_config import DataConfig
 from headway.corpora.overlap import Overlap, overlap
 from headway.formats.pairs import open_source
-from headway.processing.text.text_processor import Side
+from headway.processing.text.text_processor import TextProcessor
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class DataCheck:
 
 def check(
     data: DataConfig,
-    sides: tuple[Side, Side],
+    sides: tuple[TextProcessor, TextProcessor],
     *,
     progress: Callable[[int], object] | None = None,
     cache: Path | None = None,

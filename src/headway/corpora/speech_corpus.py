@@ -17,10 +17,10 @@ from headway.corpora.plan import plan_epoch
 from headway.errors import UserError
 from headway.formats.recordings import Utterance
 from headway.processing.audio.audio_config import AudioConfig, SpecAugmentConfig
-from headway.processing.audio.audio_processor import AudioSide
+from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.augment import spec_augment
 from headway.processing.audio.features import RunningStatistics, Statistics
-from headway.processing.text.text_processor import Side
+from headway.processing.text.text_processor import TextProcessor
 from headway.tensors.batch import UNKNOWN, Batch, Ids, Indices, collate
 
 BROKEN, TOO_SHORT, MANY_FRAMES = "unreadable", "under audio.min_frames", "over audio.max_frames"
@@ -103,7 +103,7 @@ class SpeechCorpus:
         utterances: Sequence[Utterance],
         numbers: Indices,
         store: FrameStore,
-        side: AudioSide,
+        side: AudioProcessor,
         targets: Sequence[Ids],
         report: SpeechReport,
         fingerprint: str,
@@ -152,7 +152,7 @@ def build_speech(
     name: str,
     utterances: Sequence[Utterance],
     store: FrameStore,
-    sides: tuple[AudioSide, Side],
+    sides: tuple[AudioProcessor, TextProcessor],
     *,
     max_length: int | None,
 ) -> SpeechCorpus:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headway.corpora.plan import plan_epoch
 from headway.formats.labelled_words import Labelled, fingerprint
-from headway.processing.pretrained import Window, WordPieces
+from headway.processing.pretrained import Window, WordProcessor
 from headway.tensors.batch import UNLABELLED, Indices, TokenBatch
 from headway.tensors.masks import padding_mask
 
@@ -95,7 +95,7 @@ class TokenCorpus:
         self,
         name: str,
         sentences: Sequence[tuple[Labelled, Sequence[str]]],
-        pieces: WordPieces,
+        pieces: WordProcessor,
         labels: Sequence[str],
         longest: int,
     ) -> None:

@@ -9,15 +9,16 @@ from rich.table import Table as RichTable
 
 from headway.console import console, say
 from headway.corpora.generated.dates import DateExample, generate_dates, languages, write_dates
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.formats.pairs import Pair
 from headway.metrics import build_metric
 from headway.predictors.prediction import Prediction
-from headway.predictors.sequence_predictor import Options, Predictor, load
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.figures import alignment_figure
 from headway.runs.inspect.report_page import Table
 from headway.runs.inspect.run_report import write_run_report
+from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tasks.translation import example_of, examples_of
@@ -51,6 +52,7 @@ def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
     if code:
         return code
     predictor = load(output)
+    assert isinstance(predictor, SequencePredictor)
     scores = {
         "dates never seen": (dates.test_unseen_dates, _decode(predictor, dates.test_unseen_dates)),
         "language and pattern never seen together": (
@@ -87,11 +89,12 @@ def _is_begun(output: Path, recipe: Recipe) -> bool:
         unfinished = (folder.checkpoints.name, "data")
         other = output.exists() and not (output.is_dir() and all(path.name in unfinished for path in output.iterdir()))
     if other:
-        raise UserError("this folder holds something else than a demo", where=f"--output {output}")
+        where = f"{option('output')} {output}"
+        raise UserError("this folder holds something else than a demo", where=where)
     return begun
 
 
-def _decode(predictor: Predictor, examples: Sequence[DateExample]) -> list[Prediction]:
+def _decode(predictor: SequencePredictor, examples: Sequence[DateExample]) -> list[Prediction]:
     return predictor.predict([each.text for each in examples])
 
 
@@ -134,6 +137,6 @@ def _print(table: Table) -> None:
     console.print(drawn)
 
 
-def _draw_alignment(predictor: Predictor, pair: Pair, path: Path) -> None:
-    (prediction,) = predictor.predict([pair.source], Options(capture="*.cross"))
+def _draw_alignment(predictor: SequencePredictor, pair: Pair, path: Path) -> None:
+    (prediction,) = predictor.predict([pair.source], capture="*.cross")
     alignment_figure(example_of(prediction, pair.target), path)

@@ -12,8 +12,9 @@ from packaging.requirements import Requirement
 import headway
 from headway.console import console
 from headway.device import machine
-from headway.predictors.sequence_predictor import load
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
+from headway.runs.load import load
 from headway.runs.training.loop import train
 
 SELF_TEST_UPDATES = 200
@@ -68,7 +69,9 @@ def self_test() -> str:
             train(parse_recipe(recipe), folder / "run")
         finally:
             console.quiet = False
-        said = [prediction.text for prediction in load(folder / "run").predict(words)]
+        predictor = load(folder / "run")
+        assert isinstance(predictor, SequencePredictor)
+        said = [prediction.text for prediction in predictor.predict(words)]
     right = sum(text == word[::-1] for text, word in zip(said, words, strict=True))
     result = (
         f"{right} of {len(words)} words reversed after {SELF_TEST_UPDATES} updates, {time.monotonic() - began:.1f} s"

@@ -8,16 +8,17 @@ from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 
 from headway.console import say
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.files import sha256, write_json, write_text
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.metrics import build_metric, scores_by_group
 from headway.models.model_config import ModelConfig
-from headway.predictors.sequence_predictor import Predictor, load
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.charts import line_chart
+from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 
@@ -69,7 +70,8 @@ def read_test(folder: Path) -> LengthTest:
         facts = json.loads((folder / "lengths.json").read_text(encoding="utf-8"))
         trained = facts["trained"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError("this is no folder of `headway data lengths`", where=f"--data {folder}") from error
+        where = f"{option('data')} {folder}"
+        raise UserError("this is no folder of `headway data lengths`", where=where) from error
     pairs = list(open_source(CorpusConfig(tsv=folder / "test.tsv"), "test"))
     lengths = list(read_lines(folder / "test.lengths"))
     if len(lengths) != len(pairs):
@@ -126,15 +128,17 @@ def _scores(name: str, recipe: Recipe, run: Path, test: LengthTest) -> list[Leng
     known = json.loads((run / SCORES).read_text(encoding="utf-8")) if (run / SCORES).is_file() else {}
     if known.get("of") == stamp:
         return [LengthScore(**each) for each in known["scores"]]
-    scores = score_lengths(name, load(run), test)
+    predictor = load(run)
+    assert isinstance(predictor, SequencePredictor)
+    scores = score_lengths(name, predictor, test)
     write_json(run / SCORES, {"of": stamp, "scores": [asdict(each) for each in scores]})
     return scores
 
 
-def score_lengths(name: str, predictor: Predictor, test: LengthTest) -> list[LengthScore]:
+def score_lengths(name: str, predictor: SequencePredictor, test: LengthTest) -> list[LengthScore]:
     """Decode the test's prompts and score each length. A prompt that is too long for the model counts as wrong."""
     longest = predictor.recipe.model_as(ModelConfig).longest_source()
-    reads = [len(predictor.source.encode(prompt)) <= longest for prompt in test.prompts]
+    reads = [len(predictor.source.encode(prompt).values) <= longest for prompt in test.prompts]
     said = predictor.predict([prompt if read else "" for prompt, read in zip(test.prompts, reads, strict=True)])
     metric = build_metric("exact_match")
     statistics = metric.statistics([each.text for each in said], [test.answers])

@@ -14,7 +14,7 @@ from headway.parses.parse_store import ParseStore, store_of
 from headway.parses.parses_config import ParsesConfig
 from headway.parses.projection import COUNTED, Projection, project
 from headway.processing.labeller import Labeller
-from headway.processing.text.text_processor import Side
+from headway.processing.text.text_processor import TextProcessor
 
 
 class HeadLabeller(Labeller):
@@ -40,12 +40,12 @@ class HeadLabeller(Labeller):
     def fingerprint(self) -> str:
         return self._fingerprint
 
-    def project(self, line: str, side: Side) -> Projection:
+    def project(self, line: str, side: TextProcessor) -> Projection:
         """The heads of a line's pieces, those to the right included."""
         return project(side.pieces(line), self._store.get(line), segmented=side.config.segment != "none")
 
-    def label(self, line: str, side: Side) -> tuple[NDArray[np.integer], Sequence[int]]:
-        projection = self.project(line, side)
+    def label(self, line: str, processor: TextProcessor) -> tuple[NDArray[np.integer], Sequence[int]]:
+        projection = self.project(line, processor)
         if self.side == 1:
             projection = projection.left_only()
         return projection.heads, [projection.counts[name] for name in COUNTED]

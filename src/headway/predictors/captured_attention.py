@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from headway.errors import UserError
 from headway.models.model import Axes
+from headway.predictors.options import Capture
 
-BEGIN, END = "<s>", "</s>"  # how the marks at both ends are written among tokens
+BEGIN, END = "<s>", "</s>"  # the special tokens at both ends, as they are shown
 ALL = "all"
 
 Floats = NDArray[np.float32]
-Capture = str | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,20 @@ class Attention:
 
 
 def patterns_of(capture: Capture) -> tuple[str, ...]:
-    """Patterns of names: all of them for `all`, else as they are given, as one text separated by commas or several."""
+    """Patterns of names: `*` for `all`, else those that are given, as one text separated by commas or several."""
     if capture == ALL:
         return ("*",)
     return tuple(capture.split(",")) if isinstance(capture, str) else tuple(capture)
 
 
 def row_tokens(axes: Axes, source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """What the rows stand for: what is read at the source, end mark included, and the tokens written at the target."""
+    """The tokens of the rows: those read at the source, end mark included, and those written at the target."""
     sides = {"source": list(source), "target": [*target, END]}
     return sides["source"] + sides["target"] if axes.queries == "both" else sides[axes.queries]
 
 
 def column_tokens(axes: Axes, source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """What the columns stand for: what is read, at the source with the end mark."""
+    """The tokens of the columns: those that are read, at the source with the end mark."""
     sides = {"source": list(source), "target": [BEGIN, *target]}
     return sides["source"] + sides["target"] if axes.keys == "both" else sides[axes.keys]
 
@@ -72,7 +72,7 @@ def by_kind(names: Sequence[str]) -> dict[str, dict[int, str]]:
 def stack_layers(weights: Mapping[str, Floats], names: Mapping[int, str]) -> Floats:
     """(L, K, T, S) from the layers of one kind. Raises UserError where they have different numbers of heads."""
     layers = [weights[name] for name in names.values()]
-    heads = {name: len(each) for name, each in zip(names.values(), layers, strict=True)}
+    heads = {name: len(layer) for name, layer in zip(names.values(), layers, strict=True)}
     if len(set(heads.values())) > 1:
         raise UserError(
             "these layers have different numbers of heads, so that no array holds them all",
@@ -101,8 +101,8 @@ def to_bertviz(
         for kind, names in kinds.items()
     }
     read = {"source": list(source), "target": [BEGIN, *target]}
-    own = kinds.get("decoder.self")
-    if own is not None and axes[next(iter(own.values()))].keys == "both":
+    within = kinds.get("decoder.self")
+    if within is not None and axes[next(iter(within.values()))].keys == "both":
         return {"attention": tensors["decoder.self"], "tokens": read["source"] + read["target"]}
     arguments = {"encoder.self": "encoder_attention", "decoder.self": "decoder_attention"}
     arguments["decoder.cross"] = "cross_attention"

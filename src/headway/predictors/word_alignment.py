@@ -1,6 +1,6 @@
 """Alignments of words, from the attention of any model to its source.
 
-Shapes: K heads, S source pieces and T target pieces, each with the end mark; M source words, N target words.
+Shapes: K heads, S source tokens and T target tokens, each with the end mark; M source words, N target words.
 """
 
 from collections.abc import Sequence
@@ -10,30 +10,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.predictors.prediction import Prediction
-from headway.predictors.sequence_predictor import Predictor
-from headway.processing.text.text_processor import Words
-
-LAYER, HEADS = "--alignment-layer", "--alignment-heads"
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.processor import Words
 
 
 @dataclass(frozen=True)
 class WordAlignment:
-    """Which source words each target word looked at: weights (N, M)."""
+    """The source words that each target word attended to: weights (N, M)."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     weights: NDArray[np.floating[Any]]
 
     def links(self) -> list[tuple[int, int]]:
-        """(source, target) for each target word with the source word that it looked at most, numbered from 0.
+        """(source, target) for each target word with the source word that it attended to most, numbered from 0.
 
         This is how Luong et al. (2015, appendix A) read alignments. The end mark of the source is no word.
         """
         if not len(self.source):
             return []
-        return [(int(place), number) for number, place in enumerate(self.weights.argmax(axis=1))]
+        return [(int(source), target) for target, source in enumerate(self.weights.argmax(axis=1))]
 
     def pharaoh(self) -> str:
         """The links as `i-j i-j ...`, in the order of the source."""
@@ -52,8 +50,8 @@ def merge_words(weights: NDArray[np.floating[Any]], source: Words, target: Words
     What a word gets is the sum over its pieces, what a word gives the mean over its pieces; end marks are left out.
     """
     merged = np.zeros((len(target.texts), len(source.texts)))
-    places = np.ix_(range(len(target.of)), range(len(source.of)))
-    np.add.at(merged, (np.array(target.of, int)[:, None], np.array(source.of, int)[None]), weights[places])
+    cells = np.ix_(range(len(target.of)), range(len(source.of)))
+    np.add.at(merged, (np.array(target.of, int)[:, None], np.array(source.of, int)[None]), weights[cells])
     pieces = np.bincount(np.array(target.of, int), minlength=len(target.texts))
     return merged / np.maximum(pieces, 1)[:, None]
 
@@ -64,7 +62,7 @@ class Aligner:
 
     Args:
         layer: its name, such as `decoder.0.cross`.
-        heads: their numbers.
+        heads: their indices, from 0.
     """
 
     layer: str
@@ -79,13 +77,18 @@ class Aligner:
         heads = range(len(weights)) if self.heads is None else self.heads
         if max(heads) >= len(weights):
             raise UserError(
-                "there is no such head", where=HEADS, received=max(heads), allowed=f"0 to {len(weights) - 1}"
+                "there is no such head",
+                where=option("alignment_heads"),
+                received=max(heads),
+                allowed=f"0 to {len(weights) - 1}",
             )
         mean = weights[list(heads)].astype(np.float64).mean(axis=0)
         return WordAlignment(source.texts, target.texts, merge_words(mean, source, target))
 
 
-def build_aligner(predictor: Predictor, layer: int | None = None, heads: Sequence[int] | None = None) -> Aligner:
+def build_aligner(
+    predictor: SequencePredictor, layer: int | None = None, heads: Sequence[int] | None = None
+) -> Aligner:
     """An aligner for a model.
 
     Args:
@@ -103,13 +106,18 @@ def build_aligner(predictor: Predictor, layer: int | None = None, heads: Sequenc
     else:
         chosen = f"decoder.{layer}.cross"
         if chosen not in names:
-            raise UserError("no attention to the source there", where=LAYER, received=layer, allowed=", ".join(names))
+            raise UserError(
+                "no attention to the source there",
+                where=option("alignment_layer"),
+                received=layer,
+                allowed=", ".join(names),
+            )
     return Aligner(chosen, None if heads is None else tuple(heads))
 
 
-def cross_layers(predictor: Predictor) -> list[str]:
+def cross_layers(predictor: SequencePredictor) -> list[str]:
     """The names of the model's attention to the source, lowest layer first. Raises UserError where it has none."""
     names = [name for name in predictor.attention_names() if name.endswith(".cross")]
     if not names:
-        raise UserError("this model has no attention to the source, so nothing to align by", where="--alignments")
+        raise UserError("this model has no attention to the source, so nothing to align by", where=option("alignments"))
     return names

@@ -13,7 +13,7 @@ from headway.losses.objective_config import ObjectiveConfig
 from headway.models.model_config import MODELS, AnyModel, ModelSection, TransformerConfig
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
-from headway.search.decoding_config import DecodingConfig
+from headway.search.decoding_options import SearchOptions
 
 
 class AverageConfig(Section):
@@ -82,7 +82,7 @@ class Recipe(Section):
     objective: ObjectiveConfig = ObjectiveConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     training: TrainingConfig
-    decoding: DecodingConfig = DecodingConfig()
+    decoding: SearchOptions = SearchOptions()
 
     def model_as(self, kind: type[AnyKind]) -> AnyKind:
         """The model section, for a task that can use only such. Raises UserError where it is of another kind."""

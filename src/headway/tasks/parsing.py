@@ -1,14 +1,15 @@
 """Constituency parsing: sentences into linear trees (Vinyals et al. 2015; Vaswani et al. 2017, section 6.3)."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from headway.errors import UserError
+import torch
+
+from headway.errors import UserError, option
 from headway.formats.penn import parse_tree
-from headway.predictors.sequence_predictor import Predictor
-from headway.predictors.tree_formatter import Trees
+from headway.predictors.run import Run
+from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.recipe import Recipe
 from headway.tasks.task import Example, Readings
 from headway.tasks.translation import Translation
@@ -21,10 +22,9 @@ class Parsing(Translation):
     name = "parsing"
     metrics = ({"name": "bracket-f1"}, {"name": "tagging-accuracy"}, {"name": "well-formed"})
     origins = ("trees",)
-    forms = ("format", "tagged")
 
-    def form(self, options: Mapping[str, Any]) -> Trees:
-        return Trees(options.get("format", "brackets"), tagged=options.get("tagged", False))
+    def predictor(self, runs: Sequence[Run], device: torch.device) -> TreePredictor:
+        return TreePredictor(runs, device)
 
     def check(self, recipe: Recipe) -> None:
         super().check(recipe)
@@ -37,15 +37,16 @@ class Parsing(Translation):
                 )  # fmt: skip
 
     def readings(
-        self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
+        self, predictor: SequencePredictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
     ) -> Readings:
         if reference is not None:
-            allowed = "--input FILE of sentences alone, or neither for the trees of dev"
-            raise UserError("a parser is read with its own outputs or with trees", where="--reference", allowed=allowed)
+            allowed = f"{option('input')} FILE of sentences alone, or neither for the trees of dev"
+            what = "a parser is read with its own outputs or with trees"
+            raise UserError(what, where=option("reference"), allowed=allowed)
         return super().readings(predictor, source, None, hypotheses=hypotheses)
 
-    def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
-        return [_drawn(example) for example in super().examples(run, recipe, count)]
+    def examples(self, predictor: SequencePredictor, count: int) -> list[Example]:
+        return [_drawn(example) for example in super().examples(predictor, count)]
 
 
 def _drawn(example: Example) -> Example:

@@ -4,20 +4,20 @@ import pytest
 
 from headway.corpora.data_config import DataConfig, source_truncation
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
-from headway.processing.text.text_processor import Side, train_sides
+from headway.processing.text.text_processor import TextProcessor, train_processors
 from headway.processing.text.truncation import Truncation, encode_beginnings, first_words
 
 LINES = ["ab cd", "", "  a b  c ", "abcd", "a b c d e"]
 
 
 @pytest.fixture
-def characters() -> Side:
-    return train_sides(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([("ab cd e", "x")]))[0]
+def characters() -> TextProcessor:
+    return train_processors(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([("ab cd e", "x")]))[0]
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 20])
-def test_pieces(characters: Side, length: int) -> None:
-    whole = [characters.encode(line) for line in LINES]
+def test_pieces(characters: TextProcessor, length: int) -> None:
+    whole = [characters.encode(line).values for line in LINES]
     encoded, cut = encode_beginnings(characters.vocabulary, LINES, Truncation(length))
     assert encoded == [ids[:length] for ids in whole]
     assert cut == [len(ids) > length for ids in whole]
@@ -25,9 +25,9 @@ def test_pieces(characters: Side, length: int) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 20])
-def test_words(characters: Side, length: int) -> None:
+def test_words(characters: TextProcessor, length: int) -> None:
     encoded, cut = encode_beginnings(characters.vocabulary, LINES, Truncation(length, "words"))
-    assert encoded == [characters.encode(" ".join(line.split()[:length])) for line in LINES]
+    assert encoded == [characters.encode(" ".join(line.split()[:length])).values for line in LINES]
     assert cut == [len(line.split()) > length for line in LINES]
 
 

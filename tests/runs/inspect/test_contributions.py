@@ -8,9 +8,9 @@ from headway.errors import UserError
 from headway.mixers import Mixed
 from headway.models import build_model
 from headway.models.model_config import DecoderOnlyConfig
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.run import Run
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.contributions import contributions, log_probability, measure
-from headway.runs.run_folder import LoadedRun
 from tests.models import toys
 
 ENCODER = {"layers": 2, "mixer": [{"kind": "ngram", "n": 2, "global_context": True}, "attention"]}
@@ -101,7 +101,7 @@ def test_frozen_weights_have_contributions_too():
 
 
 @pytest.fixture
-def ngrams(predictor: Predictor) -> Predictor:
+def ngrams(predictor: SequencePredictor) -> SequencePredictor:
     """An untrained model with n-grams on the trained run's vocabulary."""
     changes = {"encoder": ENCODER, "decoder": DECODER}
     torch.manual_seed(3)
@@ -110,8 +110,8 @@ def ngrams(predictor: Predictor) -> Predictor:
     return _with_model(predictor, network)
 
 
-def _with_model(predictor: Predictor, network) -> Predictor:
-    return Predictor([LoadedRun(predictor.recipe, predictor.source, predictor.target, network)], predictor.device)
+def _with_model(predictor: SequencePredictor, network) -> SequencePredictor:
+    return SequencePredictor([Run(predictor.recipe, predictor.source, predictor.target, network)], predictor.device)
 
 
 def test_texts_have_their_tokens_beside(ngrams):

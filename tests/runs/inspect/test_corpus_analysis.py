@@ -14,12 +14,12 @@ import torch
 from headway.metrics import build_metric
 from headway.models import build_model
 from headway.models.model_config import parse_model
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.run import Run
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.corpus_analysis import CorpusTotals, Request, read_corpus, report
 from headway.runs.inspect.corpus_figures import relative_positions, write_figures
 from headway.runs.inspect.length_quality import LengthTotals
 from headway.runs.inspect.totals import SPAN, within
-from headway.runs.run_folder import LoadedRun
 from headway.tasks import build_task
 from tests.conftest import Command, Reversal
 
@@ -44,16 +44,16 @@ MODELS = {
 }  # fmt: skip
 
 
-def untrained(predictor: Predictor, name: str) -> Predictor:
+def untrained(predictor: SequencePredictor, name: str) -> SequencePredictor:
     """Another model in the place of the predictor's."""
     recipe = predictor.recipe.model_copy(update={"model": parse_model(MODELS[name])})
     torch.manual_seed(1)
     size = len(predictor.source.vocabulary)
     model = build_model(recipe.model, size, size, True).eval()
-    return Predictor([LoadedRun(recipe, predictor.source, predictor.target, model)], predictor.device)
+    return SequencePredictor([Run(recipe, predictor.source, predictor.target, model)], predictor.device)
 
 
-def totals_of(predictor: Predictor, request: Request | None = None) -> CorpusTotals:
+def totals_of(predictor: SequencePredictor, request: Request | None = None) -> CorpusTotals:
     totals = CorpusTotals(LengthTotals(build_metric("exact_match")))
     read_corpus(build_task("translation"), predictor, request or Request(quality=False), totals)
     return totals
@@ -65,7 +65,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_the_command_draws_dev_and_its_numbers_are_those_of_the_weights(
-    reversal: Reversal, predictor: Predictor, run_headway: Command, tmp_path: Path
+    reversal: Reversal, predictor: SequencePredictor, run_headway: Command, tmp_path: Path
 ) -> None:
     ended = run_headway("inspect", reversal.run, "--figures", tmp_path / "figures", "--within", "2")
     assert ended.code == 0, ended.err
@@ -102,7 +102,7 @@ def test_the_command_draws_dev_and_its_numbers_are_those_of_the_weights(
 
 
 def test_files_are_read_with_references_and_without(
-    reversal: Reversal, predictor: Predictor, run_headway: Command, tmp_path: Path
+    reversal: Reversal, predictor: SequencePredictor, run_headway: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "source").write_text("abc\n\nabcd abcd\n", encoding="utf-8")
     (tmp_path / "target").write_text("cba\nb\ndcba dcba\n", encoding="utf-8")
@@ -155,7 +155,7 @@ def test_users_mistakes(
     assert not Path("out").exists()
 
 
-def test_layers_without_weights_have_their_parts(predictor: Predictor, tmp_path: Path) -> None:
+def test_layers_without_weights_have_their_parts(predictor: SequencePredictor, tmp_path: Path) -> None:
     totals = totals_of(untrained(predictor, "mixed"))
     assert list(totals.parts) == ["encoder.0.self", "decoder.0.self"]
     assert set(totals.relative) == {"encoder.1.self", "decoder.1.self"}
@@ -171,7 +171,7 @@ def test_layers_without_weights_have_their_parts(predictor: Predictor, tmp_path:
     assert "<!-- encoder: norm of the share -->" in drawn
 
 
-def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: Predictor) -> None:
+def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: SequencePredictor) -> None:
     totals = totals_of(untrained(predictor, "window below"))
     near, far = (totals.relative[f"encoder.{layer}.self"].even_shares() for layer in (0, 1))
     assert within(near, 2) == pytest.approx(1)
@@ -181,7 +181,7 @@ def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: Predi
     assert dict(panel.lines["evenly"])[0] == pytest.approx(100 * far[SPAN + 1])
 
 
-def test_a_decoder_only_model_is_read_as_one_sequence(predictor: Predictor) -> None:
+def test_a_decoder_only_model_is_read_as_one_sequence(predictor: SequencePredictor) -> None:
     totals = totals_of(untrained(predictor, "decoder_only"))
     assert set(totals.relative) == {"decoder.0.self", "decoder.1.self"}
     assert set(totals.entropies) == {f"decoder.{layer}.{kind}" for layer in (0, 1) for kind in ("self", "cross")}
@@ -190,7 +190,7 @@ def test_a_decoder_only_model_is_read_as_one_sequence(predictor: Predictor) -> N
     assert (each[:, SPAN + 2 :] == 0).all()
 
 
-def test_what_a_recurrent_model_does_not_have_is_said(predictor: Predictor, tmp_path: Path) -> None:
+def test_what_a_recurrent_model_does_not_have_is_said(predictor: SequencePredictor, tmp_path: Path) -> None:
     totals = totals_of(untrained(predictor, "recurrent"))
     assert list(totals.entropies) == ["decoder.0.cross"]
     assert "no self-attention and no n-grams: nothing by relative position" in report(totals, Request())
@@ -200,7 +200,7 @@ def test_what_a_recurrent_model_does_not_have_is_said(predictor: Predictor, tmp_
     assert write_figures(silent, tmp_path, 5) == []
 
 
-def test_pairs_that_are_longer_than_the_positions_are_left_out(predictor: Predictor, tmp_path: Path) -> None:
+def test_pairs_that_are_longer_than_the_positions_are_left_out(predictor: SequencePredictor, tmp_path: Path) -> None:
     own = untrained(predictor, "learned positions")  # at most five pieces, of which the first is a mark
     assert own.can_read("abcd", "abcd")
     assert not own.can_read("abcde", "abcd")
@@ -211,7 +211,7 @@ def test_pairs_that_are_longer_than_the_positions_are_left_out(predictor: Predic
     assert (totals.examples, totals.read) == (3, 1)
 
 
-def test_one_chunk_at_a_time_is_in_memory(predictor: Predictor, tmp_path: Path) -> None:
+def test_one_chunk_at_a_time_is_in_memory(predictor: SequencePredictor, tmp_path: Path) -> None:
     (tmp_path / "source").write_text("abcd\n" * 300)
     readings = build_task("translation").readings(predictor, tmp_path / "source", None)
     assert readings.examples == 300

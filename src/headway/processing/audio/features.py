@@ -21,7 +21,7 @@ LEAST_VARIANCE = 1e-8  # of a bin that hardly changes: dividing by less would bl
 def filterbanks(samples: Samples, config: AudioConfig) -> Frames:
     """(F, M) log-mel energies of samples (N,) in [-1, 1]; a frame lies within the recording as a whole.
 
-    Kaldi's `compute-fbank-feats --dither=0` (povey window, pre-emphasis 0.97, DC offset removed, power spectrum, 20 Hz
+    Kaldi's `compute-fbank-feats` without dither (povey window, pre-emphasis 0.97, DC offset removed, power spectrum, 20 Hz
     to half the sample rate), by kaldi-native-fbank.
     """
     online = library("kaldi_native_fbank").OnlineFbank(_options(config))

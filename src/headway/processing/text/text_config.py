@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 from headway.config import Section
 
 
-class SideConfig(Section):
+class PreparationConfig(Section):
     """How the text of one side is prepared before the vocabulary cuts it into pieces."""
 
     language: str = "en"
@@ -20,8 +20,8 @@ class SideConfig(Section):
 class TextConfig(Section):
     """Preparation of both sides."""
 
-    source: SideConfig = SideConfig()
-    target: SideConfig = SideConfig()
+    source: PreparationConfig = PreparationConfig()
+    target: PreparationConfig = PreparationConfig()
 
 
 class PiecesConfig(Section):

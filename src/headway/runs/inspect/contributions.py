@@ -24,7 +24,7 @@ from headway.errors import UserError
 from headway.mixers import Mixed, Mixer, Part
 from headway.models import Seq2Seq
 from headway.predictors.captured_attention import column_tokens
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.tensors.batch import Batch, collate
 
 BATCH = 16  # pairs at once: shares are as large as all windows, one beside the other
@@ -134,7 +134,7 @@ def log_probability(model: Seq2Seq, batch: Batch, places: Sequence[int] | None =
 
 
 def contributions(
-    predictor: Predictor, sources: Sequence[str], targets: Sequence[str], *, places: Sequence[int] | None = None
+    predictor: SequencePredictor, sources: Sequence[str], targets: Sequence[str], *, places: Sequence[int] | None = None
 ) -> list[dict[str, Contributions]]:
     """What each part contributes, in every layer of a model that has parts, for each pair of lines.
 
@@ -155,7 +155,7 @@ def contributions(
     if len(predictor.models) > 1:
         raise UserError("contributions are one model's", received=f"{len(predictor.models)} runs")
     source_ids = [predictor.read(line)[0] for line in sources]
-    target_ids = [predictor.target.encode(line) for line in targets]
+    target_ids = [predictor.target.encode(line).values for line in targets]
     longest = max(map(len, target_ids), default=0)
     if places is not None and not all(0 <= place <= longest for place in places):
         raise UserError("no target has such a token", where="places", received=list(places), allowed=f"0 to {longest}")
@@ -167,7 +167,7 @@ def contributions(
 
 
 def _of_batch(
-    predictor: Predictor, sources: list[Any], targets: list[list[int]], places: Sequence[int] | None
+    predictor: SequencePredictor, sources: list[Any], targets: list[list[int]], places: Sequence[int] | None
 ) -> list[dict[str, Contributions]]:
     model = predictor.models[0]
     target_ids = [np.asarray(each, dtype=np.int64) for each in targets]

@@ -21,7 +21,7 @@ from headway.runs.inspect.corpus_figures import write_figures
 from headway.runs.inspect.layer_report import LayerTotals
 from headway.runs.inspect.length_quality import LengthTotals
 from headway.runs.inspect.totals import SPAN, Entropies, PartTotals, RelativePositions, within
-from headway.tasks import task_of
+from headway.runs.load import load, task_of
 from headway.tasks.task import Reading, Task
 
 LAYERS = "layers"  # attention to layers; all other names are of self- or cross-attention
@@ -124,7 +124,7 @@ def inspect_corpus(run: Path, folder: Path, request: Request, *, device: str = "
     if not 1 <= request.within <= SPAN + 1:
         raise UserError("no such window", where="--within", received=request.within, allowed=f"1 to {SPAN + 1}")
     task = task_of([run])
-    predictor = task.load([run], device, None)
+    predictor = load(run, device=device)
     metric = build_metric(**_metric(task, predictor.recipe))
     totals = CorpusTotals(LengthTotals(metric))
     read_corpus(task, predictor, request, totals)

@@ -22,7 +22,7 @@ from headway.losses.synchronous import SynchronousLoss
 from headway.models import Seq2Seq
 from headway.parses.parsers import Parser
 from headway.parses.projection import NONE, Projection, project
-from headway.processing.text.text_processor import Side
+from headway.processing.text.text_processor import TextProcessor
 from headway.tensors.batch import collate
 
 BATCH = 32
@@ -217,7 +217,7 @@ class Reader:
     """
 
     model: Seq2Seq
-    sides: tuple[Side, Side]
+    sides: tuple[TextProcessor, TextProcessor]
     objective: ObjectiveConfig
     device: torch.device
 
@@ -254,8 +254,10 @@ class Reader:
         parsers: tuple[Parser | None, Parser | None],
         analysis: Analysis,
     ) -> None:
-        ids = [np.asarray(self.sides[0].encode(line)) for line in sources]
-        target_ids = [np.asarray(self.sides[1].encode(line), dtype=np.int64) for line in targets or [""] * len(sources)]
+        ids = [np.asarray(self.sides[0].encode(line).values) for line in sources]
+        target_ids = [
+            np.asarray(self.sides[1].encode(line).values, dtype=np.int64) for line in targets or [""] * len(sources)
+        ]
         batch = collate(ids, target_ids).to(self.device)
         heads = DependencyLoss(self.dependency)
         synchronous = Objective(self.objective).parts.get("synchronous") if targets else None
@@ -272,7 +274,9 @@ class Reader:
             analysis.pairs.extend(_synchronised(synchronous, output, batch))
 
 
-def _analysed(lines: Sequence[str], weights: Weights, side: Side, parser: Parser, shift: int) -> Iterator[Analysed]:
+def _analysed(
+    lines: Sequence[str], weights: Weights, side: TextProcessor, parser: Parser, shift: int
+) -> Iterator[Analysed]:
     for row, (line, parse) in enumerate(zip(lines, parser.parse(lines), strict=True)):
         pieces = side.pieces(line)
         projection = project(pieces, parse, segmented=side.config.segment != "none")

@@ -13,14 +13,15 @@ from headway.device import pick_device
 from headway.errors import UserError
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
+from headway.models import Seq2Seq
 from headway.parses.parsers import Parser, load_parser, read_conllu
 from headway.parses.parses_config import ParserConfig
 from headway.predictors.captured_attention import END
-from headway.processing.text.text_processor import Side
+from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, apply_override, dump_recipe, parse_recipe
 from headway.runs.inspect.dependency_analysis import Analysis, Reader, report_text
 from headway.runs.inspect.dependency_figures import dependency_figure, synchronous_figure
-from headway.runs.run_folder import load_run
+from headway.runs.load import load_run
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,14 @@ def inspect_dependencies(run: Path, request: Request, *, device: str = "auto", a
         UserError: no run, no sentences, no parser, or a parser that cannot be loaded.
     """
     loaded = load_run(run, pick_device(device))
-    if not isinstance(loaded.source, Side):
+    text, other, model = loaded.source, loaded.target, loaded.model
+    if not (isinstance(text, TextProcessor) and isinstance(other, TextProcessor) and isinstance(model, Seq2Seq)):
         raise UserError("dependency heads are of words, and this model reads none", where=str(run))
     recipe = _changed(loaded.recipe, request.overrides)
     sources, targets = _sentences(recipe, request)
     parses = recipe.data.parses
     source, target = _parser(parses.source, "source"), _parser(parses.target, "target") if targets else None
-    reader = Reader(loaded.model, (loaded.source, loaded.target), recipe.objective, pick_device(device))
+    reader = Reader(model, (text, other), recipe.objective, pick_device(device))
     analysis = reader.read(sources, targets, (source, target))
     if not (analysis.source or analysis.target or analysis.pairs):
         raise UserError("there is nothing to measure: no parser and no synchronous constraint", where="data.parses")

@@ -16,9 +16,10 @@ from headway.formats.alignments import Links, parse_pharaoh
 from headway.losses.dependency_loss import DependencyLoss
 from headway.metrics import build_metric
 from headway.predictors.captured_attention import ALL, END, by_kind
-from headway.predictors.label_predictor import Look, TokenPredictor
+from headway.predictors.label_predictor import LabelPredictor, WindowCapture
+from headway.predictors.options import PredictOptions
 from headway.predictors.prediction import Prediction
-from headway.predictors.sequence_predictor import Options, Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner
 from headway.runs.inspect.contributions import Contributions, contributions
 
@@ -147,9 +148,9 @@ def inspect(predictor: Any, request: Request) -> Iterator[Inspected]:
 
 
 @inspect.register
-def _inspect_pairs(predictor: Predictor, request: Request) -> Iterator[Inspected]:
+def _inspect_pairs(predictor: SequencePredictor, request: Request) -> Iterator[Inspected]:
     beam = max(predictor.recipe.decoding.beam, request.nbest)
-    options = Options(beam=beam, nbest=request.nbest, capture=ALL, truncate=True)
+    options = PredictOptions(beam=beam, nbest=request.nbest, capture=ALL, truncate=True)
     aligner = _aligner(predictor, request)
     for start in range(0, len(request.lines), CHUNK):
         chunk = slice(start, start + CHUNK)
@@ -163,14 +164,14 @@ def _inspect_pairs(predictor: Predictor, request: Request) -> Iterator[Inspected
             yield _of_pair(predictor, prediction, reference, maps, alignment)
 
 
-def _aligner(predictor: Predictor, request: Request) -> Aligner | None:
+def _aligner(predictor: SequencePredictor, request: Request) -> Aligner | None:
     """What aligns words: None for a model without attention to the source. Raises UserError where gold needs one."""
     has_cross = any(name.endswith(".cross") for name in predictor.attention_names())
     return build_aligner(predictor) if has_cross or request.gold else None
 
 
 def _of_pair(
-    predictor: Predictor,
+    predictor: SequencePredictor,
     prediction: Prediction,
     reference: str | None,
     maps: list[Map],
@@ -180,7 +181,7 @@ def _of_pair(
         return Inspected(prediction.source, reference)
     said = [
         Said(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
-        for each in prediction.candidates
+        for each in prediction.hypotheses
     ]
     arcs = list(_arcs(predictor, prediction))
     return Inspected(prediction.source, reference, prediction.attended, said, [], maps, alignment, arcs)
@@ -195,7 +196,9 @@ def _attention_maps(prediction: Prediction) -> Iterator[Map]:
         yield Map(TITLES[kind], layers)
 
 
-def _contributions(predictor: Predictor, predictions: Sequence[Prediction]) -> Iterator[dict[str, Contributions]]:
+def _contributions(
+    predictor: SequencePredictor, predictions: Sequence[Prediction]
+) -> Iterator[dict[str, Contributions]]:
     """What each offset of layers without weights adds, a line; nothing for lines that were cut or are empty."""
     whole = [each for each in predictions if not each.is_empty and predictor.can_read(each.source, each.written)]
     found = contributions(predictor, [each.source for each in whole], [each.written for each in whole])
@@ -213,7 +216,7 @@ def _contribution_maps(found: Mapping[str, Contributions]) -> Iterator[Map]:
         yield Map(f"{TITLES[kind]}: gradient × input", gradients, measure="nats", signed=True)
 
 
-def _arcs(predictor: Predictor, prediction: Prediction) -> Iterator[Arcs]:
+def _arcs(predictor: SequencePredictor, prediction: Prediction) -> Iterator[Arcs]:
     """The arcs of the heads that the recipe's objective taught; those of a side that was not taught are left out."""
     config = predictor.recipe.objective.dependency
     if config is None:
@@ -232,7 +235,11 @@ def _arcs(predictor: Predictor, prediction: Prediction) -> Iterator[Arcs]:
 
 
 def _alignments(
-    predictor: Predictor, aligner: Aligner | None, predictions: Sequence[Prediction], request: Request, chunk: slice
+    predictor: SequencePredictor,
+    aligner: Aligner | None,
+    predictions: Sequence[Prediction],
+    request: Request,
+    chunk: slice,
 ) -> Iterable[Alignment | None]:
     """An alignment a line: of its output or, where gold is known, of its reference, whose words the gold is of."""
     if aligner is None:
@@ -266,7 +273,7 @@ def _alignment(aligner: Aligner, prediction: Prediction, target: str, gold: str 
 
 
 @inspect.register
-def _inspect_labels(predictor: TokenPredictor, request: Request) -> Iterator[Inspected]:
+def _inspect_labels(predictor: LabelPredictor, request: Request) -> Iterator[Inspected]:
     if request.gold:
         raise UserError("a tagger aligns nothing", where="--gold")
     for number, line in enumerate(request.lines):
@@ -284,10 +291,10 @@ def _inspect_labels(predictor: TokenPredictor, request: Request) -> Iterator[Ins
         (said,) = predictor.predict([words], capture=ALL)
         best = [float(said.probabilities[n, predictor.labels.index(label)]) for n, label in enumerate(said.labels)]
         labelled = [LabelledWord(*each) for each in zip(words, said.labels, best, gold, strict=True)]
-        yield Inspected(line, reference, words, words=labelled, maps=_maps_of_looks(words, said.looks))
+        yield Inspected(line, reference, words, words=labelled, maps=_maps_of_looks(words, said.captures))
 
 
-def _maps_of_looks(words: Sequence[str], looks: Sequence[Look]) -> list[Map]:
+def _maps_of_looks(words: Sequence[str], looks: Sequence[WindowCapture]) -> list[Map]:
     """The layers' weights over all words, where there are any, and self-attention window by window."""
     maps = []
     weights = [look.layer_weights for look in looks if look.layer_weights is not None]

@@ -21,6 +21,7 @@ from headway.formats.lines import read_lines
 from headway.metrics import build_metric
 from headway.runs.inspect.inspection import CHUNK, Alignment, Floats, Inspected, Layer, Map, Request, inspect
 from headway.runs.inspect.pages import pack_integers, write_page
+from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
 
@@ -70,7 +71,7 @@ def inspect_to_page(
         allowed = "--input FILE or --text TEXT"
         raise UserError("there are no sentences to look at, and the run has no dev", where=str(run), allowed=allowed)
     request = _request(pairs, reference, gold, nbest, sentences or SENTENCES)
-    predictor = task.load([run], device, None)
+    predictor = load(run, device=device)
     with progress("looking inside", total=len(request.lines), unit="sentences") as bar:
         shown = _counted(inspect(predictor, request), bar)
         packed = pack_sentences(shown, len(request.lines))

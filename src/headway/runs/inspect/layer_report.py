@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from headway.errors import UserError
 from headway.formats.labelled_words import read_columns
 from headway.formats.lines import check_file
-from headway.predictors.label_predictor import Look, TokenPredictor
+from headway.predictors.label_predictor import LabelPredictor, WindowCapture
 from headway.runs.inspect.figures import STYLE, draw_weights, pick_fonts, save_figure, visible_token
-from headway.tasks import task_of
+from headway.runs.load import load, task_of
 
 Floats = NDArray[np.floating[Any]]
 
@@ -70,7 +70,7 @@ class Evenness:
     layers: list[float]
 
 
-def self_attention(look: Look) -> tuple[Floats, Floats | None]:
+def self_attention(look: WindowCapture) -> tuple[Floats, Floats | None]:
     """What each word of a window looks at, (N, P), heads averaged: in the last layer, and in all, layer-weighted.
 
     The weight of a layer is that of a word's attention to layers, averaged over its heads (the mix of figure 2b).
@@ -142,7 +142,7 @@ class LayerTotals:
         return Evenness(layers[-1], None if self.origin is None else self.mixed / self.words, layers)
 
 
-def measure(predictor: TokenPredictor, sentences: Iterable[Sequence[str]]) -> tuple[LayerWeights | None, Evenness]:
+def measure(predictor: LabelPredictor, sentences: Iterable[Sequence[str]]) -> tuple[LayerWeights | None, Evenness]:
     """The weights of the layers, where the model has such, and the evenness of self-attention, over sentences.
 
     Raises:
@@ -150,7 +150,7 @@ def measure(predictor: TokenPredictor, sentences: Iterable[Sequence[str]]) -> tu
     """
     totals = LayerTotals()
     for words in sentences:
-        for look in predictor.look(words):
+        for look in predictor.capture(words):
             totals.add(look.self_attention, look.window.first, look.layer_weights)
     return totals.weights(), totals.evenness()
 
@@ -196,8 +196,9 @@ def inspect_layers(run: Path, data: Path, *, beside: Path | None, figure: Path |
         UserError: runs of no tagger, data that cannot be read, no such sentence.
     """
     task = task_of([run] if beside is None else [run, beside])
-    predictors = [task.load([each], "auto", None) for each in (run, beside) if each is not None]
-    if not isinstance(predictors[0], TokenPredictor):
+    loaded = [load(each) for each in (run, beside) if each is not None]
+    predictors = [each for each in loaded if isinstance(each, LabelPredictor)]
+    if not predictors:
         raise UserError("only taggers read layers", where="--layers", received=task.name)
     check_file(data, "--layers")
     sentences = list(read_columns(data))
@@ -214,12 +215,12 @@ def inspect_layers(run: Path, data: Path, *, beside: Path | None, figure: Path |
 
 
 def self_attention_figure(
-    predictor: TokenPredictor,
+    predictor: LabelPredictor,
     words: Sequence[str],
     gold: Sequence[str] | None,
     path: Path,
     *,
-    other: TokenPredictor | None = None,
+    other: LabelPredictor | None = None,
 ) -> None:
     """Draw the self-attention of a sentence twice: in the last layer, and mixed as the layers are (figure 2).
 
@@ -237,7 +238,7 @@ def self_attention_figure(
     """
     pictures = []
     for title, each in (("last layer", other or predictor), ("layers as they are weighted", predictor)):
-        look = each.look(words)[0]
+        look = each.capture(words)[0]
         last, mixed = self_attention(look)
         chosen = last if title == "last layer" else mixed
         if chosen is None:
@@ -245,7 +246,7 @@ def self_attention_figure(
         said = each.predict([words])[0].labels
         tokens = _tagged(look, words, gold, said)
         # The encoder's own marks take most of the attention and say nothing of the words.
-        inner = slice(look.window.first[0], len(tokens) - len(each.runs[0].labelling.pieces.marks[1]))
+        inner = slice(look.window.first[0], len(tokens) - len(each.special_tokens[1]))
         rows = [tokens[place] for place in look.window.first]
         pictures.append((title, chosen[:, inner], tokens[inner], rows))
     families, _ = pick_fonts("".join(visible_token(token) for picture in pictures for token in picture[2]))
@@ -258,7 +259,7 @@ def self_attention_figure(
         save_figure(figure, path)
 
 
-def _tagged(look: Look, words: Sequence[str], gold: Sequence[str] | None, said: Sequence[str]) -> list[str]:
+def _tagged(look: WindowCapture, words: Sequence[str], gold: Sequence[str] | None, said: Sequence[str]) -> list[str]:
     """The pieces of a window, those that begin a word with its gold and its predicted label."""
     tokens = list(look.tokens)
     for number, place in enumerate(look.window.first, start=look.window.start):

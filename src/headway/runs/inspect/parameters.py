@@ -15,8 +15,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from headway.errors import UserError
 from headway.models import Seq2Seq, build_model
 from headway.models.model_config import ModelConfig
+from headway.processing.processor import Processor
+from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, load_recipe
 from headway.runs.run_folder import RunFolder
+from headway.tasks import build_task
 from headway.tensors.batch import collate
 
 
@@ -128,14 +131,21 @@ def parameters_of(path: Path, overrides: list[str], vocabulary: int | None, leng
         if overrides:
             raise UserError("a run folder's model cannot be changed", where=str(path), received=overrides)
         folder = RunFolder(path)
-        recipe, (source, target) = folder.read_recipe(), folder.read_sides()
-        return _count(recipe, (source.size, target.size), source.vocabulary is target.vocabulary, length)
+        recipe = folder.read_recipe()
+        sides = build_task(recipe.task).processors(folder.vocabulary)
+        shared = _vocabulary(sides.source) is _vocabulary(sides.target)
+        return _count(recipe, (sides.source.size, sides.target.size), shared, length)
     recipe = load_recipe(path, overrides)
     own = recipe.vocabulary.target or recipe.vocabulary
     sizes = vocabulary or recipe.vocabulary.size, vocabulary or own.size
     if recipe.model_as(ModelConfig).reads_frames():
         sizes = recipe.data.audio.bins, sizes[1]
     return _count(recipe, sizes, recipe.vocabulary.shared, length)
+
+
+def _vocabulary(processor: Processor) -> object:
+    """What two processors may share; a processor without a vocabulary stands for itself."""
+    return processor.vocabulary if isinstance(processor, TextProcessor) else processor
 
 
 def _count(recipe: Recipe, vocabularies: tuple[int, int], shared: bool, length: int) -> Parameters:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headway.runs.inspect.report_page import Table, read_metrics, write_report
+from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
 from headway.tasks.task import Example
@@ -40,13 +41,15 @@ def baseline_tables(folder: RunFolder) -> list[Table]:
 def write_run_report(run: Path, tables: Sequence[Table] = (), examples: Sequence[Example] | None = None) -> Path:
     """Write `report.html` into a finished run's folder, with these examples or, by default, the first of dev."""
     folder = RunFolder(run)
-    recipe = folder.read_recipe()
+    if examples is None:
+        predictor = load(run, allow_code=True)
+        examples = build_task(predictor.recipe.task).examples(predictor, SENTENCES)
     write_report(
         folder.report,
         title=f"headway · {run.name}",
         summary=summary_of(folder),
         metrics=folder.metrics,
-        examples=build_task(recipe.task).examples(run, recipe, SENTENCES) if examples is None else examples,
+        examples=examples,
         tables=[*tables, *baseline_tables(folder)],
     )
     return folder.report

@@ -10,7 +10,7 @@ from headway.losses.cross_entropy import smoothed_cross_entropy
 from headway.metrics import Metric
 from headway.models import Model
 from headway.recipe import Recipe, TrainingConfig
-from headway.tasks.task import DevOutputs, Prepared, TrainingCorpus
+from headway.tasks.task import Corpora, DevOutputs, TrainingCorpus
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Evaluation:
 Scores = dict[str, float]
 
 
-def baseline_scores(prepared: Prepared, metrics: Sequence[Metric]) -> dict[str, Scores]:
+def baseline_scores(prepared: Corpora, metrics: Sequence[Metric]) -> dict[str, Scores]:
     """What needs no model, by its name, scored by every metric."""
     return {name: _scores(metrics, outputs) for name, outputs in prepared.dev_baselines().items() if metrics}
 
@@ -46,7 +46,7 @@ def dev_loss(model: Model[Any], dev: TrainingCorpus, training: TrainingConfig, d
 
 
 def evaluate(
-    model: Model[Any], recipe: Recipe, prepared: Prepared, metrics: Sequence[Metric], device: torch.device
+    model: Model[Any], recipe: Recipe, prepared: Corpora, metrics: Sequence[Metric], device: torch.device
 ) -> Evaluation:
     """Dev loss, and the scores of what the model makes of dev; draws no random numbers."""
     assert prepared.dev is not None

@@ -10,7 +10,7 @@ from headway.models import Model
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task, dev_metrics
-from headway.tasks.task import Prepared
+from headway.tasks.task import Corpora
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -26,18 +26,18 @@ def check_recipe(recipe: Recipe) -> None:
         raise UserError("without data.dev nothing can be compared", where="training.patience or training.best_by")
 
 
-def prepare(recipe: Recipe, folder: RunFolder) -> Prepared:
+def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
     """All that training needs, saying what was read. Raises UserError where that is at fault."""
-    return build_task(recipe.task).prepare(recipe, folder)
+    return build_task(recipe.task).corpora(recipe, folder.vocabulary)
 
 
-def new_model(recipe: Recipe, prepared: Prepared, *, initial: bool = True) -> Model[Any]:
+def new_model(recipe: Recipe, prepared: Corpora, *, initial: bool = True) -> Model[Any]:
     """The recipe's model, with initial weights that depend on the seed alone, or for others to come."""
     torch.manual_seed(recipe.training.seed)
-    return prepared.new_model(initial=initial)
+    return build_task(recipe.task).model(recipe, prepared.processors, initial=initial)
 
 
-def data_hashes(prepared: Prepared) -> dict[str, str]:
+def data_hashes(prepared: Corpora) -> dict[str, str]:
     """What recognises changed data on resumption."""
     hashes = {"train": prepared.train.fingerprint}
     return hashes if prepared.dev is None else hashes | {"dev": prepared.dev.fingerprint}

@@ -40,7 +40,7 @@ from headway.runs.training.parallel import Parallel, launch, shut_down, whole_te
 from headway.runs.training.preparation import check_recipe, data_hashes, new_model, prepare, run_folder
 from headway.runs.training.updates import Gradients, TrainingStep
 from headway.tasks import dev_metrics
-from headway.tasks.task import Prepared
+from headway.tasks.task import Corpora
 
 # Keys that may change when a run goes on: they say when it ends and what it reports, not what an update computes.
 FREE_TO_CHANGE = (
@@ -55,7 +55,7 @@ class Session:
 
     recipe: Recipe
     folder: RunFolder
-    prepared: Prepared
+    prepared: Corpora
     model: Model[Any]
     step: nn.Module
     optimizer: Optimizer
@@ -247,7 +247,7 @@ def _claim(recipe: Recipe, output: Path, resume: bool) -> None:
     folder.write_recipe(recipe)
 
 
-def _session(recipe: Recipe, folder: RunFolder, prepared: Prepared, parallel: Parallel) -> Session:
+def _session(recipe: Recipe, folder: RunFolder, prepared: Corpora, parallel: Parallel) -> Session:
     hashes = data_hashes(prepared)
     parallel.from_first(partial(_same_data, folder, hashes))
     checkpoint: Checkpoint | None = load_latest(folder.checkpoints, warn) if parallel.first else None

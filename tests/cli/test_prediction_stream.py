@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import headway
-from headway.predictors import prediction_stream as command
+from headway.cli import prediction_stream as command
 from headway.predictors.captured_attention import END
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from tests.conftest import Command, Reversal, start_headway
 
 
@@ -98,7 +98,7 @@ def test_lengths_are_kept(run_headway: Command, reversal: Reversal, beam: str) -
     assert "--min-length: the shortest output is longer than the longest; received 3; allowed: up to 2" in err
 
 
-def test_greedy_is_beam_1(run_headway: Command, reversal: Reversal, predictor: Predictor) -> None:
+def test_greedy_is_beam_1(run_headway: Command, reversal: Reversal, predictor: SequencePredictor) -> None:
     given = [*reversal.words[:20], "abcdabcdabcd"]
     out = run_headway("predict", reversal.run, "--beam", "1", stdin=lines(*given)).out
     assert out == lines(*(each.text for each in predictor.predict(given, beam=1)))
