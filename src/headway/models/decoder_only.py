@@ -151,7 +151,7 @@ class DecoderOnly(Seq2Seq):
 
     def _place(self, vectors: Tensor, start: int) -> Tensor:
         """Token vectors (..., L, D) as the first layer reads them, at positions start, start + 1, ..."""
-        x = vectors * self.scale + self.position(start, start + vectors.shape[-2])
+        x = vectors * self.scale + self.position.between(start, start + vectors.shape[-2])
         return self.dropout(x)  # type: ignore[no-any-return]
 
     def layers(self) -> Sequence[nn.Module]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.errors import UserError
+from headway.mixers.positions import AbsolutePosition
 from headway.models.model_config import ModelConfig
 from headway.tensors.batch import UNKNOWN
 from headway.tensors.dropout import Dropout
@@ -37,14 +38,14 @@ class SourceReader(nn.Module, ABC):
 class Embedding(SourceReader):
     """Token vectors times sqrt(D), plus positions, then dropout (Vaswani et al. 2017, sections 3.4, 3.5 and 5.4)."""
 
-    def __init__(self, tokens: nn.Embedding, position: nn.Module, dropout: float) -> None:
+    def __init__(self, tokens: nn.Embedding, position: AbsolutePosition, dropout: float) -> None:
         super().__init__()
         self.tokens, self.position, self.dropout = tokens, position, Dropout(dropout)
         self.scale = tokens.embedding_dim**0.5
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
         """(..., L) ids at positions start, start + 1, ... to (..., L, D)."""
-        x = self.tokens(ids) * self.scale + self.position(start, start + ids.shape[-1])
+        x = self.tokens(ids) * self.scale + self.position.between(start, start + ids.shape[-1])
         return self.dropout(x)  # type: ignore[no-any-return]
 
     def read(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

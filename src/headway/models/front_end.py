@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headway.mixers.positions import AbsolutePosition
 from headway.models.embeddings import SourceReader
 from headway.models.model_config import FrontEndConfig
 from headway.tensors.dropout import Dropout
@@ -32,7 +33,9 @@ class FrontEnd(SourceReader):
         dropout: its probability.
     """
 
-    def __init__(self, config: FrontEndConfig, features: int, dim: int, position: nn.Module, dropout: float) -> None:
+    def __init__(
+        self, config: FrontEndConfig, features: int, dim: int, position: AbsolutePosition, dropout: float
+    ) -> None:
         super().__init__()
         inner = [config.channels // 2] * (config.layers - 1)
         sizes = zip([features, *inner], [*inner, dim], strict=True)
@@ -53,7 +56,7 @@ class FrontEnd(SourceReader):
             lengths = self._after_layer(lengths)
             mask = padding_mask(lengths, x.shape[1])
             x = zero_padding(x, drop_full(mask))
-        x = x * self.scale + self.position(0, x.shape[1])
+        x = x * self.scale + self.position.between(0, x.shape[1])
         return self.dropout(x), mask
 
     def lengths(self, lengths: Tensor) -> Tensor:

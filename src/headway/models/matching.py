@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from headway.errors import UserError
-from headway.mixers import mixer_class, options_of
+from headway.mixers import MIXERS
 from headway.models.model_config import MatchConfig, StackedConfig, parse_model
 
 TOLERANCE = 0.01
@@ -71,7 +71,7 @@ def _with_size(config: StackedConfig, match: MatchConfig, size: int) -> StackedC
     for name in config.stacks():
         stack, mixers = getattr(config, name), []
         for mixer in stack.mixers():
-            has = match.by in options_of(mixer_class(str(mixer["kind"]), f"model.{name}.mixer"))
+            has = match.by in MIXERS.options(str(mixer["kind"]), f"model.{name}.mixer.kind")
             found = found or has
             mixers.append(mixer | {match.by: size} if has else mixer)
         stacks[name] = stack.model_copy(update={"mixer": mixers})

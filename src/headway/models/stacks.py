@@ -6,8 +6,8 @@ from typing import Any
 from torch import nn
 
 from headway.errors import UserError
-from headway.mixers import Mixer, build_mixer, mixer_class, options_of
-from headway.mixers.relative import RELATIVE_POSITIONS, RelativePosition, RelativePositions
+from headway.mixers import MIXERS, Mixer, build_mixer
+from headway.mixers.relative import RelativePosition, RelativePositions, is_relative
 from headway.models.block import FeedForward
 from headway.models.model_config import StackConfig, StackedConfig
 
@@ -35,9 +35,9 @@ def stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where:
         UserError: options that do not exist or fit, or relative positions where no mixer can use them.
     """
     defaults = attention_options(config)
-    if config.position.get("kind") in RELATIVE_POSITIONS:
+    if is_relative(str(config.position.get("kind")), "model.position"):
         _require_use(config, stack, where)
-        defaults["position"] = RelativePositions(config.position, causal)
+        defaults["position"] = RelativePositions(config.position, causal, "model.position")
     return [
         build_mixer(options, config.dim, causal, defaults=defaults, where=f"{where}.mixer[{number}]")
         for number, options in enumerate(stack.mixers())
@@ -46,7 +46,7 @@ def stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where:
 
 def _require_use(config: StackedConfig, stack: StackConfig, where: str) -> None:
     kinds = [str(options.get("kind")) for options in stack.mixers()]
-    if not any("position" in options_of(mixer_class(kind, f"{where}.mixer")) for kind in kinds):
+    if not any("position" in MIXERS.options(kind, f"{where}.mixer.kind") for kind in kinds):
         raise UserError(
             f"position {config.position['kind']} is a part of attention, which no mixer of this stack has",
             where="model.position",

@@ -1,5 +1,9 @@
-"""A linear map that is quick for the few rows of a decoding step."""
+"""Linear maps that are quick for the few rows of a decoding step.
 
+Shapes: R rows, D inputs, O outputs.
+"""
+
+import torch
 from torch import Tensor, addmm, mm, nn
 from torch.nn import functional as F
 
@@ -8,11 +12,33 @@ from torch.nn import functional as F
 MOST_ROWS = 8
 
 
+class Linear(nn.Linear):
+    """`torch.nn.Linear` that is quicker, and equal to rounding, for few rows where no gradient is needed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., D) to (..., O)."""
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or x.device.type != "cpu":
+            return F.linear(x, self.weight, self.bias)
+        outputs, inputs = self.weight.shape
+        few = 1 < x.numel() // inputs <= MOST_ROWS and outputs >= inputs
+        if not few and x.is_contiguous():
+            return F.linear(x, self.weight, self.bias)
+        # Three axes that do not lie one behind the other would be one small product for each of the first.
+        rows = x.reshape(-1, inputs)
+        product = _transposed(rows, self) if few else F.linear(rows, self.weight, self.bias)
+        return product.view(*x.shape[:-1], outputs)
+
+
 def few_rows_linear(x: Tensor, layer: nn.Linear) -> Tensor:
-    """`layer(x)` for x (B, D), to rounding."""
+    """`layer(x)` for x (R, D), to rounding."""
     rows, (outputs, inputs) = x.shape[0], layer.weight.shape
     if x.device.type != "cpu" or not 1 < rows <= MOST_ROWS or outputs < inputs:
         return F.linear(x, layer.weight, layer.bias)
+    return _transposed(x, layer)
+
+
+def _transposed(x: Tensor, layer: nn.Linear) -> Tensor:
+    """(R, O), laid out by columns, for x (R, D)."""
     if layer.bias is None:
         return mm(layer.weight, x.t()).t()
     return addmm(layer.bias[:, None], layer.weight, x.t()).t()
