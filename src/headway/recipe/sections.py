@@ -17,7 +17,7 @@ from headway.models.model_config import MODELS, AnyModel, ModelSection, Transfor
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.parses.parse_store import ParsesConfig
 from headway.processing.audio.audio_config import AudioConfig
-from headway.processing.text.text_config import TextConfig, VocabularyConfig
+from headway.processing.text.text_config import AnyVocabulary, TextConfig, VocabularyConfig
 from headway.search.decoding_options import SearchOptions
 
 
@@ -106,7 +106,7 @@ class Recipe(Section):
     task: str = "translation"
     data: DataConfig
     text: TextConfig = TextConfig()
-    vocabulary: VocabularyConfig = VocabularyConfig()
+    vocabulary: AnyVocabulary = VocabularyConfig()
     model: AnyModel = TransformerConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     optimizer: OptimizerConfig = OptimizerConfig()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from headway.errors import UserError
 from headway.files import write_json
+from headway.processing.text.text_config import PiecesConfig
 
 DESCRIPTION = "vocabulary.json"
 
@@ -28,9 +30,29 @@ class Vocabulary(ABC):
     """Pieces and their ids: the way from prepared text to ids and back.
 
     A vocabulary is immutable and can be sent to another process.
+
+    Attributes:
+        Config: its options.
+        family: what tells in its folder how it is read: a word, or `my_package.module:Class` of one from elsewhere.
     """
 
+    Config: ClassVar[type[PiecesConfig]] = PiecesConfig
     family: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def train(cls, config: PiecesConfig, lines: Iterable[str], where: str, side: str) -> Vocabulary:
+        """A vocabulary of prepared lines.
+
+        Args:
+            config: of the class `Config`.
+            lines: they are read once.
+            where: the recipe key that errors name.
+            side: what errors call the text.
+
+        Raises:
+            UserError: the text is empty, or a setting does not fit it or the kind.
+        """
 
     @abstractmethod
     def __len__(self) -> int:
@@ -78,3 +100,12 @@ class Vocabulary(ABC):
         Raises:
             UserError: a file is missing or damaged.
         """
+
+
+def check_no_frequency(config: PiecesConfig, where: str) -> None:
+    """Raise UserError where a smallest frequency is asked of a kind that has none."""
+    if config.min_frequency > 1:
+        raise UserError(
+            f"a {config.kind} vocabulary has no smallest frequency", where=f"{where}.min_frequency",
+            received=config.min_frequency, allowed="1, or kind: word",
+        )  # fmt: skip
