@@ -17,7 +17,7 @@ from headway.errors import UserError
 from headway.files import write_json
 from headway.processing.processor import Encoded, Processor, Words
 from headway.processing.text.normalisation import STEPS
-from headway.processing.text.segmentation import SEGMENTERS
+from headway.processing.text.segmentation import AnySegmenter, segmenter
 from headway.processing.text.spans import Span, align, compose, identity
 from headway.processing.text.truncation import Truncation, encode_beginnings
 from headway.processing.text.vocabularies import load_vocabulary, read_description, train_vocabulary
@@ -38,7 +38,7 @@ class PreparationConfig(Section):
 
     language: str = "en"
     normalise: tuple[Literal["nfkc", "punctuation", "lower"], ...] = ()
-    segment: Literal["none", "whitespace", "moses"] = "none"
+    segment: AnySegmenter = "none"
 
 
 class TextConfig(Section):
@@ -68,7 +68,7 @@ def prepare(line: str, config: PreparationConfig) -> str:
     """Normalise and segment a raw line."""
     for step in config.normalise:
         line = STEPS[step].apply(line, config.language)
-    return SEGMENTERS[config.segment].segment(line, config.language)
+    return segmenter(config.segment, config.language).segment(line)
 
 
 def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[Span]]:
@@ -78,7 +78,7 @@ def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[
         result = STEPS[step].apply(text, config.language)
         spans = compose(spans, STEPS[step].spans(text, result), len(line))
         text = result
-    segmented = SEGMENTERS[config.segment].segment(text, config.language)
+    segmented = segmenter(config.segment, config.language).segment(text)
     return segmented, compose(spans, align(text, segmented), len(line))
 
 
@@ -122,7 +122,7 @@ class TextProcessor(Processor):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text as people write it; PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
-        return SEGMENTERS[self.config.segment].detokenise(self.vocabulary.decode(ids), self.config.language)
+        return segmenter(self.config.segment, self.config.language).detokenise(self.vocabulary.decode(ids))
 
     def length(self, encoded: Sequence[int]) -> int:
         return len(encoded) + 1
