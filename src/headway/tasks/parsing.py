@@ -13,7 +13,7 @@ from headway.formats.penn import parse_tree
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.recipe import Recipe
-from headway.tasks.task import Example, Readings
+from headway.tasks.task import Example, RawCorpus
 from headway.tasks.translation import Translation
 from headway.trees.drawing import draw
 
@@ -40,14 +40,12 @@ class Parsing(Translation):
                         allowed=str(allowed),
                     )  # fmt: skip
 
-    def readings(
-        self, predictor: SequencePredictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
         if reference is not None:
             allowed = f"{option('input')} FILE of sentences alone, or neither for the trees of dev"
             what = "a parser is read with its own outputs or with trees"
             raise UserError(what, where=option("reference"), allowed=allowed)
-        return super().readings(predictor, source, None, hypotheses=hypotheses)
+        return super().raw_corpus(recipe, sources)
 
     def examples(self, predictor: SequencePredictor, count: int) -> list[Example]:
         return [_drawn(example) for example in super().examples(predictor, count)]

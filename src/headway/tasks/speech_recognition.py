@@ -1,6 +1,6 @@
 """Speech recognition: recordings and transcripts, an encoder over frames, search."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,10 @@ from headway.processing.processor import Processors
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
 from headway.recipe import Recipe
 from headway.storage import keep_folder
-from headway.tasks.task import Chunk, Corpora, Example, Reading, Readings, Task, check_readings
+from headway.tasks.task import Corpora, Example, RawCorpus, RawExample, Task, check_raw_corpus
 from headway.tasks.translation import example_of
 
 WINDOW = 128  # recordings decoded together: their frames take about 0.5 MB each
-READ_TOGETHER = 16  # recordings whose attention is in memory at once
 TARGET = "target"  # the folder of the transcripts' processor
 
 Both = tuple[AudioProcessor, TextProcessor]
@@ -125,39 +124,16 @@ class SpeechRecognition(Task):
         pairs = zip(predictions, utterances, strict=True)
         return [example_of(prediction, heard.text) for prediction, heard in pairs if prediction.problem is None]
 
-    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
-        utterances = [heard for file in files for heard in read_manifest(file, recipe, option("input"))]
-        if not files and recipe.data.dev is not None:
-            utterances = read_utterances(open_recordings(recipe.data.dev, "data.dev"))
-        return [(str(heard.audio), heard.text) for heard in utterances]
-
-    def readings(
-        self, predictor: SequencePredictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
         if reference is not None:
             allowed = f"{option('input')} MANIFEST"
             raise UserError("a manifest has its own transcripts", where=option("reference"), allowed=allowed)
-        check_readings(predictor.recipe, source, None)
-        files = [] if source is None else [source]
-        pairs = [(audio, text or "") for audio, text in self.pairs(predictor.recipe, files)]
-        return Readings(len(pairs), _read(predictor, pairs, hypotheses))
-
-
-def _read(predictor: SequencePredictor, pairs: Sequence[tuple[str, str]], hypotheses: bool) -> Iterator[Chunk]:
-    """Recordings with their transcripts, a few at a time; what is longer than the model's positions is left out."""
-    for start in range(0, len(pairs), READ_TOGETHER):
-        chunk = pairs[start : start + READ_TOGETHER]
-        shown = [pair for pair in chunk if predictor.can_read(*pair)]
-        audio, texts = [path for path, _ in shown], [text for _, text in shown]
-        outputs: list[str | None] = [None] * len(shown)
-        if hypotheses:
-            outputs = [prediction.text for prediction in predictor.predict(audio)]
-        forced = predictor.force(audio, texts, capture="all")
-        readings = [
-            Reading(read.source, read.attention, text, output, (text,))
-            for read, text, output in zip(forced, texts, outputs, strict=True)
-        ]
-        yield Chunk(len(chunk), readings)
+        check_raw_corpus(recipe, sources, None)
+        utterances = [heard for source in sources for heard in read_manifest(source, recipe, option("input"))]
+        if not sources and recipe.data.dev is not None:
+            utterances = read_utterances(open_recordings(recipe.data.dev, "data.dev"))
+        examples = (RawExample(str(heard.audio), heard.text or "", (heard.text or "",)) for heard in utterances)
+        return RawCorpus(len(utterances), examples)
 
 
 def read_manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:

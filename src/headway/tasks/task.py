@@ -6,7 +6,7 @@ prints nothing and knows no flags.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from headway.config import Section
 from headway.errors import UserError, option
+from headway.formats.lines import check_file
 from headway.formats.pairs import PairSource, open_source
 from headway.models import Model
 from headway.predictors.predictor import Predictor
@@ -119,38 +120,27 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One example as a model read it, for figures over a corpus.
+class RawExample:
+    """One example of a corpus as raw text, for inspection.
 
     Attributes:
-        source: raw text.
-        attention: weights (heads, queries, keys) by name: `*.self`, `*.cross`, and `layers` (heads, words, layers).
-        target: the output that was read beside the source; None for a model that reads no output.
-        hypothesis: the model's own output, where it was asked for.
-        references: the wanted outputs, where they are known.
-        words: the queries that begin a word, where words are what the model says something of.
+        source: the text, or the path of a recording.
+        target: the output that a model can be given for it; None where none is known.
+        references: the wanted outputs, as metrics compare them; none where they are not known.
+        words: the words of the source, where the corpus has them apart.
     """
 
     source: str
-    attention: Mapping[str, npt.NDArray[np.floating[Any]]]
     target: str | None = None
-    hypothesis: str | None = None
     references: tuple[str, ...] = ()
-    words: tuple[int, ...] | None = None
+    words: tuple[str, ...] = ()
 
 
-class Chunk(NamedTuple):
-    """Examples that were read together: their number, and those that there was something to read in."""
+class RawCorpus(NamedTuple):
+    """So many raw examples, of which one at a time is in memory where their origin allows it."""
 
-    examples: int
-    readings: list[Reading]
-
-
-class Readings(NamedTuple):
-    """A corpus as a model reads it: the number of examples, and chunks, of which one at a time is in memory."""
-
-    examples: int
-    chunks: Iterator[Chunk]
+    size: int
+    examples: Iterable[RawExample]
 
 
 class DataReport(Protocol):
@@ -218,44 +208,29 @@ class Task(ABC):
     def examples(self, predictor: Any, count: int) -> list[Example]:
         """The first `count` dev examples with what the task's predictor makes of them; none without dev."""
 
-    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
-        """Sentences as lines that the model can be given, each with what it should say where that is known.
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
+        """The examples of files, or of the recipe's dev, as a model of this task can be given them.
 
         Args:
             recipe: the run's.
-            files: where they are; without any they are dev's, and none without dev.
+            sources: where they are; without any they are dev's.
+            reference: their targets, where these are not in the same file; for one source.
 
         Raises:
-            UserError: files that are missing or at fault; a task whose examples are no lines.
+            UserError: files that are missing or at fault, no dev, or a task whose examples are not raw text.
         """
         raise UserError("the examples of this task are no lines of text", where="task", received=self.name)
 
-    def readings(
-        self, predictor: Any, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
-        """Read a corpus with all the attention that the model has, in constant memory.
 
-        Args:
-            predictor: the task's, of one run.
-            source: the corpus; by default the recipe's dev.
-            reference: the outputs that the model is given, where these are not in the same file as the source; without
-                them it is given its own.
-            hypotheses: whether the model's own outputs come with it where there are references.
-
-        Raises:
-            UserError: files that are missing or at fault, no dev, or a task whose examples no figure is made of.
-        """
-        raise UserError("there are no figures over a corpus for this task", where=option("figures"), received=self.name)
-
-
-def check_readings(recipe: Recipe, source: Path | None, reference: Path | None) -> None:
+def check_raw_corpus(recipe: Recipe, sources: Sequence[Path], reference: Path | None) -> None:
     """Raise UserError unless there is a corpus to read: files, or the recipe's dev."""
-    if reference is not None and source is None:
-        what, allowed = "references need their sources", f"{option('input')} FILE beside it"
-        raise UserError(what, where=option("reference"), allowed=allowed)
-    if source is None and recipe.data.dev is None:
-        allowed = f"{option('input')} FILE {option('reference')} FILE"
-        raise UserError("the recipe has no dev to read", where="data.dev", allowed=allowed)
+    files = f"{option('input')} FILE"
+    if reference is not None and len(sources) != 1:
+        raise UserError("references need their sources", where=option("reference"), allowed=f"{files} beside it")
+    if not sources and recipe.data.dev is None:
+        raise UserError("the recipe has no dev to read", where="data.dev", allowed=files)
+    for source in sources:
+        check_file(source, option("input"))
 
 
 def given_pairs(source: Path, reference: Path) -> PairSource:

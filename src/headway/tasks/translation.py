@@ -1,6 +1,6 @@
 """Translation, and whatever else turns one line of text into another: two processors of text, pairs, search."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -13,9 +13,9 @@ from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
 from headway.corpora.data_checks import DataCheck, check
 from headway.corpora.lead import LeadConfig, lead
 from headway.corpora.overlap import overlap
-from headway.errors import UserError, option
+from headway.errors import UserError
 from headway.formats.corpus_format import PAIRS, check_product
-from headway.formats.lines import check_file, read_lines
+from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, open_source
 from headway.log import progress, say, warn
 from headway.losses import Objective
@@ -35,10 +35,8 @@ from headway.processing.text.text_processor import (
 )
 from headway.recipe import Recipe
 from headway.storage import keep_folder
-from headway.tasks.task import Chunk, Corpora, Example, Reading, Readings, Task, check_readings, given_pairs
+from headway.tasks.task import Corpora, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
 from headway.tensors.batch import collate
-
-READ_TOGETHER = 64  # pairs whose attention is in memory at once
 
 
 class Translation(Task):
@@ -119,60 +117,18 @@ class Translation(Task):
             return []
         return examples_of(predictor, list(islice(open_source(predictor.recipe.data.dev, "data.dev"), count)))
 
-    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
-        if files:
-            for file in files:
-                check_file(file, option("input"))
-            return [(line, None) for line in chain.from_iterable(map(read_lines, files))]
-        if recipe.data.dev is None:
-            return []
-        return [(pair.source, pair.target) for pair in open_source(recipe.data.dev, "data.dev")]
-
-    def readings(
-        self, predictor: SequencePredictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
-        if source is not None and reference is None:
-            check_file(source, option("input"))
-            return Readings(sum(1 for _ in read_lines(source)), _read_freely(predictor, read_lines(source)))
-        pairs = _pairs_of(predictor.recipe, source, reference)
-        return Readings(sum(1 for _ in pairs), _read_forced(predictor, pairs, hypotheses))
-
-
-def _pairs_of(recipe: Recipe, source: Path | None, reference: Path | None) -> PairSource:
-    """The pairs of two files, or of the recipe's dev. Raises UserError."""
-    check_readings(recipe, source, reference)
-    if source is not None and reference is not None:
-        return given_pairs(source, reference)
-    assert recipe.data.dev is not None
-    return open_source(recipe.data.dev, "data.dev")
-
-
-def _read_freely(predictor: SequencePredictor, lines: Iterator[str]) -> Iterator[Chunk]:
-    """Lines with the model's own outputs."""
-    while chunk := list(islice(lines, READ_TOGETHER)):
-        shown = [line for line in chunk if line.strip()]
-        predictions = predictor.predict(shown, truncate=True, capture="all")
-        readings = [Reading(read.source, read.attention, read.written, read.text) for read in predictions]
-        yield Chunk(len(chunk), readings)
-
-
-def _read_forced(predictor: SequencePredictor, pairs: Iterable[Pair], hypotheses: bool) -> Iterator[Chunk]:
-    """Pairs as they are given; those that are longer than the model's positions are left out."""
-    rest = iter(pairs)
-    while chunk := list(islice(rest, READ_TOGETHER)):
-        shown = [pair for pair in chunk if pair.source.strip() and predictor.can_read(pair.source, pair.target)]
-        sources, targets = [pair.source for pair in shown], [pair.target for pair in shown]
-        forced = predictor.force(sources, targets, capture="all")
-        texts: list[str | None] = [None] * len(shown)
-        if hypotheses:
-            texts = [prediction.text for prediction in predictor.predict(sources, truncate=True)]
-        yield Chunk(
-            len(chunk),
-            [
-                Reading(read.source, read.attention, pair.target, text, pair.references)
-                for read, pair, text in zip(forced, shown, texts, strict=True)
-            ],
-        )
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
+        check_raw_corpus(recipe, sources, reference)
+        if sources and reference is None:
+            lines = (RawExample(line) for line in chain.from_iterable(map(read_lines, sources)))
+            return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
+        if reference is not None:
+            pairs = given_pairs(sources[0], reference)
+        else:
+            assert recipe.data.dev is not None
+            pairs = open_source(recipe.data.dev, "data.dev")
+        examples = (RawExample(pair.source, pair.target, pair.references) for pair in pairs)
+        return RawCorpus(sum(1 for _ in pairs), examples)
 
 
 def example_of(prediction: Prediction, reference: str | None) -> Example:

@@ -1,24 +1,25 @@
 """Tasks that label words with a tagger: grammatical error detection, part-of-speech tagging."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
 from headway.corpora.word_corpus import TokenCorpus, TokenReport
-from headway.errors import UserError, option
+from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.corpus_format import ERRORS, TAGS
 from headway.formats.edits import CORRECT, INCORRECT, union
 from headway.formats.labelled_words import Labelled, open_labelled, read_columns
-from headway.formats.lines import check_file, read_lines
+from headway.formats.lines import read_lines
 from headway.log import say
 from headway.losses import Objective
 from headway.models import Model, TaggerConfig
-from headway.models.tagger import LAYERS, Tagger, check_heads
+from headway.models.tagger import Tagger, check_heads
 from headway.predictors.label_predictor import LabelPredictor, mark
 from headway.predictors.run import Run
 from headway.processing.pretrained import LabelProcessor, WordProcessor, encoder_place
@@ -26,7 +27,7 @@ from headway.processing.processor import Processors
 from headway.recipe import Recipe
 from headway.storage import keep_folder
 from headway.tasks.pretrained_encoder import build_tagger, encoder_config
-from headway.tasks.task import Chunk, Corpora, Example, Reading, Readings, Task, check_readings, given_pairs
+from headway.tasks.task import Corpora, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
 
 
 @dataclass(frozen=True)
@@ -162,13 +163,21 @@ class TokenTask(Task):
             for sentence, labelled in zip(sentences, predicted, strict=True)
         ]
 
-    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
-        for file in files:
-            check_file(file, option("input"))
-        sentences = [sentence for file in files for sentence in read_columns(file)]
-        if not files and recipe.data.dev is not None:
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
+        """See `Task.raw_corpus`. A file whose first line has a tab holds a word a line with its labels, others lines
+        of words."""
+        check_raw_corpus(recipe, sources, reference)
+        if sources and (reference is not None or not any(map(_has_columns, sources))):
+            lines = chain.from_iterable(_given(source, reference) for source in sources)
+            return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
+        sentences = [sentence for source in sources for sentence in read_columns(source)]
+        if not sources and recipe.data.dev is not None:
             sentences = self._open(recipe.data.dev, "data.dev")
-        return [(" ".join(sentence.words), " ".join(self.learned(sentence))) for sentence in sentences]
+        return RawCorpus(len(sentences), map(self._raw, sentences))
+
+    def _raw(self, sentence: Labelled) -> RawExample:
+        references = tuple(map(" ".join, sentence.labels))
+        return RawExample(" ".join(sentence.words), " ".join(self.learned(sentence)), references, tuple(sentence.words))
 
     def _example(self, predictor: LabelPredictor, sentence: Labelled, labels: tuple[str, ...]) -> Example:
         """A sentence with the last layer's self-attention in its first window."""
@@ -183,37 +192,6 @@ class TokenTask(Task):
             attention={f"encoder.{len(capture.self_attention) - 1}.self": capture.self_attention[-1]},
         )
 
-    def readings(
-        self, predictor: LabelPredictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
-        dev = predictor.recipe.data.dev
-        check_readings(predictor.recipe, source, reference)
-        if source is not None:
-            check_file(source, option("input"))
-            sentences = _given(source, reference)
-            return Readings(sum(1 for _ in read_lines(source)), self._read(predictor, sentences, hypotheses))
-        assert dev is not None
-        labelled = self._open(dev, "data.dev")
-        known = ((sentence.words, tuple(" ".join(labels) for labels in sentence.labels)) for sentence in labelled)
-        return Readings(len(labelled), self._read(predictor, known, hypotheses))
-
-    def _read(
-        self, predictor: LabelPredictor, sentences: Iterable[tuple[Sequence[str], tuple[str, ...]]], hypotheses: bool
-    ) -> Iterator[Chunk]:
-        """Words and their labels, sentence by sentence. The encoder may need several windows for one: the first
-        reading has the labels of the whole."""
-        for words, references in sentences:
-            readings = []
-            for capture in predictor.capture(words):
-                attention = {f"encoder.{layer}.self": weights for layer, weights in enumerate(capture.self_attention)}
-                if capture.layer_weights is not None:
-                    attention[LAYERS] = capture.layer_weights.transpose(1, 0, 2)
-                readings.append(Reading(" ".join(words), attention, words=tuple(capture.window.first)))
-            if readings and hypotheses:
-                labels = " ".join(predictor.predict([words])[0].labels)
-                readings[0] = replace(readings[0], hypothesis=labels, references=references)
-            yield Chunk(1, readings)
-
 
 def _decode(
     recipe: Recipe,
@@ -227,17 +205,21 @@ def _decode(
     return [" ".join(labelled.labels) for labelled in predicted]
 
 
-def _given(source: Path, reference: Path | None) -> Iterator[tuple[Sequence[str], tuple[str, ...]]]:
+def _has_columns(path: Path) -> bool:
+    return "\t" in next(read_lines(path), "")
+
+
+def _given(source: Path, reference: Path | None) -> Iterator[RawExample]:
     """Lines of words with those of their labels, where there are any. Raises UserError where these do not match."""
     if reference is None:
-        yield from ((line.split(), ()) for line in read_lines(source))
+        yield from map(RawExample, read_lines(source))
         return
     for pair in given_pairs(source, reference):
         words, labels = pair.source.split(), pair.target.split()
         if len(words) != len(labels):
             where, received = f"{reference}:{pair.line}", f"{len(labels)} labels for {len(words)} words"
             raise UserError("each word needs one label", where=where, received=received)
-        yield words, (" ".join(labels),)
+        yield RawExample(pair.source, pair.target, (" ".join(labels),), tuple(words))
 
 
 class ErrorDetection(TokenTask):
