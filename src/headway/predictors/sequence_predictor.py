@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from headway.errors import UserError, option
-from headway.models import ModelConfig, Seq2Seq
+from headway.models import Seq2Seq
 from headway.predictors.captured_attention import ALL, patterns_of
 from headway.predictors.formatter import Formatter
 from headway.predictors.options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
@@ -79,7 +79,6 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         if not isinstance(target, TextProcessor):
             raise TypeError("outputs are decoded by a TextProcessor")
         self.source, self.target = first.source, target
-        self._reads = first.recipe.model_as(ModelConfig)
         for number, run in enumerate(runs[1:], start=2):
             if not (run.source.same(first.source) and run.target.same(first.target)):
                 raise UserError("the runs of an ensemble need the same vocabularies", where=f"run {number}")
