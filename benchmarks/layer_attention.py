@@ -17,9 +17,8 @@ from timing import compare
 
 from headway.corpora.word_corpus import collate_windows
 from headway.device import keep_freed_memory
-from headway.losses import Objective
-from headway.losses.objective_config import ObjectiveConfig
-from headway.models.model_config import TaggerConfig
+from headway.losses import Objective, ObjectiveConfig
+from headway.models import TaggerConfig
 from headway.models.tagger import build_tagger, encoder_config
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.processing.pretrained import Window, encoder_place

@@ -169,12 +169,12 @@ def ngram(mixer: Ngram, x: Tensor, mask: Tensor) -> Tensor:
 def _ngram_head(mixer: Ngram, k: int, projected: list[Tensor], t: int) -> Tensor:
     """Equation 5, or 8 with a global context."""
     total = mixer.bias[k * mixer.head_dim : (k + 1) * mixer.head_dim]
-    for share in ngram_shares(mixer, k, projected, t).values():
+    for share in ngram_contributions(mixer, k, projected, t).values():
         total = total + share
     return total.clamp(min=0)
 
 
-def ngram_shares(mixer: Ngram, k: int, projected: list[Tensor], t: int) -> dict[int | str, Tensor]:
+def ngram_contributions(mixer: Ngram, k: int, projected: list[Tensor], t: int) -> dict[int | str, Tensor]:
     """What each offset, and the context, adds to the hidden layer of head k at position t, from projected vectors."""
     d, last, shares = mixer.head_dim, 0 if mixer.causal else mixer.n - 1, {}
     for place, offset in enumerate(range(1 - mixer.n, last + 1)):
@@ -200,12 +200,12 @@ def nplm(mixer: Nplm, x: Tensor, mask: Tensor) -> Tensor:
 
 def _nplm_position(mixer: Nplm, row: Tensor, t: int) -> Tensor:
     hidden = mixer.bias
-    for _, share in nplm_shares(mixer, row, t):
+    for _, share in nplm_contributions(mixer, row, t):
         hidden = hidden + share
     return linear(mixer.out_projection.weight, mixer.out_projection.bias, hidden.clamp(min=0))
 
 
-def nplm_shares(mixer: Nplm, row: Tensor, t: int) -> list[tuple[tuple[int, int], Tensor]]:
+def nplm_contributions(mixer: Nplm, row: Tensor, t: int) -> list[tuple[tuple[int, int], Tensor]]:
     """What each offset, or block of offsets, adds to the hidden layer of position t: its bounds and a vector."""
 
     def at(position: int) -> Tensor:

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.models import build_model
+from headway.models import DecoderOnlyConfig, build_model
 from headway.models.decoder_only import DecoderOnlyState, packing, take
-from headway.models.model_config import DecoderOnlyConfig
 from headway.search.beam import beam_search
 from headway.search.hypotheses import length_penalty
 from headway.search.limits import Limits

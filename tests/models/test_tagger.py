@@ -8,9 +8,8 @@ import torch
 
 from headway.corpora.word_corpus import collate_windows
 from headway.errors import UserError
-from headway.losses import Objective
-from headway.losses.objective_config import ObjectiveConfig
-from headway.models.model_config import TaggerConfig
+from headway.losses import Objective, ObjectiveConfig
+from headway.models import TaggerConfig
 from headway.models.tagger import Tagger, build_tagger, encoder_config
 from headway.processing.pretrained import Window, WordPieces, encoder_place
 from headway.tensors.batch import TokenBatch, rows

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from headway.errors import UserError
-from headway.models import build_model
-from headway.models.model_config import PRESETS, parse_model
+from headway.models import PRESETS, build_model, model_section
 from headway.tensors.batch import BOS, collate
 from headway.tensors.masks import causal_mask
 from tests import reference
@@ -180,14 +179,14 @@ def test_tied_embeddings_are_one_tensor():
 @pytest.mark.parametrize(("preset", "millions"), [("transformer-base", 63), ("transformer-big", 214)])
 def test_presets_have_the_papers_sizes(preset, millions):
     with torch.device("meta"):
-        model = build_model(parse_model(preset), 37000, 37000, True)
+        model = build_model(model_section(preset), 37000, 37000, True)
     assert round(sum(parameter.numel() for parameter in model.parameters()) / 1e6) == millions
 
 
 def test_every_preset_builds():
     for preset in PRESETS:
         with torch.device("meta"):
-            build_model(parse_model(preset), 7, 7, True)
+            build_model(model_section(preset), 7, 7, True)
 
 
 def test_mixers_can_differ_by_layer_and_name_their_key_when_wrong():

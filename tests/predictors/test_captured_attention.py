@@ -10,9 +10,8 @@ import torch
 from headway.errors import UserError
 from headway.mixers.attention import Attention, CrossAttention
 from headway.mixers.dependency_attention import DependencyAttention
-from headway.models import Seq2Seq, build_model
+from headway.models import Seq2Seq, build_model, model_section
 from headway.models.decoder_only import DecoderOnly
-from headway.models.model_config import parse_model
 from headway.models.recurrent import Recurrent
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import Predictor
@@ -54,7 +53,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 def untrained(predictor: Predictor, name: str, **changes: Any) -> Predictor:
     """One of `MODELS`, in float64 and with larger weights than a new one's, in the place of the predictor's."""
-    recipe = predictor.recipe.model_copy(update={"model": parse_model(MODELS[name] | changes)})
+    recipe = predictor.recipe.model_copy(update={"model": model_section(MODELS[name] | changes)})
     torch.manual_seed(3)
     size = len(predictor.source.vocabulary)
     model = build_model(recipe.model, size, size, True).double().eval()

@@ -28,8 +28,7 @@ from headway.bench.timing import (
 from headway.device import keep_freed_memory
 from headway.errors import UserError
 from headway.mixers.positions import sinusoids
-from headway.models import Seq2Seq, build_model
-from headway.models.model_config import TransformerConfig
+from headway.models import Seq2Seq, TransformerConfig, build_model
 from headway.search.beam import beam_search
 from headway.search.limits import Limits
 from headway.tensors.batch import BOS, EOS, PAD, Batch, collate

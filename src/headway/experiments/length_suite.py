@@ -14,7 +14,7 @@ from headway.formats.corpus_config import CorpusConfig
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.metrics import build_metric, scores_by_group
-from headway.models.model_config import ModelConfig
+from headway.models import ModelConfig
 from headway.predictors.sequence_predictor import Predictor, load
 from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.charts import line_chart

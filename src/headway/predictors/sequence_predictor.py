@@ -18,8 +18,7 @@ from headway.config import explain
 from headway.corpora.data_config import source_truncation
 from headway.device import pick_device
 from headway.errors import UserError
-from headway.models import Seq2Seq
-from headway.models.model_config import ModelConfig
+from headway.models import ModelConfig, Seq2Seq
 from headway.predictors.captured_attention import ALL, END, Capture, patterns_of
 from headway.predictors.formatter import Form
 from headway.predictors.prediction import NO_WORDS, Candidate, Prediction

@@ -15,8 +15,7 @@ from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.losses import Objective
-from headway.models import Model, Seq2Seq, build_model
-from headway.models.model_config import ModelConfig
+from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.predictors.prediction_stream import Outlet, force_score, predict_stream, read_standard_input
 from headway.predictors.sequence_predictor import Predictor, load
 from headway.predictors.word_alignment import WordAlignment

@@ -20,8 +20,7 @@ from headway.formats.corpus_config import CorpusConfig
 from headway.formats.lines import check_file, read_lines
 from headway.formats.pairs import PAIR_ORIGINS, Pair, PairSource, check_origin, open_source
 from headway.losses import Objective
-from headway.models import Model, Seq2Seq, build_model
-from headway.models.model_config import ModelConfig
+from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.parses.heads import HeadLabeller, head_labellers
 from headway.predictors.captured_attention import END, patterns_of
 from headway.predictors.formatter import Form

@@ -4,10 +4,9 @@ import math
 
 import pytest
 import torch
-
-from headway.losses import Objective
-from headway.losses.objective_config import ObjectiveConfig
 from headway.models.recurrent.choices import Choice, hard
+
+from headway.losses import Objective, ObjectiveConfig
 from headway.models.recurrent.reinforce import Reinforce
 from headway.tensors.batch import collate
 from tests.models.recurrent import toys

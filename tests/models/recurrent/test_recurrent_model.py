@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.models import build_model
-from headway.models.model_config import parse_model
+from headway.models import build_model, model_section
 from headway.search.beam import beam_search
 from headway.search.limits import Limits
 from headway.tensors.batch import BOS, collate
@@ -216,7 +215,7 @@ def lstm_size(inputs: int, hidden: int) -> int:
 )  # fmt: skip
 def test_presets_have_the_sizes_of_the_papers(preset, parameters):
     with torch.device("meta"):
-        model = build_model(parse_model(preset), 1000, 1000, False)
+        model = build_model(model_section(preset), 1000, 1000, False)
     assert sum(each.numel() for each in model.parameters()) == parameters
 
 
