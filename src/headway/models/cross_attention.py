@@ -1,7 +1,7 @@
 """Attention from a target to an encoded source: the contract of all kinds, and multi-head attention.
 
-Shapes: B sentences, T queries, S source, K heads, d head, D query, E memory, W hypotheses of a sentence, R = B * W rows of
-a decoding step, those of one sentence one after the other, n new positions of a row.
+Shapes: B sentences, T queries, S source, K heads, d head, D query, E memory, W hypotheses of a sentence, R = B * W rows
+of a decoding step, those of one sentence one after the other, n new positions of a row.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ class MultiHeadCross(CrossMixer):
 
     def scores(self, x: Tensor, view: View) -> Tensor:
         assert isinstance(view, MultiHeadView)
-        return self._queries(x) @ view.keys.transpose(2, 3) * self.head_dim**-0.5
+        scores: Tensor = self._queries(x) @ view.keys.transpose(2, 3) * self.head_dim**-0.5
+        return scores
 
     def _queries(self, x: Tensor) -> Tensor:
         """(B, K, T, d)."""

@@ -88,7 +88,7 @@ class RecurrentAttentionConfig(Section):
                 f"unknown score {name!r}{nearest(name, CROSS_ATTENTIONS)}; allowed: {', '.join(CROSS_ATTENTIONS)}"
             )
         usual = {"scaled": False, "window": "global", "choice": "soft"}
-        has = {choice.name for choice in CROSS_ATTENTIONS.choices(name)}
+        has = CROSS_ATTENTIONS.options(name)
         for option, value in usual.items() if self.kind != "none" else ():
             if self._shared_options()[option] != value and option not in has:
                 key = "kind" if option == "choice" else option
@@ -283,7 +283,7 @@ class Decoder(nn.Module):
 
     def _one_by_one(self, words: Tensor, state: RecurrentState, need_weights: bool) -> Decoded:
         readouts, reads = [], []
-        for word in words.split(1, dim=1):
+        for word in torch.split(words, 1, dim=1):
             before = self._read(state.cells[0][-1][:, None], state, need_weights) if self.before else None
             fed = before.values if before is not None else None if state.fed is None else state.fed[:, None]
             inputs = word if fed is None else torch.cat([word, fed], 2)
@@ -313,7 +313,7 @@ class Decoder(nn.Module):
 
 
 def _joined(reads: list[Read]) -> Read:
-    """What consecutive single queries of W hypotheses read, as what W * n queries do, each hypothesis's together."""
+    """The reads of n single queries of W hypotheses as that of W * n queries, those of a hypothesis together."""
     weights = [read.weights for read in reads if read.weights is not None]
     choices = [read.choice for read in reads if read.choice is not None]
     return Read(
