@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.console import say
+from headway.cli.console import show
 from headway.errors import UserError
 from headway.files import write_json, write_text
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.labelled_words import Labelled, open_labelled
+from headway.log import say
 from headway.metrics import bootstrap_interval, build_metric
 from headway.recipe import load_recipe
 from headway.runs.inspect.layer_report import measure
@@ -129,4 +130,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with show():
+        main()

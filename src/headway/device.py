@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names and values of glibc's malloc.h
 
@@ -50,6 +50,11 @@ def machine() -> dict[str, Any]:
     }
 
 
+def multiplies_bf16() -> bool:
+    """Whether this machine's processor has instructions that torch's CPU kernels for bfloat16 use."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 def pick_device(name: str = "auto") -> torch.device:
     """`cpu`, `cuda`, ... or `auto`: the accelerator where there is one. Raises UserError for one that is not there."""
     if name == "auto":
@@ -60,7 +65,7 @@ def pick_device(name: str = "auto") -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise UserError(
             "this device cannot be used here",
-            where="--device",
+            where=option("device"),
             received=name,
             allowed="auto, cpu, or one that torch finds",
         ) from error

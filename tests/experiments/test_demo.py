@@ -13,7 +13,6 @@ from headway.experiments import demo
 from headway.experiments.demo import exact_match, run_demo
 from headway.predictors.prediction import Candidate, Prediction
 from headway.runs.run_folder import RunFolder
-from tests.conftest import plain
 
 SMALL = ("training.updates=20", "training.checkpoint_every=10", "training.precision=float32", "model.dim=16",
          "model.feed_forward=16", "model.heads=2", "optimizer.warmup=5")  # fmt: skip
@@ -25,10 +24,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_what_the_demo_leaves_and_that_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_demo_leaves_and_that_it_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     output = tmp_path / "runs #1: [dates]"
     assert run_demo(output, 3, SMALL) == 0
-    shown = plain(capsys.readouterr().err)
+    shown = caplog.text
     assert f"dates in {len(languages())} languages" in shown
     for part in ("dates never seen", "language and pattern never seen together", "headway predict", "read as"):
         assert part in shown

@@ -1,13 +1,14 @@
 """What `headway doctor` finds."""
 
+import logging
 import subprocess
 import sys
 
 import pytest
 
-from headway.console import console
 from headway.experiments import doctor
 from headway.experiments.doctor import missing_by_extra, run_doctor, self_test
+from headway.log import logger
 
 REQUIRES = [
     "torch>=2.6",
@@ -70,7 +71,7 @@ def test_the_self_test_trains_and_decodes_quietly(capsys: pytest.CaptureFixture[
     message = self_test()
     assert message.split(" of 64 words reversed after 200 updates, ")[0] in {str(right) for right in range(58, 65)}
     assert capsys.readouterr() == ("", "")
-    assert not console.quiet
+    assert logger.isEnabledFor(logging.WARNING)
 
 
 def test_the_self_test_fails_where_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,14 +48,16 @@ def test_most_words_are_learned(run_headway: Command, reversal: Reversal) -> Non
 
 
 def test_who_types_is_told_that_lines_are_waited_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    for typed, said in ((True, "reading lines as they are typed; Ctrl-D ends\n"), (False, "")):
+    caplog.set_level("INFO")
+    for typed, said in ((True, ["reading lines as they are typed; Ctrl-D ends"]), (False, [])):
         stdin = io.TextIOWrapper(io.BytesIO(b"ab\ncd"))
         monkeypatch.setattr(stdin, "isatty", lambda typed=typed: typed, raising=False)
         monkeypatch.setattr(sys, "stdin", stdin)
         assert list(command.read_standard_input()) == ["ab", "cd"]
-        assert capsys.readouterr() == ("", said)
+        assert (capsys.readouterr().out, caplog.messages) == ("", said)
+        caplog.clear()
 
 
 def test_bytes_that_are_not_utf8_are_named_by_line(run_headway: Command, reversal: Reversal) -> None:

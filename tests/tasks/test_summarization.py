@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-import headway
+import headway.cli.console
 from headway.cli import main
 from headway.corpora.data_config import LeadConfig
 from headway.errors import UserError
@@ -66,7 +66,7 @@ def headway_train(folder: Path) -> Finished:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with pytest.raises(SystemExit) as ended, headway.console.console.capture() as said:
+        with pytest.raises(SystemExit) as ended, headway.cli.console.console.capture() as said:
             main(["train", str(folder / "recipe.yaml"), "--output", str(folder / "run")])
     finally:
         torch.set_num_threads(threads)

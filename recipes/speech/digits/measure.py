@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 
-from headway.console import say
+from headway.cli.console import show
 from headway.corpora.generated.digits import DigitOptions, write_digits
 from headway.errors import UserError
 from headway.files import write_json, write_text
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
+from headway.log import say
 from headway.metrics import bootstrap_interval, build_metric
 from headway.predictors.sequence_predictor import Predictor
 from headway.processing.audio.audio_files import facts_of
@@ -127,4 +128,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with show():
+        main()

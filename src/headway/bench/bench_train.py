@@ -31,12 +31,11 @@ from headway.losses.objective_config import ObjectiveConfig
 from headway.mixers.positions import sinusoids
 from headway.models import build_model
 from headway.models.model_config import RecurrentConfig, TransformerConfig, parse_model
-from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
-from headway.optimizers.schedules import learning_rate
+from headway.optimizers.optimizers import OptimizerConfig, build_optimizer, build_schedule
 from headway.recipe import TrainingConfig
-from headway.runs.training.checkpoints import seed_update
+from headway.runs.training.batches import PlannedUpdate, ahead, prepare_update
 from headway.runs.training.parallel import Parallel
-from headway.runs.training.updates import TrainingStep, compute_gradients
+from headway.runs.training.updates import TrainingStep, compute_gradients, make_update
 from headway.tensors.batch import PAD, Indices
 
 NOTES = (
@@ -127,30 +126,34 @@ def setup_headway(name: str, precision: str, objective: ObjectiveConfig = PLAIN)
     config_of_model = size.model if objective.dependency is None else with_dependency_heads(size.model)
     model = build_model(config_of_model, size.vocabulary, size.vocabulary, shared=True)
     step = TrainingStep(model, Objective(objective)).train()
-    schedule = OptimizerConfig()
-    optimizer = build_optimizer(schedule, step)
+    schedule = build_schedule(OptimizerConfig(), dim=size.model.dim, updates=None)
+    optimizer = build_optimizer(OptimizerConfig(), step)
     done = 0
 
-    def update(indices: Indices) -> int:
+    def play(number: int) -> int:
         nonlocal done
-        done += 1
-        seed_update(config.seed, done, parallel.rank)
-        gradients = compute_gradients(step, corpus, [indices], parallel, config.clip_norm, False)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(schedule, done, dim=size.model.dim, updates=None)
-        assert gradients.finite
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return gradients.tokens
+        plans = (
+            PlannedUpdate(update, 0, [indices], ends_epoch=False)
+            for update, indices in enumerate(in_round(size, batches, number), start=done + 1)
+        )
+        tokens = 0
+        for update in ahead(prepare_update(corpus, plan, parallel) for plan in plans):
+            update.restore_random_state()
+            gradients = compute_gradients(step, update.batches, parallel, config.clip_norm)
+            assert gradients.finite
+            make_update(optimizer, gradients, schedule(update.plan.number))
+            tokens += gradients.tokens
+            done = update.plan.number
+        return tokens
 
     with FlopCounterMode(display=False) as counter:
-        tokens = sum(update(indices) for indices in in_round(size, batches, 0))
+        tokens = play(0)
     facts = {
         "precision": precision,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "flops_per_token": counter.get_total_flops() / tokens if name in SIZES else 0,  # it knows no fused recurrence
     }
-    return lambda number: sum(update(indices) for indices in in_round(size, batches, number)), facts
+    return play, facts
 
 
 def with_dependency_heads(model: TransformerConfig) -> TransformerConfig:

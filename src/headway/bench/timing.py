@@ -24,11 +24,11 @@ from rich.console import Console
 from rich.table import Table
 from torch.nn import functional as F
 
-from headway.console import progress
 from headway.corpora.plan import EncodedPairs
 from headway.device import machine
 from headway.errors import RunError, UserError
 from headway.files import write_text
+from headway.log import progress
 from headway.models.model_config import ModelConfig, TransformerConfig, parse_model
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 
 from headway.cli.commands import app
+from headway.cli.console import show
 from headway.errors import HeadwayError
 
 # Options that take several values after one flag, as in `--references a b`.
@@ -17,7 +18,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.reconfigure(encoding="utf-8")  # results are UTF-8 as all input is, whatever the locale
     spread = spread_variadic(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(spread, prog_name="headway")
+        with show():
+            app(spread, prog_name="headway")
     except HeadwayError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

@@ -1,5 +1,6 @@
 """The commands of the first level. What a command needs is imported when it runs, so that `--help` is quick."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ from headway.cli.arguments import (
 from headway.cli.bench_commands import bench_app
 from headway.cli.data_commands import data_app
 from headway.cli.inspect_commands import inspect
+from headway.log import logger
 
 if TYPE_CHECKING:
     from headway.predictors.word_alignment import WordAlignment
@@ -52,8 +54,11 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but warnings, on standard error.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Say more than usual, on standard error.")] = False,
 ) -> None:
-    pass
+    if quiet or verbose:
+        logger.setLevel(logging.WARNING if quiet else logging.DEBUG)
 
 
 @app.command()

@@ -171,8 +171,8 @@ def data_constituents(
     tags: Annotated[str, typer.Option(help="The tags of the words: xpos or upos.")] = "xpos",
 ) -> None:
     """Make constituency trees of dependencies, one a line, by the head rules of docs/parsing.md."""
-    from headway.console import say
     from headway.corpora.constituents import convert_conllu
+    from headway.log import say
 
     trees, lifted = 0, 0
     for found in convert_conllu(file, tags):

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from headway.tensors.batch import (
@@ -105,8 +106,8 @@ class EncodedPairs(ABC):
         """The batches of an epoch (see `plan_epoch`)."""
         return plan_epoch(self.source_lengths, self.target_lengths, batch_tokens, seed, epoch, batch_sentences)
 
-    def collate(self, indices: Indices) -> Batch:
-        """The batch of the pairs at `indices` (B,), with the labels that the pairs have."""
+    def collate(self, indices: Indices, generator: torch.Generator | None = None) -> Batch:
+        """The batch of the pairs at `indices` (B,), with the labels that the pairs have; draws no random numbers."""
         places = [int(index) for index in indices]
         sources, targets = [self.source(place) for place in places], [self.target(place) for place in places]
         return collate(sources, targets, indices, [self.labels(place) for place in places])

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from headway.corpora.corpus_report import EMPTY, LINES_SHOWN, TOO_LONG
 from headway.corpora.frames import FrameStore
@@ -128,8 +129,10 @@ class SpeechCorpus:
         frames = np.maximum(-(-self._frames // NEARLY) * NEARLY - 1, self._tokens)  # `plan_epoch` adds an end mark
         return plan_epoch(frames, frames, batch_tokens, seed, epoch, batch_sentences)
 
-    def collate(self, indices: Indices) -> Batch:
+    def collate(self, indices: Indices, generator: torch.Generator | None = None) -> Batch:
         """The batch of the utterances at `indices` (B,), some of it hidden where the corpus is for training.
+
+        What is hidden is drawn from `generator`, by default torch's own.
 
         Raises:
             UserError: a recording that is read only now cannot be read.
@@ -137,7 +140,7 @@ class SpeechCorpus:
         places = [int(index) for index in indices]
         sources = [self._side.normalise(self._store[int(self._numbers[place])]) for place in places]
         if self._augment is not None:
-            sources = [spec_augment(each, self._augment) for each in sources]
+            sources = [spec_augment(each, self._augment, generator) for each in sources]
         return collate(sources, [self._targets[place] for place in places], indices)
 
     def statistics(self) -> Statistics:

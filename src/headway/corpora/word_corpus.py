@@ -129,8 +129,8 @@ class TokenCorpus:
         inner = self._lengths - 1  # `plan_epoch` adds an end mark, which is among these pieces already
         return plan_epoch(inner, inner, batch_tokens, seed, epoch, batch_sentences)
 
-    def collate(self, indices: Indices) -> TokenBatch:
-        """The batch of the windows at `indices`."""
+    def collate(self, indices: Indices, generator: torch.Generator | None = None) -> TokenBatch:
+        """The batch of the windows at `indices`; draws no random numbers."""
         chosen = [int(index) for index in indices]
         labels = [self._labels[index] for index in chosen]
         return collate_windows([self._windows[index] for index in chosen], self._padding, labels, indices)

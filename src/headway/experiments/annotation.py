@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from headway.console import say
 from headway.errors import UserError
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, open_source
+from headway.log import say
 from headway.parses.annotate import annotate
 from headway.parses.parse import Parse
 from headway.parses.parse_store import store_beside, store_of

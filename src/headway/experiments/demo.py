@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from rich.console import Console
 from rich.table import Table as RichTable
 
-from headway.console import console, say
 from headway.corpora.generated.dates import DateExample, generate_dates, languages, write_dates
 from headway.errors import UserError
 from headway.formats.pairs import Pair
+from headway.log import say
 from headway.metrics import build_metric
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import Options, Predictor, load
@@ -131,7 +132,10 @@ def _print(table: Table) -> None:
         drawn.add_column(column)
     for row in table.rows:
         drawn.add_row(*row)
-    console.print(drawn)
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(drawn)
+    say(capture.get().rstrip())
 
 
 def _draw_alignment(predictor: Predictor, pair: Pair, path: Path) -> None:

@@ -10,8 +10,8 @@ import torch
 from packaging.requirements import Requirement
 
 import headway
-from headway.console import console
 from headway.device import machine
+from headway.log import silenced
 from headway.predictors.sequence_predictor import load
 from headway.recipe import parse_recipe
 from headway.runs.training.loop import train
@@ -63,11 +63,8 @@ def self_test() -> str:
             "optimizer": {"learning_rate": 1e-2, "schedule": "linear", "warmup": 10},
             "training": {"updates": SELF_TEST_UPDATES, "batch_tokens": 512, "checkpoint_every": SELF_TEST_UPDATES},
         }
-        console.quiet = True
-        try:
+        with silenced():
             train(parse_recipe(recipe), folder / "run")
-        finally:
-            console.quiet = False
         said = [prediction.text for prediction in load(folder / "run").predict(words)]
     right = sum(text == word[::-1] for text, word in zip(said, words, strict=True))
     result = (

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 
-from headway.console import say
 from headway.errors import UserError
 from headway.files import sha256, write_json, write_text
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
+from headway.log import say
 from headway.metrics import build_metric, scores_by_group
 from headway.models.model_config import ModelConfig
 from headway.predictors.sequence_predictor import Predictor, load

@@ -15,8 +15,8 @@ from pydantic import validate_call
 from rouge_score.rouge_scorer import RougeScorer
 from rouge_score.tokenizers import DefaultTokenizer, Tokenizer
 
-from headway.console import warn
 from headway.errors import UserError
+from headway.log import warn
 from headway.metrics.metric import Metric, Statistics, check_segments
 from headway.processing.text.sentences import sentences
 

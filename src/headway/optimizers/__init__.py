@@ -1,0 +1,29 @@
+"""Optimizers, and learning rates over the updates."""
+
+from typing import TYPE_CHECKING
+
+from headway.registry import Registry
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from headway.optimizers.schedules import Schedule
+
+__all__ = ["OPTIMIZERS", "SCHEDULES"]
+
+OPTIMIZERS: Registry["Optimizer"] = Registry(
+    "optimizer",
+    "torch.optim:Optimizer",
+    {"adam": "headway.optimizers.optimizers:FusedAdam", "adamw": "headway.optimizers.optimizers:FusedAdamW"},
+)
+
+SCHEDULES: Registry["Schedule"] = Registry(
+    "schedule",
+    "headway.optimizers.schedules:Schedule",
+    {
+        "inverse_sqrt": "headway.optimizers.schedules:InverseSquareRoot",
+        "noam": "headway.optimizers.schedules:Noam",
+        "linear": "headway.optimizers.schedules:LinearDecay",
+        "constant": "headway.optimizers.schedules:Constant",
+    },
+)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.console import progress
+from headway.log import progress
 from headway.parses.parse import Parse
 from headway.parses.parse_store import key_of, open_writer
 from headway.parses.parsers import Parser, load_parser

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable
 from itertools import islice
 
-from headway.console import progress
 from headway.errors import UserError
+from headway.log import progress
 from headway.predictors.label_predictor import LabelledWords, TokenPredictor
 from headway.predictors.prediction_stream import read_standard_input
 from headway.processing.text.text_config import SideConfig

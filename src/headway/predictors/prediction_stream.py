@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from headway.console import progress, say, warn
 from headway.errors import UserError
 from headway.formats.lines import BYTE_ORDER_MARK, read_lines
+from headway.log import progress, say, warn
 from headway.models.model import wanted
 from headway.predictors.captured_attention import END
 from headway.predictors.prediction import Candidate, Prediction

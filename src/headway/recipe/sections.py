@@ -31,6 +31,8 @@ class TrainingConfig(Section):
     instead. `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or
     a dev metric; says which checkpoints are the best and, with `patience`, ends training once that many evaluations
     brought no better one.
+    `compile`: training steps are compiled first, which takes minutes and makes later ones quicker; the numbers are
+    those of the compiler.
     `max_bad_updates`: how many NaN or infinite losses in a row are skipped.
     """
 
@@ -54,6 +56,7 @@ class TrainingConfig(Section):
     max_bad_updates: PositiveInt = 3
     strategy: Literal["ddp", "fsdp"] = "ddp"
     tensorboard: bool = False
+    compile: bool = False
 
     @model_validator(mode="after")
     def _coherent(self) -> TrainingConfig:
@@ -62,6 +65,11 @@ class TrainingConfig(Section):
         if self.evaluate_every and self.evaluate_every % self.checkpoint_every:
             raise ValueError("evaluate_every must be a multiple of checkpoint_every")
         return self
+
+    @property
+    def evaluation_interval(self) -> int:
+        """The number of updates from one evaluation to the next."""
+        return self.evaluate_every or self.checkpoint_every
 
     def batch_sizes(self) -> dict[str, Any]:
         """The sizes of a batch, as the plan of an epoch takes them."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.console import say
 from headway.errors import UserError
 from headway.formats.pairs import open_source
+from headway.log import say
 from headway.metrics import build_metric
 from headway.predictors.sequence_predictor import Predictor
 from headway.predictors.word_alignment import Aligner, build_aligner, cross_layers

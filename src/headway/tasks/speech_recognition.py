@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from headway.console import progress, say
 from headway.corpora.frames import FrameStore, build_frames
 from headway.corpora.speech_corpus import SpeechCorpus, SpeechReport, build_speech
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
+from headway.log import progress, say
 from headway.losses import Objective
 from headway.models import Model, Seq2Seq, build_model
 from headway.models.model_config import ModelConfig

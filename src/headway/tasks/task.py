@@ -40,8 +40,11 @@ class TrainingCorpus(Protocol):
     def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
         """The batches of one epoch, as positions; each example is in exactly one. A pure function."""
 
-    def collate(self, indices: Indices) -> TargetBatch:
-        """The batch of the examples at `indices`, on the CPU."""
+    def collate(self, indices: Indices, generator: torch.Generator | None = None) -> TargetBatch:
+        """The batch of the examples at `indices`, on the CPU.
+
+        Random numbers come from `generator`, by default torch's own, and from nowhere else.
+        """
 
 
 class DevOutputs(NamedTuple):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.console import progress, say, warn
 from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
 from headway.corpora.data_checks import DataCheck, check
 from headway.corpora.data_config import LeadConfig
@@ -19,6 +18,7 @@ from headway.errors import UserError, check_companions
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.lines import check_file, read_lines
 from headway.formats.pairs import PAIR_ORIGINS, Pair, PairSource, check_origin, open_source
+from headway.log import progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, Seq2Seq, build_model
 from headway.models.model_config import ModelConfig

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.console import say
 from headway.corpora.word_corpus import TokenCorpus, TokenReport
 from headway.errors import UserError
 from headway.files import sha256, write_json
@@ -17,6 +16,7 @@ from headway.formats.corpus_config import CorpusConfig
 from headway.formats.edits import CORRECT, INCORRECT, union
 from headway.formats.labelled_words import ERROR_ORIGINS, TAG_ORIGINS, Labelled, open_labelled, read_columns
 from headway.formats.lines import check_file, read_lines
+from headway.log import say
 from headway.losses import Objective
 from headway.metrics.label_metrics import best_threshold
 from headway.models import Model

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from tests.data.annotation import toys as parses
-from tests.training import toys as training
 
 from headway.parses.parse import NotATreeError, depths
 from headway.parses.projection import NONE, Projection
@@ -21,6 +19,8 @@ from headway.runs.inspect.dependency_analysis import (
     word_weights,
 )
 from headway.runs.inspect.dependency_figures import dependency_figure, synchronous_figure
+from tests.data.annotation import toys as parses
+from tests.runs.training import toys as training
 
 
 def analysed(heads, blocks, weights) -> Analysed:

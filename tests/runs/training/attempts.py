@@ -1,10 +1,10 @@
 """Run by test_kill.py in a process of its own: trains in forked children and kills them.
 
-    python -m tests.runs.training.attempts RECIPE OUTPUT KILLS SEED moments|files
+    python -m tests.runs.training.attempts RECIPE OUTPUT KILLS SEED moments|files|evaluations
 
 `moments`: after a random time. `files`: just before a random one of the child's changes to files of the run, which
-finds what is wrong between any two of them. Everything is imported once, so that a child starts at once; a child is the
-command line with --resume.
+finds what is wrong between any two of them. `evaluations`: in the middle of a random one of its evaluations. Everything
+is imported once, so that a child starts at once; a child is the command line with --resume.
 """
 
 import os
@@ -12,9 +12,14 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
 import torch
 
+import headway.runs.inspect.run_report
+import headway.runs.training.evaluation
+import headway.runs.training.loop
 from headway.cli import main
 
 # Audit events of Python; those of files in folders that are being removed have no full path.
@@ -37,12 +42,25 @@ def die_before_change(number: int, folder: str) -> None:
     sys.addaudithook(note)
 
 
-def attempt(recipe: str, output: str, change: int | None) -> int:
-    """Start a child, to die before that change to its files or not at all, and give its process number."""
+def die_in_evaluation(number: int) -> None:
+    """Kill this process in the middle of its evaluation of that number."""
+    left, whole = number, headway.runs.training.evaluation.dev_loss
+
+    def dev_loss(*arguments: object) -> float:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(*arguments)
+
+    headway.runs.training.evaluation.dev_loss = dev_loss
+
+
+def attempt(recipe: str, output: str, prepare_death: Callable[[], None]) -> int:
+    """Start a child, to die as `prepare_death` says, and give its process number."""
     child = os.fork()
     if child == 0:
-        if change is not None:
-            die_before_change(change, output)
+        prepare_death()
         try:
             main(["train", recipe, "--output", output, "--resume"])
         except SystemExit as ended:
@@ -56,7 +74,11 @@ def run(recipe: str, output: str, kills: int, seed: int, what: str) -> int:
     draw, killed = random.Random(seed), 0
     while True:
         again = killed < kills
-        child = attempt(recipe, output, draw.randint(1, 60) if again and what == "files" else None)
+        deaths = {
+            "files": partial(die_before_change, draw.randint(1, 60), output),
+            "evaluations": partial(die_in_evaluation, draw.randint(1, 3)),
+        }
+        child = attempt(recipe, output, deaths.get(what, int) if again else int)
         if again and what == "moments":
             time.sleep(draw.uniform(0.02, 0.7))
             os.kill(child, signal.SIGKILL)

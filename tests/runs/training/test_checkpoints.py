@@ -7,11 +7,11 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.training import toys
 
 from headway.errors import RunError
 from headway.runs.training import checkpoints
 from headway.runs.training.checkpoints import TrainingState, load_latest, save_checkpoint
+from tests.runs.training import toys
 
 
 def save(folder, update):

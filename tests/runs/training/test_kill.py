@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.training import toys
 
 from tests.conftest import REVERSAL, write_reversal
+from tests.runs.training import toys
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TIMINGS = ("seconds", "target_tokens_per_second", "evaluation_seconds")
 # Dropout, accumulation, evaluation, averages and a schedule that goes on: all that an update can depend on.
 TRAINING = {
@@ -92,6 +92,18 @@ def test_kills_between_changes_to_files_change_nothing(tmp_path):
     recipe = write_recipe(tmp_path, updates=21, checkpoint_every=3, evaluate_every=6)
     assert attempts(recipe, tmp_path / "alone", cache="other") == 0
     assert attempts(recipe, tmp_path / "killed", kills=30, what="files") >= 20
+    assert_same(tmp_path / "alone", tmp_path / "killed")
+
+
+def test_kills_in_evaluations_change_nothing_and_lose_nothing(tmp_path):
+    recipe = write_recipe(
+        tmp_path, updates=20, checkpoint_every=3, evaluate_every=3, average={"of": "best", "count": 2}
+    )
+    assert attempts(recipe, tmp_path / "alone", cache="other") == 0
+    process = start(recipe, tmp_path / "killed")
+    process.kill()
+    process.communicate()
+    assert attempts(recipe, tmp_path / "killed", kills=6, what="evaluations") == 6
     assert_same(tmp_path / "alone", tmp_path / "killed")
 
 

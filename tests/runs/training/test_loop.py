@@ -4,20 +4,22 @@ import json
 
 import pytest
 import torch
-from tests.training import toys
 
 from headway.corpora.plan import EncodedPairs
 from headway.errors import RunError, UserError
 from headway.losses import Loss, Objective
 from headway.losses.objective_config import ObjectiveConfig
-from headway.optimizers.optimizers import OptimizerConfig
-from headway.optimizers.schedules import learning_rate
+from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
+from headway.runs.run_folder import RunFolder
+from headway.runs.training.batches import PlannedUpdate, prepare_update
 from headway.runs.training.checkpoints import list_checkpoints
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import launch
-from headway.runs.training.updates import TrainingStep, compute_gradients
+from headway.runs.training.records import Records
+from headway.runs.training.updates import TrainingStep, compute_gradients, step_if
 from headway.tensors.batch import collate
 from tests.models import toys as models
+from tests.runs.training import toys
 
 
 def metrics(run):
@@ -45,11 +47,11 @@ def test_resuming_with_another_recipe_names_the_keys(tmp_path):
         train(toys.recipe(tmp_path, seed=2), tmp_path / "run", resume=True)
 
 
-def test_more_updates_may_be_asked_for(tmp_path, capsys):
+def test_more_updates_may_be_asked_for(tmp_path, caplog):
     toys.run(tmp_path)
     toys.run(tmp_path, updates=9, resume=True)
     assert metrics(tmp_path / "run")[-1]["update"] == 9
-    assert "training.updates: 6 -> 9" in capsys.readouterr().err
+    assert "training.updates: 6 -> 9" in caplog.text
 
 
 def test_changed_data_is_noticed(tmp_path):
@@ -73,10 +75,10 @@ def spoil(monkeypatch, updates):
     monkeypatch.setattr(Objective, "__call__", spoiled)
 
 
-def test_a_bad_update_is_named_and_skipped(tmp_path, monkeypatch, capsys):
+def test_a_bad_update_is_named_and_skipped(tmp_path, monkeypatch, caplog):
     spoil(monkeypatch, {3})
     run = toys.run(tmp_path, log_every=1)
-    said = capsys.readouterr().err
+    said = caplog.text
     assert "update 3: the loss is not finite; its batch holds lines" in said
     assert [line["skipped"] for line in metrics(run) if "skipped" in line] == [0, 0, 1, 0, 0, 0]
 
@@ -89,6 +91,24 @@ def test_bad_updates_in_a_row_end_the_run(tmp_path, monkeypatch):
         "update-00000002",
         "update-00000004",
     ]
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw"])
+def test_a_fused_optimizer_leaves_out_a_bad_update_by_itself(kind):
+    layers = [torch.nn.Linear(3, 2) for _ in range(2)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    plain, deciding = (build_optimizer(OptimizerConfig(kind=kind), layer) for layer in layers)
+    for update, finite in enumerate([True, False, True]):
+        for layer, optimizer in zip(layers, (plain, deciding), strict=True):
+            optimizer.param_groups[0]["lr"] = 0.1
+            for parameter in layer.parameters():
+                parameter.grad = torch.full_like(parameter, update + 1.0 if finite else float("nan"))
+        if finite:
+            plain.step()
+        step_if(torch.tensor(finite), deciding)
+    for one, other in zip(layers[0].parameters(), layers[1].parameters(), strict=True):
+        assert torch.equal(one, other)
+        assert deciding.state[other]["step"] == 2
 
 
 def test_running_out_of_memory_says_what_to_do(tmp_path, monkeypatch):
@@ -127,22 +147,6 @@ def test_recipes_that_cannot_work_are_refused_first(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def rate(update, **config):
-    settings = {"learning_rate": 2.0, "warmup": 4} | config
-    return learning_rate(OptimizerConfig(**settings), update, dim=16, updates=12)
-
-
-def test_schedules():
-    assert [rate(u, schedule="inverse_sqrt") for u in (1, 2, 4, 16)] == pytest.approx([0.5, 1.0, 2.0, 1.0])
-    assert rate(9, schedule="inverse_sqrt", warmup=0) == pytest.approx(2 / 3)
-    # Vaswani et al. (2017), equation 3, times learning_rate
-    for update in (1, 3, 4, 5, 100):
-        expected = 2 * 16**-0.5 * min(update**-0.5, update * 4**-1.5)
-        assert rate(update, schedule="noam") == pytest.approx(expected)
-    assert [rate(u, schedule="linear") for u in (2, 4, 8, 12)] == pytest.approx([1.0, 2.0, 10 / 9, 2 / 9])
-    assert [rate(u, schedule="constant") for u in (1, 4, 50)] == pytest.approx([0.5, 2.0, 2.0])
-
-
 class Pairs(EncodedPairs):
     """A corpus in memory."""
 
@@ -171,7 +175,11 @@ def test_accumulated_gradients_are_those_of_the_mean_loss_a_token(tmp_path, obje
     model = models.model()
     step = TrainingStep(model, Objective(ObjectiveConfig.model_validate(objective)))
     indices = [torch.tensor([0, 2]).numpy(), torch.tensor([1]).numpy()]
-    found = compute_gradients(step, corpus, indices, launch(config.training), None, False)
+    parallel = launch(config.training)
+    batches = prepare_update(corpus, PlannedUpdate(1, 0, indices, ends_epoch=False), parallel).batches
+    records = Records(RunFolder(tmp_path), write=False, tensorboard=False)
+    records.add(PlannedUpdate(1, 0, indices, ends_epoch=False), compute_gradients(step, batches, parallel, None), 0.0)
+    (found,) = records.read()
     accumulated = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()
     batch = collate(corpus.sources, corpus.targets, labels=[corpus.labels(place) for place in range(3)])
@@ -184,7 +192,7 @@ def test_accumulated_gradients_are_those_of_the_mean_loss_a_token(tmp_path, obje
         assert torch.allclose(one, parameter.grad, rtol=1e-5, atol=1e-8)
     norm = torch.cat([grad.flatten() for grad in accumulated]).norm()
     assert found.norm == pytest.approx(norm.item(), rel=1e-5)
-    clipped = compute_gradients(step.zero_grad() or step, corpus, indices, launch(config.training), 0.01, False)
-    assert clipped.norm == pytest.approx(found.norm)
+    clipped = compute_gradients(step.zero_grad() or step, batches, parallel, 0.01)
+    assert float(clipped.norm) == pytest.approx(found.norm)
     total = torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm()
     assert total.item() == pytest.approx(0.01, rel=1e-3)

@@ -9,11 +9,11 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from tests.training import toys
 
 from headway.recipe import dump_recipe
+from tests.runs.training import toys
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def torchrun(recipe: Path, output: Path, *more: str) -> subprocess.CompletedProcess:

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from headway.device import multiplies_bf16
+
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 # The state of all layers: hidden vectors (layers, B, H) and, of an LSTM, memory cells likewise.
@@ -20,7 +22,13 @@ def build_cells(cell: str, inputs: int, hidden: int, layers: int = 1, dropout: f
 
 
 def run(cells: nn.RNNBase, x: Tensor, states: States | None) -> tuple[Tensor, States]:
-    """The top layer's outputs for x (B, L, I), and the states afterwards; GRU and LSTM alike."""
+    """The top layer's outputs for x (B, L, I), and the states afterwards; GRU and LSTM alike.
+
+    Under autocast they are computed in float32 on a processor without bf16, which has no such kernel.
+    """
+    if x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not multiplies_bf16():
+        with torch.autocast("cpu", enabled=False):
+            return run(cells, x.float(), None if states is None else tuple(state.float() for state in states))
     output, after = cells(x, states[0] if states is not None and len(states) == 1 else states)
     return output, _as_states(after)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.console import progress
 from headway.errors import UserError
+from headway.log import progress
 from headway.metrics import build_metric
 from headway.recipe import Recipe
 from headway.runs.inspect.contributions import Contributions, contributions, mixers_of

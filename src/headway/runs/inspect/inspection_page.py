@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.console import Task, progress, say
 from headway.errors import UserError
 from headway.formats.alignments import read_alignments
 from headway.formats.lines import read_lines
+from headway.log import Progress, progress, say
 from headway.metrics import build_metric
 from headway.runs.inspect.inspection import CHUNK, Alignment, Floats, Inspected, Layer, Map, Request, inspect
 from headway.runs.inspect.pages import pack_integers, write_page
@@ -80,7 +80,7 @@ def inspect_to_page(
     return f"{output}: {len(packed.index)} sentences, {size:.1f} MB" + ("" if rate is None else f", AER {rate:.1f}")
 
 
-def _counted(sentences: Iterable[Inspected], bar: Task) -> Iterator[Inspected]:
+def _counted(sentences: Iterable[Inspected], bar: Progress) -> Iterator[Inspected]:
     for number, sentence in enumerate(sentences, start=1):
         yield sentence
         bar.update(number)

@@ -11,13 +11,12 @@ from hashlib import sha256 as sha256_of
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.errors import RunError
-from headway.files import sha256, sync_folder, write_bytes, write_text
+from headway.files import remove_leftovers, sha256, sync_folder, write_bytes, write_text
 from headway.runs.training.parallel import like, whole
 
 
@@ -27,6 +26,7 @@ class TrainingState:
 
     The random numbers of an update are a function of seed, update and rank, so there is no random state to keep.
     `batch` counts batches of the epoch that are done. `best` holds (score, update) of the best evaluations, best first.
+    `evaluation_pending`: the checkpoint's own evaluation is due and not yet among them.
     """
 
     update: int = 0
@@ -38,6 +38,7 @@ class TrainingState:
     target_tokens: int = 0
     seconds: float = 0.0
     stopped: str = ""
+    evaluation_pending: bool = False
 
 
 def folder_of(checkpoints: Path, update: int) -> Path:
@@ -65,8 +66,7 @@ def save_checkpoint(
         temporary.mkdir(parents=True)
         write_bytes(temporary / "model.safetensors", save(dict(weights)))
         write_bytes(temporary / "optimizer.safetensors", save(dict(optimizer)))
-        content = {"state": asdict(state), "sha256": _hashes(temporary)}
-        write_text(temporary / "state.json", json.dumps(content | {"own_sha256": _hash_of(content)}, indent=1))
+        _write_state(temporary, state, _hashes(temporary))
         sync_folder(temporary)
         if final.exists():
             _remove(final)
@@ -78,6 +78,17 @@ def save_checkpoint(
         kept = f"the last good checkpoint is {last[-1].name}" if last else "there is no earlier checkpoint"
         raise RunError(f"{final}: the checkpoint could not be written ({error}); {kept}") from error
     return final
+
+
+def rewrite_state(checkpoints: Path, state: TrainingState) -> None:
+    """Replace the state of the checkpoint after `state.update`, whose tensors stay as they are."""
+    folder = folder_of(checkpoints, state.update)
+    _write_state(folder, state, json.loads((folder / "state.json").read_text(encoding="utf-8"))["sha256"])
+
+
+def _write_state(folder: Path, state: TrainingState, hashes: Mapping[str, str]) -> None:
+    content = {"state": asdict(state), "sha256": hashes}
+    write_text(folder / "state.json", json.dumps(content | {"own_sha256": _hash_of(content)}, indent=1))
 
 
 def _hashes(folder: Path) -> dict[str, str]:
@@ -124,6 +135,7 @@ def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | 
     """
     whole_ones = []
     for folder in list_checkpoints(checkpoints):
+        remove_leftovers(folder)
         problem = damage(folder)
         if problem is None:
             whole_ones.append(folder)
@@ -172,9 +184,3 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[s
         entries = {key.rpartition("/")[2]: value for key, value in tensors.items() if key.rpartition("/")[0] == name}
         if entries:
             optimizer.state[parameter] = {entry: like(value, parameter) for entry, value in entries.items()}
-
-
-def seed_update(seed: int, update: int, rank: int) -> None:
-    """Seed torch's generators for one update: a function of these three alone, so resuming needs no random state."""
-    digest = sha256_of(f"{seed}/{update}/{rank}".encode()).digest()
-    torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)

@@ -9,8 +9,11 @@ import torch
 from headway.losses.cross_entropy import smoothed_cross_entropy
 from headway.metrics import Metric
 from headway.models import Model
-from headway.recipe import Recipe, TrainingConfig
-from headway.tasks.task import DevOutputs, Prepared, TrainingCorpus
+from headway.runs.training.parallel import Parallel
+from headway.runs.training.preparation import Corpora
+from headway.tasks.task import DevOutputs, TrainingCorpus
+
+Scores = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -18,15 +21,12 @@ class Evaluation:
     """`loss`: cross-entropy a target token, in nats, without label smoothing. `scores`: by metric."""
 
     loss: float
-    scores: dict[str, float]
+    scores: Scores
 
 
-Scores = dict[str, float]
-
-
-def baseline_scores(prepared: Prepared, metrics: Sequence[Metric]) -> dict[str, Scores]:
-    """What needs no model, by its name, scored by every metric."""
-    return {name: _scores(metrics, outputs) for name, outputs in prepared.dev_baselines().items() if metrics}
+def baseline_scores(corpora: Corpora, metrics: Sequence[Metric]) -> dict[str, Scores]:
+    """The dev scores of what needs no model, by its name."""
+    return {name: _scores(metrics, outputs) for name, outputs in corpora.dev_baselines().items() if metrics}
 
 
 def _scores(metrics: Sequence[Metric], outputs: DevOutputs) -> Scores:
@@ -34,27 +34,25 @@ def _scores(metrics: Sequence[Metric], outputs: DevOutputs) -> Scores:
 
 
 @torch.inference_mode()
-def dev_loss(model: Model[Any], dev: TrainingCorpus, training: TrainingConfig, device: torch.device) -> float:
+def dev_loss(model: Model[Any], dev: TrainingCorpus, parallel: Parallel) -> float:
     """Cross-entropy a dev target token (an end mark counts), in nats."""
-    total, tokens = 0.0, 0
-    for indices in dev.plan(0, 0, **training.batch_sizes()):
-        batch = dev.collate(indices).to(device)
+    total, tokens = torch.zeros((), dtype=parallel.exact, device=parallel.device), 0
+    for indices in dev.plan(0, 0, **parallel.config.batch_sizes()):
+        batch = dev.collate(indices).to(parallel.device)
         logits = model(batch).logits
-        total += float(smoothed_cross_entropy(logits, batch.target_output, batch.target_mask, 0.0))
+        total += smoothed_cross_entropy(logits, batch.target_output, batch.target_mask, 0.0)
         tokens += batch.counts["target_tokens"]
-    return total / tokens
+    return float(total) / tokens
 
 
-def evaluate(
-    model: Model[Any], recipe: Recipe, prepared: Prepared, metrics: Sequence[Metric], device: torch.device
-) -> Evaluation:
-    """Dev loss, and the scores of what the model makes of dev; draws no random numbers."""
-    assert prepared.dev is not None
+def evaluate(model: Model[Any], corpora: Corpora, metrics: Sequence[Metric], parallel: Parallel) -> Evaluation:
+    """Dev loss, and the scores of what the model makes of dev, in the run's precision; draws no random numbers."""
+    assert corpora.dev is not None
     model.eval()
     try:
-        loss = dev_loss(model, prepared.dev, recipe.training, device)
-        if not metrics:
-            return Evaluation(loss, {})
-        return Evaluation(loss, _scores(metrics, prepared.dev_outputs(model, device)))
+        with parallel.autocast():
+            loss = dev_loss(model, corpora.dev, parallel)
+            outputs = corpora.dev_outputs(model, parallel.device) if metrics else None
+        return Evaluation(loss, {} if outputs is None else _scores(metrics, outputs))
     finally:
         model.train()

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -29,6 +30,7 @@ class Parallel:
     world_size: int
     device: torch.device
     config: TrainingConfig
+    control: ProcessGroup | None = None  # of numbers on the CPU, by which processes decide
 
     @property
     def first(self) -> bool:
@@ -56,17 +58,24 @@ class Parallel:
             module.set_requires_gradient_sync(last)
         return module.no_sync() if isinstance(module, DistributedDataParallel) and not last else nullcontext()
 
-    def sum(self, values: Sequence[float]) -> list[float]:
-        """The sums of each value over all processes."""
-        if self.world_size == 1:
-            return list(values)
-        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
-        distributed.all_reduce(tensor)
-        return tensor.tolist()
+    @property
+    def exact(self) -> torch.dtype:
+        """The widest floating point numbers that the device has."""
+        return torch.float32 if self.device.type == "mps" else torch.float64
 
-    def mean(self, value: float) -> float:
-        """The mean of a value over all processes, by which they decide alike."""
-        return self.sum([value])[0] / self.world_size
+    def sum_on_device(self, values: Tensor) -> Tensor:
+        """The sums of each of the device's `values` over all processes, in their place, without waiting for them."""
+        if self.world_size > 1:
+            distributed.all_reduce(values)
+        return values
+
+    def sum(self, value: float) -> float:
+        """The sum of a value over all processes, by which they decide alike; does not wait for the device."""
+        if self.world_size == 1:
+            return value
+        tensor = torch.tensor(value, dtype=torch.float64)
+        distributed.all_reduce(tensor, group=self.control)
+        return float(tensor)
 
     def from_first(self, work: Callable[[], Any]) -> Any:
         """The first process does `work`; all get what it gave, or stop where it failed."""
@@ -96,6 +105,8 @@ def launch(config: TrainingConfig) -> Parallel:
         torch.accelerator.set_device_index(device.index)
     if world_size > 1:
         distributed.init_process_group(distributed.get_default_backend_for_device(device))
+        control = distributed.new_group(backend="gloo") if device.type != "cpu" else None
+        return Parallel(rank, world_size, device, config, control)
     return Parallel(rank, world_size, device, config)
 
 

@@ -4,19 +4,20 @@ Shapes: W processes.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
 
 from headway.errors import RunError
 from headway.losses import Loss, Objective
 from headway.models import Model
-from headway.runs.training.parallel import Parallel, whole
-from headway.tasks.task import TrainingCorpus
-from headway.tensors.batch import Indices, TargetBatch, of_one_update, rows
+from headway.runs.training.parallel import Parallel
+from headway.tensors.batch import TargetBatch
 
 
 class TrainingStep(nn.Module):
@@ -33,55 +34,92 @@ class TrainingStep(nn.Module):
 
 @dataclass(frozen=True)
 class Gradients:
-    """What one update's passes gave: loss and parts, summed over all target tokens; the gradient's norm unclipped."""
+    """What one update's passes gave, on the device, where reading a number would wait for them.
 
-    loss: float
-    parts: Mapping[str, float]
+    Attributes:
+        names: of the parts of the loss.
+        sums: (parts,) each part, summed over all target tokens, float64.
+        norm: () the norm of the gradients, unclipped.
+        tokens: all target tokens of the update.
+    """
+
+    names: Sequence[str]
+    sums: Tensor
+    norm: Tensor
     tokens: int
-    norm: float
-    stop: bool
 
     @property
-    def finite(self) -> bool:
-        """Whether the update may be made."""
-        return math.isfinite(self.loss) and math.isfinite(self.norm)
+    def finite(self) -> Tensor:
+        """() whether the update may be made."""
+        return self.sums.sum().isfinite() & self.norm.isfinite()
 
 
 def compute_gradients(
-    step: nn.Module,
-    corpus: TrainingCorpus,
-    batches: Sequence[Indices],
-    parallel: Parallel,
-    clip_norm: float | None,
-    stop: bool,
+    step: nn.Module, batches: Sequence[TargetBatch], parallel: Parallel, clip_norm: float | None
 ) -> Gradients:
     """Set the gradients of the mean loss a target token of all `batches` together, clipped to `clip_norm`.
 
-    `stop` says that this process was asked to end; the result says whether any was.
+    Args:
+        step: a `TrainingStep`, wrapped for several processes where there are several.
+        batches: this process's rows of each batch of the update, with the counts of the whole update.
+        parallel: the processes.
+        clip_norm: the largest norm that gradients keep; None for any.
 
     Raises:
         RunError: memory ran out.
     """
-    whole_batches = of_one_update([corpus.collate(indices) for indices in batches])
-    tokens = whole_batches[0].counts["target_tokens"]
-    parts: dict[str, float] = {}
-    try:
-        for number, whole_batch in enumerate(whole_batches):
-            batch = rows(whole_batch, parallel.rank, parallel.world_size).to(parallel.device)
-            with parallel.synchronise(step, last=number + 1 == len(batches)):
+    tokens = batches[0].counts["target_tokens"]
+    parts: dict[str, Tensor] = {}
+    for position, on_cpu in enumerate(batches, start=1):
+        try:
+            batch = on_cpu.each_tensor(lambda tensor: tensor.to(parallel.device, non_blocking=True))
+            with parallel.synchronise(step, last=position == len(batches)):
                 with parallel.autocast():
                     loss: Loss = step(batch)
                 # Gradients are averaged over W processes, so that W / tokens makes the mean over the global batch.
                 (loss.total * (parallel.world_size / tokens)).backward()  # type: ignore[no-untyped-call]
-            parts |= {name: parts.get(name, 0.0) + float(each.detach()) for name, each in loss.parts.items()}
-    except RuntimeError as error:
-        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
-            raise RunError(
-                f"memory ran out in a batch of {len(whole_batch.indices)} examples; lower training.batch_tokens or"
-                " batch_sentences (and raise training.accumulate by as much to keep the update the same), or"
-                " data.max_length"
-            ) from error
-        raise
+        except RuntimeError as error:
+            _explain_memory(error, len(on_cpu.indices) * parallel.world_size)
+            raise
+        for name, part in loss.parts.items():
+            fresh = part.detach().to(parallel.exact)
+            parts[name] = parts[name] + fresh if name in parts else fresh
     norm = nn.utils.clip_grad_norm_(step.parameters(), math.inf if clip_norm is None else clip_norm)
-    *sums, stops = parallel.sum([*parts.values(), float(stop)])
-    return Gradients(sum(sums), dict(zip(parts, sums, strict=True)), tokens, float(whole(norm)), stops > 0)
+    norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+    return Gradients(tuple(parts), parallel.sum_on_device(torch.stack(list(parts.values()))), norm.detach(), tokens)
+
+
+def _explain_memory(error: RuntimeError, examples: int) -> None:
+    """Raise RunError where memory ran out."""
+    if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+        raise RunError(
+            f"memory ran out in a batch of {examples} examples; lower training.batch_tokens or batch_sentences (and"
+            " raise training.accumulate by as much to keep the update the same), or data.max_length"
+        ) from error
+
+
+def make_update(optimizer: Optimizer, gradients: Gradients, rate: float) -> None:
+    """Take the optimizer's step, unless the loss or the gradients are not finite; clears the gradients.
+
+    On a GPU a fused optimizer decides by itself, so that nothing waits for the device.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    finite = gradients.finite
+    if finite.device.type == "cuda" and _decides_itself(optimizer):
+        step_if(finite, optimizer)
+    elif finite:
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def step_if(finite: Tensor, optimizer: Optimizer) -> None:
+    """Take the step of a fused optimizer where `finite` () is true, without reading that."""
+    optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
+    optimizer.step()
+
+
+def _decides_itself(optimizer: Optimizer) -> bool:
+    """Whether the optimizer leaves out its step where its `found_inf` is 1, as GradScaler relies on."""
+    sharded = any(isinstance(parameter, DTensor) for group in optimizer.param_groups for parameter in group["params"])
+    return bool(getattr(optimizer, "_step_supports_amp_scaling", False)) and not sharded

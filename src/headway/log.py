@@ -1,0 +1,96 @@
+"""Notices, warnings and progress of the library, through the logger `headway`.
+
+A program that uses the library sees warnings alone, as with any library; `logging` decides what else is shown, and
+where. `progress_shown` says how progress is drawn; without it nothing is.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+
+logger = logging.getLogger("headway")
+
+
+def say(message: str) -> None:
+    """Log a notice, at the level INFO."""
+    logger.info("%s", message)
+
+
+def warn(message: str) -> None:
+    """Log something that went differently from what was asked, and how work goes on, at the level WARNING."""
+    logger.warning("%s", message)
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Log nothing within this context, and show no progress."""
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as h:mm:ss or m:ss."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Progress:
+    """Work that is under way: how far, how fast, how long still.
+
+    Attributes:
+        title: what the work is called.
+        done: how much of it is done.
+        total: how much there is, None where that is not known.
+        text: all this in words, empty before the first update.
+    """
+
+    def __init__(self, title: str, total: float | None, unit: str) -> None:
+        self.title, self.total, self.unit, self.began = title, total, unit, time.monotonic()
+        self.done, self.text = 0.0, ""
+        self.redraw: Callable[[], None] = lambda: None
+        self._first: float | None = None
+
+    def update(self, done: float, text: str | None = None, *, total: float | None = None) -> None:
+        """Note that `done` of the total is done; `text` replaces the speed."""
+        self.done, self.total = done, total or self.total
+        self._first = done if self._first is None else self._first
+        elapsed, fresh = time.monotonic() - self.began, done - self._first
+        self.text = text if text is not None else f"{done:,.0f} {self.unit} {fresh / max(elapsed, 1e-9):,.0f}/s"
+        if self.total and fresh > 0:
+            self.text += f" · {duration(max(0.0, (self.total - done) * elapsed / fresh))} left"
+        self.redraw()
+
+
+# Draws the progress that it is given until the context ends, anew at each call of the function that the context gives.
+View = Callable[[Progress], AbstractContextManager[Callable[[], None]]]
+
+_view: ContextVar[View | None] = ContextVar("_view", default=None)
+
+
+@contextmanager
+def progress_shown(view: View) -> Iterator[None]:
+    """Draw by `view` the progress of all work within this context."""
+    token = _view.set(view)
+    try:
+        yield
+    finally:
+        _view.reset(token)
+
+
+@contextmanager
+def progress(title: str, total: float | None = None, unit: str = "") -> Iterator[Progress]:
+    """Progress of the work within this context, drawn where a program shows progress and notices are logged."""
+    work, view = Progress(title, total, unit), _view.get()
+    if view is None or not logger.isEnabledFor(logging.INFO):
+        yield work
+        return
+    with view(work) as redraw:
+        work.redraw = redraw
+        yield work

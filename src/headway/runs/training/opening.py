@@ -1,0 +1,150 @@
+"""Opening a training run, new or resumed."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+
+from torch import nn
+
+import headway
+from headway.device import keep_freed_memory, machine
+from headway.errors import UserError, option
+from headway.files import remove_leftovers
+from headway.log import say, silenced, warn
+from headway.losses import Objective
+from headway.optimizers.optimizers import build_optimizer
+from headway.recipe import Recipe, changed_keys
+from headway.runs.run_folder import RunFolder, load_weights
+from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_latest, restore_optimizer
+from headway.runs.training.evaluation import baseline_scores
+from headway.runs.training.parallel import Parallel, launch, shut_down
+from headway.runs.training.preparation import (
+    Corpora,
+    check_compiler,
+    check_recipe,
+    data_hashes,
+    new_model,
+    new_schedule,
+    prepare,
+    run_folder,
+)
+from headway.runs.training.records import Records, trim_metrics
+from headway.runs.training.session import Session
+from headway.runs.training.updates import TrainingStep
+from headway.tasks import dev_metrics
+
+# Keys that may change when a run goes on: they say when it ends and what it reports, not what an update computes.
+FREE_TO_CHANGE = (
+    "training.updates", "training.epochs", "training.minutes", "training.patience", "training.log_every",
+    "training.keep_last", "training.tensorboard", "training.max_bad_updates", "data.lead", "decoding.batch_tokens",
+)  # fmt: skip
+
+
+@contextmanager
+def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session]:
+    """Prepare a run, new or resumed, and end its process group afterwards. Raises as `train` does."""
+    keep_freed_memory()
+    parallel = launch(recipe.training)
+    try:
+        with nullcontext() if parallel.first else silenced():
+            folder = RunFolder(output)
+            parallel.from_first(partial(check_recipe, recipe))
+            parallel.from_first(partial(_claim, recipe, output, resume))
+            corpora = prepare(recipe, folder) if parallel.first else None
+            parallel.from_first(lambda: None)
+            session = _session(recipe, folder, corpora or prepare(recipe, folder), parallel)
+            with closing(session.records):
+                yield session
+    finally:
+        shut_down()
+
+
+def _claim(recipe: Recipe, output: Path, resume: bool) -> None:
+    """Make the folder ours, or, resuming, see that its recipe is this one."""
+    folder = run_folder(output, resume)
+    if folder.recipe_file.exists():
+        changes = changed_keys(folder.read_recipe(), recipe)
+        shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
+        if any(key not in FREE_TO_CHANGE for key in changes):
+            allowed = f"the run's own recipe, or changes of {', '.join(FREE_TO_CHANGE)}"
+            what = f"{option('resume')} with a changed recipe ({shown})"
+            raise UserError(what, where=str(output), allowed=allowed)
+        if changes:
+            warn(f"the recipe has changed: {shown}")
+    remove_leftovers(folder.path)
+    remove_leftovers(folder.checkpoints)
+    folder.write_recipe(recipe)
+
+
+def _session(recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Parallel) -> Session:
+    hashes = data_hashes(corpora)
+    parallel.from_first(partial(_check_same_data, folder, hashes))
+    checkpoint = _checkpoint(folder, parallel)
+    state = checkpoint.state if checkpoint else TrainingState()
+    model = new_model(recipe, corpora, initial=checkpoint is None)
+    if checkpoint:
+        load_weights(model, checkpoint.weights, str(folder.checkpoints))
+    step = TrainingStep(model.to(parallel.device), Objective(recipe.objective))
+    wrapped = parallel.wrap(step, model.layers())
+    if recipe.training.compile:
+        check_compiler(parallel.device)
+        step.compile()
+    optimizer = build_optimizer(recipe.optimizer, step)
+    if checkpoint:
+        restore_optimizer(step, optimizer, checkpoint.optimizer)
+    metrics = dev_metrics(recipe)
+    baselines = baseline_scores(corpora, metrics) if parallel.first else {}
+    if parallel.first:
+        _start_records(folder, recipe, model, hashes, state)
+    tensorboard = recipe.training.tensorboard
+    return Session(
+        recipe,
+        folder,
+        corpora,
+        model,
+        wrapped,
+        optimizer,
+        new_schedule(recipe),
+        state,
+        parallel,
+        metrics,
+        baselines,
+        Records(folder, write=parallel.first, tensorboard=tensorboard),
+        complete=bool(state.stopped),
+    )
+
+
+def _checkpoint(folder: RunFolder, parallel: Parallel) -> Checkpoint | None:
+    """The newest checkpoint; the first process removes damaged ones before the others look."""
+    checkpoint = load_latest(folder.checkpoints, warn) if parallel.first else None
+    parallel.from_first(lambda: None)
+    return checkpoint if parallel.first else load_latest(folder.checkpoints, warn)
+
+
+def _check_same_data(folder: RunFolder, hashes: dict[str, str]) -> None:
+    known = folder.read_manifest().get("data", hashes)
+    if known != hashes:
+        raise UserError(
+            "the data has changed since this run began", where=str(folder.path), received=hashes, allowed=str(known)
+        )
+
+
+def _start_records(
+    folder: RunFolder, recipe: Recipe, model: nn.Module, hashes: dict[str, str], state: TrainingState
+) -> None:
+    """Write the manifest, and metrics.jsonl without what came after the checkpoint that training goes on from."""
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    folder.write_manifest(
+        {
+            "headway": headway.__version__,
+            "status": "training",
+            "seed": recipe.training.seed,
+            "parameters": parameters,
+            "data": hashes,
+            "machine": machine(),
+        }
+    )
+    trim_metrics(folder, state, recipe.training.evaluation_interval)
+    begun = f"going on after update {state.update}" if state.update else "starting"
+    say(f"{begun}: {parameters:,} parameters, {machine()['threads']} threads, {folder.path}")

@@ -1,0 +1,56 @@
+"""SIGINT and SIGTERM while a run trains."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headway.log import say
+
+
+class Interrupted(BaseException):
+    """A signal came in work that may be left at any moment."""
+
+
+class Signals:
+    """The first signal is noted, so that the update at hand is finished and saved; a second one ends at once."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._may_leave = False
+
+    def note(self, number: int, _frame: object = None) -> None:
+        """Note a signal. Raises Interrupted in work that may be left, KeyboardInterrupt for a second signal."""
+        if self.received is not None:
+            raise KeyboardInterrupt
+        self.received = number
+        name = signal.Signals(number).name
+        if self._may_leave:
+            say(f"{name}: leaving the evaluation; its checkpoint is saved")
+            raise Interrupted
+        say(f"{name}: finishing this update and saving; once more ends at once")
+
+    @contextmanager
+    def may_leave(self) -> Iterator[None]:
+        """Work that a signal ends at any moment, by Interrupted."""
+        if self.received is not None:
+            raise Interrupted
+        self._may_leave = True
+        try:
+            yield
+        finally:
+            self._may_leave = False
+
+
+@contextmanager
+def noted_signals() -> Iterator[Signals]:
+    """Note SIGINT and SIGTERM within this context; outside of the main thread none come."""
+    signals = Signals()
+    try:
+        before = {number: signal.signal(number, signals.note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: whoever runs this thread handles signals
+        before = {}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

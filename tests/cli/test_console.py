@@ -1,0 +1,112 @@
+"""Notices and progress on standard error: as they are, a live line at a terminal, lines with the time elsewhere."""
+
+import io
+import logging
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from headway.cli import console
+from headway.cli.console import show
+from headway.log import logger, progress, say, warn
+
+
+def test_messages_go_to_standard_error_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    message = "data:a: [bold]x[/bold] [1, 2] :smile: %s " + "long " * 60
+    with show():
+        say(message)
+        warn(message)
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert written.err == f"{message}\nwarning: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [
+        (logging.DEBUG, "detail\nnotice\nwarning: warned\n"),
+        (logging.INFO, "notice\nwarning: warned\n"),
+        (logging.WARNING, "warning: warned\n"),
+    ],
+)
+def test_levels(level: int, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with show(level):
+        logger.debug("detail")
+        say("notice")
+        warn("warned")
+    assert capsys.readouterr().err == shown
+
+
+def test_logging_is_as_before_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
+    before = logger.level, list(logger.handlers)
+    with show(logging.DEBUG):
+        logger.setLevel(logging.ERROR)
+    assert (logger.level, logger.handlers) == before
+    with progress("decoding") as work:
+        work.update(1)
+    say("nobody listens")
+    assert capsys.readouterr() == ("", "")
+
+
+STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
+
+
+def test_redirected_progress_is_a_line_at_the_start_now_and_then_and_at_the_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with show(), progress("decoding [x]", total=90, unit="lines") as work:
+        for done in range(90):
+            work.update(done)
+            now += 1
+    lines = capsys.readouterr().err.splitlines()
+    expected = ["", ": 30 lines 1/s · 1:00 left", ": 60 lines 1/s · 0:30 left", ": 89 lines 1/s · 0:01 left"]
+    assert len(lines) == len(expected)
+    for line, rest in zip(lines, expected, strict=True):
+        assert re.fullmatch(STAMP + re.escape(f"decoding [x]{rest}"), line)
+
+
+def test_redirected_progress_of_quick_work_leaves_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with show(), progress("decoding") as work:
+        work.update(1)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_quiet_progress_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with show(logging.WARNING), progress("decoding") as work:
+        work.update(1)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """What a user at a terminal sees."""
+    screen = io.StringIO()
+    monkeypatch.setattr(console, "console", Console(file=screen, force_terminal=True, width=120, highlight=False))
+    with show():
+        yield screen
+
+
+def test_a_live_line_says_how_far_how_fast_how_long(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with progress("training [x]", total=1000, unit="updates") as line:
+        line.update(200)  # where a resumed run starts: not work of this process
+        now += 10
+        line.update(400)
+        assert line.text == "400 updates 20/s · 0:30 left"
+        say("[a notice]")  # printed above the line, which is drawn anew
+        assert "[a notice]" in terminal.getvalue()
+        line.update(500, "loss 1.25")
+    assert "loss 1.25" in terminal.getvalue()
+    assert "training [x]" in terminal.getvalue()
+
+
+def test_the_live_line_is_gone_at_the_end(terminal: io.StringIO) -> None:
+    with progress("reading") as line:
+        line.update(1)
+    assert terminal.getvalue().endswith("\x1b[2K")  # the line is erased

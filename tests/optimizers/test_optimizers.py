@@ -1,0 +1,55 @@
+"""Optimizers by name or import path, and their options."""
+
+import pytest
+import torch
+from torch import nn
+
+from headway.errors import UserError
+from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
+
+
+class Descent(torch.optim.SGD):
+    """An optimizer from outside of the package, with an option of its own."""
+
+    def __init__(self, parameters, *, friction: float = 0.5) -> None:
+        super().__init__(parameters, lr=0.0, momentum=1 - friction)
+
+
+def test_adam_and_adamw_get_their_options():
+    model = nn.Linear(2, 1)
+    for kind, base in (("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)):
+        config = OptimizerConfig(kind=kind, betas=(0.5, 0.6), epsilon=1e-3, weight_decay=0.25)
+        optimizer = build_optimizer(config, model)
+        (group,) = optimizer.param_groups
+        assert isinstance(optimizer, base)
+        assert (group["betas"], group["eps"], group["weight_decay"], group["fused"]) == ((0.5, 0.6), 1e-3, 0.25, True)
+
+
+def test_options_that_are_left_out_have_their_defaults():
+    config = OptimizerConfig()
+    assert (config.options(), config.kind) == ({"betas": (0.9, 0.98), "epsilon": 1e-9, "weight_decay": 0.0}, "adam")
+    assert OptimizerConfig.model_validate(config.model_dump(mode="json")) == config
+
+
+def test_an_optimizer_by_import_path():
+    config = OptimizerConfig(kind="tests.optimizers.test_optimizers:Descent", friction=0.25)
+    optimizer = build_optimizer(config, nn.Linear(2, 1))
+    assert isinstance(optimizer, Descent)
+    assert optimizer.param_groups[0]["momentum"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "adm"}, r"optimizer\.kind: unknown optimizer.*'adam'"),
+        ({"kind": "torch.nn:Linear"}, r"optimizer\.kind: this is not a subclass of torch\.optim\.Optimizer"),
+        ({"epsilonn": 1.0}, r"optimizer\.epsilonn: unknown key.*'epsilon'"),
+        ({"learning_rat": 1.0}, r"optimizer\.learning_rat: unknown key.*'learning_rate'"),
+        ({"epsilon": -1.0}, r"optimizer\.epsilon: input should be greater than 0"),
+        ({"schedule": "lineer"}, r"optimizer\.schedule: unknown schedule.*'linear'"),
+        ({"kind": "tests.optimizers.test_optimizers:Descent", "betas": [0, 0]}, r"optimizer\.betas: unknown key"),
+    ],
+)
+def test_mistakes_are_named_by_their_key(settings, message):
+    with pytest.raises(UserError, match=message):
+        OptimizerConfig(**settings)

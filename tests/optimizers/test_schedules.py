@@ -1,0 +1,50 @@
+"""Learning rates over the updates, beside their formulas."""
+
+import pytest
+
+from headway.errors import UserError
+from headway.optimizers.optimizers import OptimizerConfig, build_schedule
+from headway.optimizers.schedules import Schedule
+
+
+def rates(*updates, **config):
+    schedule = build_schedule(OptimizerConfig(**{"learning_rate": 2.0, "warmup": 4} | config), dim=16, updates=12)
+    return [schedule(update) for update in updates]
+
+
+def test_schedules():
+    assert rates(1, 2, 4, 16, schedule="inverse_sqrt") == pytest.approx([0.5, 1.0, 2.0, 1.0])
+    assert rates(9, schedule="inverse_sqrt", warmup=0) == pytest.approx([2 / 3])
+    # Vaswani et al. (2017), equation 3, times learning_rate
+    updates = (1, 3, 4, 5, 100)
+    expected = [2 * 16**-0.5 * min(update**-0.5, update * 4**-1.5) for update in updates]
+    assert rates(*updates, schedule="noam") == pytest.approx(expected)
+    assert rates(2, 4, 8, 12, schedule="linear") == pytest.approx([1.0, 2.0, 10 / 9, 2 / 9])
+    assert rates(1, 4, 50, schedule="constant") == pytest.approx([0.5, 2.0, 2.0])
+
+
+class Steps(Schedule):
+    """A schedule from outside of the package: halved every so many updates."""
+
+    def __init__(self, context, *, every: int = 2) -> None:
+        super().__init__(context)
+        self.every = every
+
+    def __call__(self, update):
+        return self.context.learning_rate * 0.5 ** ((update - 1) // self.every)
+
+
+def test_a_schedule_by_import_path():
+    path = f"{__name__}:Steps"
+    assert rates(1, 2, 3, 5, schedule=path) == [2.0, 2.0, 1.0, 0.5]
+    assert rates(3, 4, schedule={"kind": path, "every": 3}) == [2.0, 1.0]
+    with pytest.raises(UserError, match=r"optimizer\.schedule\.evry: unknown key.*'every'"):
+        rates(1, schedule={"kind": path, "evry": 3})
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"), [("linear", "ends at training.updates"), ("noam", "needs a model.dim")]
+)
+def test_what_a_schedule_needs(schedule, message):
+    with pytest.raises(UserError, match=rf"optimizer\.schedule: .*{message}"):
+        build_schedule(OptimizerConfig(schedule=schedule), dim=None, updates=None)

@@ -1,0 +1,82 @@
+"""Batches prepared ahead: the same random numbers as if one thread had done all in turn, errors in their turn."""
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from headway.runs.training.batches import ahead, planned_updates, prepare_update, update_seed
+from headway.runs.training.checkpoints import TrainingState
+from headway.runs.training.parallel import launch
+from headway.tensors.batch import collate
+from tests.runs.training import toys
+
+
+class Noisy:
+    """A corpus whose sources are drawn anew each time."""
+
+    def plan(self, seed, epoch, **sizes):
+        return [np.array([2 * batch, 2 * batch + 1]) for batch in range(3)]
+
+    def collate(self, indices, generator=None):
+        drawn = [torch.randint(4, 9, (3,), generator=generator).numpy() for _ in indices]
+        return collate(drawn, drawn, indices)
+
+
+def test_draws_go_on_where_collating_ended(tmp_path):
+    config = toys.recipe(tmp_path, accumulate=2).training
+    updates = planned_updates(Noisy(), config, TrainingState(update=4))
+    for update in (prepare_update(Noisy(), plan, launch(config)) for plan, _ in zip(updates, range(3), strict=False)):
+        torch.manual_seed(update_seed(config.seed, update.plan.number, 0))
+        expected = [Noisy().collate(indices).source for indices in update.plan.indices]
+        after = torch.rand(4)
+        torch.manual_seed(0)
+        update.restore_random_state()
+        assert torch.equal(torch.rand(4), after)
+        for batch, source in zip(update.batches, expected, strict=True):
+            assert torch.equal(batch.source, source)
+            assert batch.counts["target_tokens"] == 8 * len(expected)
+
+
+def test_plans_go_on_where_the_run_stands():
+    config = SimpleNamespace(seed=1, accumulate=2, batch_sizes=dict)
+    updates = planned_updates(Noisy(), config, TrainingState(update=10, epoch=3, batch=2))
+    found = [next(updates) for _ in range(3)]
+    assert [(plan.number, plan.epoch, len(plan.indices), plan.ends_epoch) for plan in found] == [
+        (11, 3, 1, True),
+        (12, 4, 2, False),
+        (13, 4, 1, True),
+    ]
+
+
+def test_the_next_is_made_by_another_thread_while_this_one_is_used():
+    made = threading.Event()
+
+    def items():
+        yield threading.current_thread()
+        made.set()
+        yield threading.current_thread()
+
+    taken = ahead(items())
+    first = next(taken)
+    assert made.wait(10)
+    assert first is not threading.current_thread()
+    assert list(taken) == [first]
+
+
+def test_errors_come_in_their_turn_and_closing_ends_the_thread():
+    def items():
+        yield 1
+        raise KeyError("second")
+
+    taken = ahead(items())
+    assert next(taken) == 1
+    with pytest.raises(KeyError, match="second"):
+        next(taken)
+    before = threading.active_count()
+    taken = ahead(iter(range(10)))
+    next(taken)
+    taken.close()
+    assert threading.active_count() == before

@@ -1,0 +1,97 @@
+"""Signals in an evaluation end it at once; the run that goes on makes it anew, and nothing else changes."""
+
+import json
+import signal
+
+import pytest
+
+from headway.runs.training import evaluation
+from headway.runs.training.checkpoints import folder_of, list_checkpoints
+from headway.runs.training.loop import train
+from headway.runs.training.signals import Interrupted, Signals, noted_signals
+from tests.runs.training import toys
+from tests.runs.training.test_kill import assert_same, metrics
+
+SETTINGS = {"updates": 7, "dev_metrics": ["exact_match"], "average": {"of": "best", "count": 2}, "log_every": 1}
+
+
+def signal_in_evaluation(monkeypatch, number, name="dev_loss"):
+    """Send SIGTERM in the evaluation of that number, which is then not made to its end."""
+    whole, calls = getattr(evaluation, name), []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == number:
+            signal.raise_signal(signal.SIGTERM)
+            pytest.fail("the evaluation went on")
+        return whole(*arguments)
+
+    monkeypatch.setattr(evaluation, name, interrupted)
+
+
+def state_of(run, update):
+    return json.loads((folder_of(run / "checkpoints", update) / "state.json").read_text())["state"]
+
+
+@pytest.mark.parametrize(("evaluations", "update"), [(1, 2), (3, 6), (4, 7)])
+@pytest.mark.parametrize("name", ["dev_loss", "_scores"])
+def test_a_signal_in_an_evaluation_ends_it_at_once(tmp_path, monkeypatch, caplog, name, evaluations, update):
+    caplog.set_level("INFO")
+    alone = toys.run(tmp_path, "alone", **SETTINGS)
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        signal_in_evaluation(patch, evaluations, name)
+        assert train(toys.recipe(tmp_path, **SETTINGS), run) == 128 + signal.SIGTERM
+    assert "SIGTERM: leaving the evaluation; its checkpoint is saved" in caplog.messages
+    assert caplog.messages[-1] == f"stopped by SIGTERM after update {update}; go on with --resume"
+    assert state_of(run, update)["evaluation_pending"]
+    assert [line["update"] for line in metrics(run) if "dev_loss" in line] == [2, 4, 6, 7][: evaluations - 1]
+    toys.run(tmp_path, resume=True, **SETTINGS)
+    assert not state_of(run, update)["evaluation_pending"] if update in (6, 7) else True
+    assert_same(alone, run)
+
+
+def test_a_signal_in_the_evaluation_that_a_resumed_run_begins_with(tmp_path, monkeypatch):
+    alone = toys.run(tmp_path, "alone", **SETTINGS)
+    for resume in (False, True, True):
+        with monkeypatch.context() as patch:
+            signal_in_evaluation(patch, 1)
+            assert train(toys.recipe(tmp_path, **SETTINGS), tmp_path / "run", resume=resume) == 128 + signal.SIGTERM
+        assert [folder.name for folder in list_checkpoints(tmp_path / "run/checkpoints")] == ["update-00000002"]
+    assert_same(alone, toys.run(tmp_path, resume=True, **SETTINGS))
+
+
+def test_a_signal_in_the_update_before_an_evaluation_leaves_that_for_later(tmp_path, monkeypatch):
+    alone = toys.run(tmp_path, "alone", **SETTINGS)
+    with monkeypatch.context() as patch:
+        from headway.runs.training import loop
+
+        whole, calls = loop.make_update, []
+
+        def signalled(*arguments):
+            calls.append(1)
+            if len(calls) == 4:
+                signal.raise_signal(signal.SIGINT)
+            whole(*arguments)
+
+        patch.setattr(loop, "make_update", signalled)
+        assert train(toys.recipe(tmp_path, **SETTINGS), tmp_path / "run") == 128 + signal.SIGINT
+    assert state_of(tmp_path / "run", 4)["evaluation_pending"]
+    assert_same(alone, toys.run(tmp_path, resume=True, **SETTINGS))
+
+
+def test_a_second_signal_ends_at_once():
+    before = signal.getsignal(signal.SIGTERM)
+    with noted_signals() as signals:
+        signal.raise_signal(signal.SIGTERM)
+        assert signals.received == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_work_that_may_be_left_does_not_begin_after_a_signal():
+    signals = Signals()
+    signals.received = signal.SIGTERM
+    with pytest.raises(Interrupted), signals.may_leave():
+        pytest.fail("it began")

@@ -1,0 +1,50 @@
+"""The library logs as libraries do: notices that nobody asked for are not seen, warnings are."""
+
+import contextlib
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from headway.log import duration, logger, progress, say, silenced, warn
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3599, "59:59"), (3600, "1:00:00"), (36610, "10:10:10")],
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_a_program_sees_warnings_alone_unless_it_asks_for_more() -> None:
+    program = "from headway.log import *\nwith progress('work') as line: line.update(1); say('notice'); warn('warned')"
+    asked = f"import logging; logging.basicConfig(level=logging.INFO)\n{program}"
+    seen = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.splitlines()
+        for code in (program, asked)
+    ]
+    assert seen == [["warned"], ["INFO:headway:notice", "WARNING:headway:warned"]]
+
+
+def test_silence_ends(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "headway"):
+        with contextlib.suppress(KeyError), silenced():
+            say("notice")
+            warn("warned")
+            raise KeyError
+        assert not caplog.records
+        say("notice")
+    assert caplog.messages == ["notice"]
+
+
+def test_progress_of_resumed_work_counts_what_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    with progress("training", total=1000, unit="updates") as line:
+        line.update(200)
+        now += 10
+        line.update(400)
+        assert line.text == "400 updates 20/s · 0:30 left"
+    assert logger.level == logging.NOTSET
