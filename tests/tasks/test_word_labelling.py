@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from headway.runs.inspect.run_report import write_run_report
+from headway.runs.inspect.pages import write_run_report
 from safetensors.torch import load_file
 
 import headway

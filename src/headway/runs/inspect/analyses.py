@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.metrics import Metric
-from headway.mixers import Part
+from headway.mixers import Span
 from headway.predictors.captured_attention import LAYERS, AttentionName, by_kind
 from headway.runs.inspect.capture import Captured
 from headway.runs.inspect.drawing import Chart, Panel

@@ -22,8 +22,8 @@ from headway.losses.synchronous import SynchronousLoss
 from headway.models import Output
 from headway.parses.parsers import Parser
 from headway.parses.projection import NONE, Projection, project
-from headway.predictors.sequence_predictor import Predictor
-from headway.processing.text.text_processor import Side
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.text.text_processor import TextProcessor
 from headway.runs.inspect.capture import Captured, ReadOptions, View, read
 from headway.tasks.task import RawExample
 from headway.tensors.batch import TargetBatch
@@ -242,7 +242,7 @@ class DependencyReader:
         parsers: of source and target; a side without one is not scored.
     """
 
-    predictor: Predictor
+    predictor: SequencePredictor
     objective: ObjectiveConfig
     parsers: tuple[Parser | None, Parser | None]
 
@@ -294,9 +294,9 @@ class DependencyReader:
             piece.text for piece in target.pieces(example.target or "")
         ]
 
-    def _processors(self) -> tuple[Side, Side]:
+    def _processors(self) -> tuple[TextProcessor, TextProcessor]:
         source, target = self.predictor.source, self.predictor.target
-        assert isinstance(source, Side)
+        assert isinstance(source, TextProcessor)
         return source, target
 
 

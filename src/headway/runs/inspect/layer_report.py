@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from headway.errors import UserError, option
 from headway.formats.labelled_words import read_columns
 from headway.formats.lines import check_file
-from headway.predictors.label_predictor import TokenPredictor
+from headway.predictors.label_predictor import LabelPredictor
 from headway.runs.inspect.analyses import LayerAnalysis
 from headway.runs.inspect.capture import ReadOptions, View, read
 from headway.runs.inspect.drawing import STYLE, draw_weights, pick_fonts, save_figure, visible_token
 from headway.runs.inspect.inspect_options import LayerOptions
 from headway.runs.inspect.measures import Evenness, LayerTotals, LayerWeights, mix, of_words
-from headway.tasks import task_of
+from headway.runs.load import load, task_of
 from headway.tasks.task import RawExample
 
 Floats = NDArray[np.floating[Any]]
@@ -69,8 +69,8 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
     """
     runs = [run] if options.beside is None else [run, options.beside]
     task = task_of(runs)
-    predictors = [task.load([path], "auto", None) for path in runs]
-    if not isinstance(predictors[0], TokenPredictor):
+    predictors = [load(path) for path in runs]
+    if not isinstance(predictors[0], LabelPredictor):
         raise UserError("only taggers read layers", where=str(run), received=task.name)
     check_file(options.data, option("data"))
     sentences = list(read_columns(options.data))
@@ -89,7 +89,7 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
     )
 
 
-def layer_totals(predictor: TokenPredictor, sentences: Iterable[Sequence[str]]) -> LayerTotals:
+def layer_totals(predictor: LabelPredictor, sentences: Iterable[Sequence[str]]) -> LayerTotals:
     """The sums over sentences, which give the weights of the layers and the evenness of self-attention."""
     analysis = LayerAnalysis()
     for captured in read(predictor, map(_example, sentences), ReadOptions(hypotheses=False)):
@@ -111,12 +111,12 @@ def self_attention(view: View) -> tuple[Floats, Floats | None]:
 
 
 def self_attention_figure(
-    predictor: TokenPredictor,
+    predictor: LabelPredictor,
     words: Sequence[str],
     gold: Sequence[str] | None,
     path: Path,
     *,
-    other: TokenPredictor | None = None,
+    other: LabelPredictor | None = None,
 ) -> None:
     """Draw the self-attention of a sentence twice: in the last layer, and mixed as the layers are (figure 2).
 
