@@ -55,18 +55,18 @@ def attention_rows(
     for head in range(heads):
         keys = [turn(linear(*key[head], each), index) for index, each in enumerate(memory)]
         values = [linear(*value[head], each) for each in memory]
-        for place, x in enumerate(queries):
-            q = turn(linear(*query[head], x), place)
-            seen = [index for index in range(len(memory)) if allowed[place][index]]
+        for position, x in enumerate(queries):
+            q = turn(linear(*query[head], x), position)
+            seen = [index for index in range(len(memory)) if allowed[position][index]]
             row = [torch.zeros((), dtype=x.dtype) for _ in memory]
             mean = torch.zeros(len(q), dtype=x.dtype)
             if seen:
                 scores = [(q * keys[index]).sum() / math.sqrt(len(q)) for index in seen]
-                shares = softmax([score + bias(head, place, i) for score, i in zip(scores, seen, strict=True)])
+                shares = softmax([score + bias(head, position, i) for score, i in zip(scores, seen, strict=True)])
                 for index, share in zip(seen, shares, strict=True):
                     row[index] = share
                     mean = mean + share * values[index]
-            means[place].append(mean)
+            means[position].append(mean)
             weights[head].append(row)
     return [torch.cat(each) for each in means], weights
 
@@ -169,23 +169,23 @@ def ngram(mixer: Ngram, x: Tensor, mask: Tensor) -> Tensor:
 def _ngram_head(mixer: Ngram, k: int, projected: list[Tensor], t: int) -> Tensor:
     """Equation 5, or 8 with a global context."""
     total = mixer.bias[k * mixer.head_dim : (k + 1) * mixer.head_dim]
-    for share in ngram_contributions(mixer, k, projected, t).values():
-        total = total + share
+    for term in ngram_contributions(mixer, k, projected, t).values():
+        total = total + term
     return total.clamp(min=0)
 
 
 def ngram_contributions(mixer: Ngram, k: int, projected: list[Tensor], t: int) -> dict[int | str, Tensor]:
-    """What each offset, and the context, adds to the hidden layer of head k at position t, from projected vectors."""
-    d, last, shares = mixer.head_dim, 0 if mixer.causal else mixer.n - 1, {}
-    for place, offset in enumerate(range(1 - mixer.n, last + 1)):
-        shares[offset] = torch.zeros(d, dtype=projected[0].dtype)
+    """The terms of each offset, and of the context, in the hidden layer of head k at position t."""
+    d, last, terms = mixer.head_dim, 0 if mixer.causal else mixer.n - 1, {}
+    for index, offset in enumerate(range(1 - mixer.n, last + 1)):
+        terms[offset] = torch.zeros(d, dtype=projected[0].dtype)
         if 0 <= t + offset < len(projected):
-            shares[offset] = mixer.weight[k, :, :, place] @ projected[t + offset]
+            terms[offset] = mixer.weight[k, :, :, index] @ projected[t + offset]
     if mixer.global_weight is not None:
         seen = projected[: t + 1] if mixer.prefix else projected
         highest = torch.stack([torch.stack([vector[i] for vector in seen]).max() for i in range(d)])  # equation 7
-        shares["context"] = mixer.global_weight[k] @ highest
-    return shares
+        terms["context"] = mixer.global_weight[k] @ highest
+    return terms
 
 
 def nplm(mixer: Nplm, x: Tensor, mask: Tensor) -> Tensor:
@@ -200,30 +200,30 @@ def nplm(mixer: Nplm, x: Tensor, mask: Tensor) -> Tensor:
 
 def _nplm_position(mixer: Nplm, row: Tensor, t: int) -> Tensor:
     hidden = mixer.bias
-    for _, share in nplm_contributions(mixer, row, t):
-        hidden = hidden + share
+    for _, term in nplm_contributions(mixer, row, t):
+        hidden = hidden + term
     return linear(mixer.out_projection.weight, mixer.out_projection.bias, hidden.clamp(min=0))
 
 
 def nplm_contributions(mixer: Nplm, row: Tensor, t: int) -> list[tuple[tuple[int, int], Tensor]]:
-    """What each offset, or block of offsets, adds to the hidden layer of position t: its bounds and a vector."""
+    """The terms of each offset, or block of offsets, in the hidden layer of position t: its bounds and a vector."""
 
     def at(position: int) -> Tensor:
         return row[position] if 0 <= position < len(row) else torch.zeros_like(row[0])
 
-    last, shares = 0 if mixer.causal else mixer.n - 1, []
-    for place, offset in enumerate(range(1 - mixer.n, last + 1)):
-        shares.append(((offset, offset), mixer.near[:, :, place] @ at(t + offset)))
+    last, terms = 0 if mixer.causal else mixer.n - 1, []
+    for index, offset in enumerate(range(1 - mixer.n, last + 1)):
+        terms.append(((offset, offset), mixer.near[:, :, index] @ at(t + offset)))
     for side, direction in enumerate([-1] if mixer.causal else [-1, 1]):
         for m in range(mixer.blocks):
             averages = []
             for kernel in mixer.kernels[side]:
                 first = mixer.n + m * mixer.block_size
-                places = [t + direction * (first + i) for i in range(mixer.block_size)]
-                averages.append(sum(kernel[i] * at(place) for i, place in enumerate(places)))
-            bounds = sorted((places[0] - t, places[-1] - t))
-            shares.append((tuple(bounds), mixer.far[side, :, :, m] @ torch.cat(averages)))
-    return shares
+                positions = [t + direction * (first + i) for i in range(mixer.block_size)]
+                averages.append(sum(kernel[i] * at(position) for i, position in enumerate(positions)))
+            bounds = sorted((positions[0] - t, positions[-1] - t))
+            terms.append((tuple(bounds), mixer.far[side, :, :, m] @ torch.cat(averages)))
+    return terms
 
 
 def cross_attention(cross: CrossAttention, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -126,19 +126,24 @@ class Registry(Generic[Component]):
         """The options of a component, with their defaults. Raises UserError as `get` does."""
         return choices_of(config_of(self.get(name)))
 
+    def config(self, kind: str) -> type[BaseModel]:
+        """The class of a component's options, for validators of recipes. Raises ValidationError, at the key `kind`."""
+        try:
+            return config_of(self.get(kind))
+        except UserError as error:
+            wrong = mistake(error.spelled(option), "kind")
+            raise ValidationError.from_exception_data(self.kind, [wrong]) from error
+
     def section(self, options: Mapping[str, Any]) -> BaseModel:
         """The options of a component, its `kind` among them, as its own class has them; for validators of recipes.
 
         Raises:
             ValidationError: every mistake, with its key.
         """
+        config = self.config(str(options["kind"]))
+        given = {name: value for name, value in options.items() if name != "kind" or "kind" in config.model_fields}
         try:
-            config = config_of(self.get(str(options["kind"])))
-        except UserError as error:
-            kind = mistake(error.spelled(option), "kind")
-            raise ValidationError.from_exception_data(self.kind, [kind]) from error
-        try:
-            return config.model_validate(dict(options))
+            return config.model_validate(given)
         except ValidationError as error:
             raise mistakes_within(error, config) from error
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from headway.formats.corpus_config import AnyCorpus, parse_corpus
-from headway.processing.text.text_config import TextConfig, VocabularyConfig
-from headway.processing.text.text_processor import TextProcessor, train_processors
+from headway.processing.text.text_processor import TextConfig, TextProcessor, train_processors
+from headway.processing.text.vocabulary import VocabularyConfig
 
 Write = Callable[..., AnyCorpus]
 

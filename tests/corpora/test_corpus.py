@@ -22,8 +22,8 @@ from headway.corpora.filters import Filters
 from headway.errors import RunError, UserError
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.pairs import open_source
-from headway.processing.text.text_config import TextConfig, VocabularyConfig
-from headway.processing.text.text_processor import Side, load_sides, save_sides, train_sides
+from headway.processing.text.text_processor import Side, TextConfig, load_sides, save_sides, train_sides
+from headway.processing.text.vocabulary import VocabularyConfig
 
 Sides = tuple[Side, Side]
 Write = Callable[..., AnyCorpus]

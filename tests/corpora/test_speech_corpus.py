@@ -12,11 +12,10 @@ from headway.corpora.frames import build_frames
 from headway.corpora.speech_corpus import build_speech
 from headway.errors import UserError
 from headway.formats.recordings import open_recordings, read_utterances
-from headway.processing.audio.audio_config import AudioConfig
 from headway.processing.audio.audio_processor import AudioProcessor
-from headway.processing.audio.features import Statistics
-from headway.processing.text.text_config import PreparationConfig, VocabularyConfig
-from headway.processing.text.text_processor import train_processor
+from headway.processing.audio.features import AudioConfig, Statistics
+from headway.processing.text.text_processor import PreparationConfig, train_processor
+from headway.processing.text.vocabulary import VocabularyConfig
 from tests.processing.audio.tones import say, tone, write_corpus
 
 SENTENCES = ["low", "high mid", "mid low low", "high", "low mid high low", "mid mid"]

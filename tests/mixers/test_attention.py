@@ -81,3 +81,38 @@ def test_attention_dropout_drops_only_while_training():
     assert not torch.equal(mixer(x, None).values, mixer(x, None).values)
     mixer.eval()
     assert torch.equal(mixer(x, None).values, mixer(x, None).values)
+
+
+def test_a_state_refuses_more_positions_than_it_has_room_for():
+    mixer, x = Attention(6, True, heads=2), torch.randn(2, 3, 6)
+    with torch.no_grad():
+        _, state = mixer.extend(x, mixer.initial_state(2, 4))
+        _, full = mixer.extend(x, state, torch.tensor([1, 0]))  # the padding needs no room
+        assert full.lengths.tolist() == [4, 3]
+        for lengths in (None, torch.tensor([2, 1])):
+            with pytest.raises(ValueError, match="room for 4 positions cannot hold"):
+                mixer.extend(x, state, lengths)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_memory_that_select_leaves_as_it_was_is_never_read(monkeypatch, compiled):
+    """Rows at different positions, after a selection into memory that holds no numbers."""
+    torch.manual_seed(7)
+    mixer, x = Attention(6, True, heads=2).double(), torch.randn(3, 8, 6, dtype=torch.float64)
+
+    def select(state, rows):
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.Tensor, "new_empty", lambda slots, *shape: slots.new_full(shape, float("nan")))
+            return state.select(rows)
+
+    extend = torch.compile(mixer.extend, fullgraph=True, backend="aot_eager") if compiled else mixer.extend
+    with torch.no_grad():
+        whole = mixer(x, None).values
+        _, state = mixer.extend(x[:, :4], mixer.initial_state(3, 8), torch.tensor([4, 1, 2]))
+        order = torch.tensor([2, 0, 1])
+        x, whole, state = x[order], whole[order], select(state, order)
+        for _ in range(3):
+            new = x[torch.arange(3), state.lengths][:, None]
+            values, after = extend(new, state)
+            assert torch.allclose(values[:, 0], whole[torch.arange(3), state.lengths], atol=1e-12)
+            state = select(after, torch.arange(3))

@@ -14,9 +14,9 @@ from headway.cli import main
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.word_alignment import Aligner, WordAlignment, build_aligner, cross_layers, merge_words
 from headway.processing.processor import Words
-from headway.processing.text.text_config import PreparationConfig, VocabularyConfig
-from headway.processing.text.text_processor import TextProcessor
+from headway.processing.text.text_processor import PreparationConfig, TextProcessor
 from headway.processing.text.vocabularies import train_vocabulary
+from headway.processing.text.vocabulary import VocabularyConfig
 from headway.runs.load import load
 from tests.conftest import Command, Reversal, write_reversal
 

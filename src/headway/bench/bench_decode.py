@@ -192,7 +192,7 @@ def marian_model(size: Size[TransformerConfig], model: Seq2Seq) -> Any:
     """A MarianMTModel that computes what `model`, a post-norm Transformer with one vocabulary for both sides, does."""
     from transformers import MarianConfig, MarianMTModel
 
-    options = size.model
+    options, hidden = size.model, size.model.feed_forward_options()["hidden"]
     config = MarianConfig(
         vocab_size=size.vocabulary,
         d_model=options.dim,
@@ -200,8 +200,8 @@ def marian_model(size: Size[TransformerConfig], model: Seq2Seq) -> Any:
         decoder_layers=options.decoder.layers,
         encoder_attention_heads=options.heads,
         decoder_attention_heads=options.heads,
-        encoder_ffn_dim=options.feed_forward,
-        decoder_ffn_dim=options.feed_forward,
+        encoder_ffn_dim=hidden,
+        decoder_ffn_dim=hidden,
         activation_function=options.activation,
         max_position_embeddings=options.max_position,
         scale_embedding=True,

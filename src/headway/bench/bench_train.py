@@ -180,7 +180,7 @@ class PlainTransformer(nn.Module):
             config.heads,
             config.encoder.layers,
             config.decoder.layers,
-            config.feed_forward,
+            config.feed_forward_options()["hidden"],
             config.dropout,
             batch_first=True,
         )

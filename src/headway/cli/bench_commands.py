@@ -35,7 +35,7 @@ def bench_constraints(
     rounds: Rounds = 5,
     output: JsonFile = None,
 ) -> None:
-    """What the dependency loss and the synchronous constraint cost a training step."""
+    """The cost of the dependency loss and of the synchronous constraint in a training step."""
     from headway.bench.bench_constraints import run_bench_constraints
 
     typer.echo(run_bench_constraints(size, precision, rounds, output).text())

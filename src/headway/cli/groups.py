@@ -29,7 +29,7 @@ def verb_of(verbs: Mapping[str, Any], arguments: Sequence[str]) -> str:
 
 
 class _Fit(NamedTuple):
-    """How well a verb understands arguments; greater is better."""
+    """The degree to which a verb understands arguments; greater is better."""
 
     whole: bool
     known: int  # flags that it has, less those that it has not
@@ -37,8 +37,8 @@ class _Fit(NamedTuple):
 
 
 def _fit(verb: Any, arguments: Sequence[str]) -> _Fit:
-    options = [each for each in verb.params if each.param_type_name == "option"]
-    parameters = {flag: each for each in options for flag in (*each.opts, *each.secondary_opts)}
+    options = [parameter for parameter in verb.params if parameter.param_type_name == "option"]
+    parameters = {flag: parameter for parameter in options for flag in (*parameter.opts, *parameter.secondary_opts)}
     spread = iter(spread_variadic(arguments, variadic_flags(verb)))
     given, unknown, positional = set(), 0, 0
     for argument in spread:
@@ -46,16 +46,16 @@ def _fit(verb: Any, arguments: Sequence[str]) -> _Fit:
             positional += 1
             continue
         flag, equals, _ = argument.partition("=")
-        parameter = parameters.get(flag)
-        if parameter is None:
+        option = parameters.get(flag)
+        if option is None:
             unknown += 1
             continue
-        given.add(parameter.name)
-        for _ in range(0 if parameter.is_flag or equals else parameter.nargs):
+        given.add(option.name)
+        for _ in range(0 if option.is_flag or equals else option.nargs):
             next(spread, None)
-    places = [each for each in verb.params if each.param_type_name == "argument"]
-    most = sum(len(arguments) if each.nargs < 0 else each.nargs for each in places)
-    least = sum(each.required for each in places)
-    complete = positional >= least and all(each.name in given for each in options if each.required)
+    places = [parameter for parameter in verb.params if parameter.param_type_name == "argument"]
+    most = sum(len(arguments) if parameter.nargs < 0 else parameter.nargs for parameter in places)
+    least = sum(parameter.required for parameter in places)
+    complete = positional >= least and all(parameter.name in given for parameter in options if parameter.required)
     fits = not unknown and positional <= most
     return _Fit(fits and complete, len(given) - unknown - max(0, positional - most), complete)

@@ -93,14 +93,14 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
         TypeError: two parameters of one name, or a field whose type no flag can have.
     """
     parameters = list(inspect.signature(function, eval_str=True).parameters.values())
-    spread = {each.name: models for each in parameters if (models := _models_of(each.annotation))}
-    shown = [each.replace(kind=each.KEYWORD_ONLY) for each in parameters if each.name not in spread]
+    spread = {parameter.name: models for parameter in parameters if (models := _models_of(parameter.annotation))}
+    shown = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters if parameter.name not in spread]
     fields = {name: _fields(models) for name, models in spread.items()}
     shown += [_parameter(name, field) for group in fields.values() for name, field in group.items()]
-    context = next((each.name for each in shown if each.annotation is typer.Context), CONTEXT)
+    context = next((parameter.name for parameter in shown if parameter.annotation is typer.Context), CONTEXT)
     if context == CONTEXT:
         shown.append(inspect.Parameter(CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
-    names = [each.name for each in shown]
+    names = [parameter.name for parameter in shown]
     if twice := {name for name in names if names.count(name) > 1}:
         raise TypeError(f"{function.__name__} has two parameters named {', '.join(sorted(twice))}")
 
@@ -116,9 +116,9 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
             del values[CONTEXT]
         return function(**values)
 
-    annotations = {each.name: each.annotation for each in parameters}
+    annotations = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in shown}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return run
 
 
@@ -146,8 +146,8 @@ def spread_variadic(arguments: Sequence[str], flags: Iterable[str]) -> list[str]
 
 def variadic_flags(verb: Any) -> list[str]:
     """The flags of a command that take several values after one flag."""
-    options = (each for each in verb.params if each.param_type_name == "option" and each.multiple)
-    return [flag for each in options if str(each.metavar).endswith("...") for flag in each.opts]
+    options = (parameter for parameter in verb.params if parameter.param_type_name == "option" and parameter.multiple)
+    return [flag for parameter in options if str(parameter.metavar).endswith("...") for flag in parameter.opts]
 
 
 def _models_of(annotation: Any) -> tuple[type[BaseModel], ...]:
@@ -179,7 +179,7 @@ def _fields(models: Sequence[type[BaseModel]]) -> dict[str, _Option]:
             if option.extra.get("flag", name) is None:
                 continue
             options[name] = _joined(options[name], option, name) if name in options else option
-    return options if len(models) == 1 else {name: each._replace(required=False) for name, each in options.items()}
+    return options if len(models) == 1 else {name: option._replace(required=False) for name, option in options.items()}
 
 
 def _option(field: FieldInfo) -> _Option:
@@ -196,7 +196,7 @@ def _bare(annotation: Any) -> tuple[Any, bool, tuple[Any, ...]]:
         kind, optional, metadata = _bare(get_args(annotation)[0])
         return kind, optional, (*metadata, *get_args(annotation)[1:])
     if get_origin(annotation) in (Union, UnionType) and NoneType in get_args(annotation):
-        kinds = [each for each in get_args(annotation) if each is not NoneType]
+        kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
         kind, _, metadata = _bare(kinds[0]) if len(kinds) == 1 else (str, True, ())
         return kind, True, metadata
     return annotation, False, ()
@@ -252,7 +252,7 @@ def _typer_type(name: str, option: _Option) -> tuple[Any, bool]:
     """A type that flags can have, of one value, and whether there may be several."""
     kind = option.type
     if get_origin(kind) in (tuple, list, Sequence):
-        items = [each for each in get_args(kind) if each is not ...]
+        items = [item for item in get_args(kind) if item is not ...]
         if get_origin(kind) is tuple and len(get_args(kind)) == len(items):
             return kind, False
         item = _option_type(_bare(items[0])[0])

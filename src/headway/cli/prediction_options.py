@@ -54,7 +54,7 @@ class AlignmentOptions(Section):
         return self
 
     def aligner(self, predictor: "SequencePredictor") -> "Aligner | None":
-        """What makes alignments, if any file of them is asked for. Raises UserError."""
+        """The maker of alignments, if any file of them is asked for. Raises UserError."""
         if not (self.alignments or self.alignment_figure):
             return None
         from headway.tasks.aligners import choose_aligner
@@ -64,7 +64,7 @@ class AlignmentOptions(Section):
 
 
 class WriterOptions(AlignmentOptions):
-    """What is written beside the outputs of `headway predict`, and a file of forced beginnings."""
+    """Files and scores that are written beside the outputs of `headway predict`, and a file of forced beginnings."""
 
     scores: bool = Field(default=False, description="Write SCORE TAB TEXT also for one output a line.")
     prefix: Path | None = Field(default=None, description="A file with the forced beginning of each output.")
@@ -96,7 +96,7 @@ class TargetScoreOptions(AlignmentOptions):
 
 
 class LabelWriterOptions(Section):
-    """What is written of labelled words."""
+    """The form in which labelled words are written."""
 
     format: Literal["tsv", "json", "marked"] | None = Field(
         default=None, description="Taggers: tsv, json or marked (default: marked in a terminal, else tsv)."

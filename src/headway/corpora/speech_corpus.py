@@ -17,10 +17,9 @@ from headway.corpora.frames import FrameStore
 from headway.corpora.plan import plan_epoch
 from headway.errors import UserError
 from headway.formats.recordings import Utterance
-from headway.processing.audio.audio_config import AudioConfig, SpecAugmentConfig
 from headway.processing.audio.audio_processor import AudioProcessor
-from headway.processing.audio.augment import spec_augment
-from headway.processing.audio.features import RunningStatistics, Statistics
+from headway.processing.audio.augment import SpecAugmentConfig, spec_augment
+from headway.processing.audio.features import AudioConfig, RunningStatistics, Statistics
 from headway.processing.text.text_processor import TextProcessor
 from headway.tensors.batch import UNKNOWN, Batch, Ids, Indices, collate
 

@@ -43,7 +43,7 @@ def check(condition: bool | Tensor, message: str) -> None:
 
 
 def close(one: Tensor, other: Tensor, message: str, tolerance: float | None = None) -> None:
-    """Raise `ConformanceError` unless two tensors agree, element by element, to `tolerance` or what their type allows."""
+    """Raise `ConformanceError` unless two tensors agree, element by element, to `tolerance` or that of their type."""
     allowed = TOLERANCES[one.dtype] if tolerance is None else tolerance
     difference = float((one - other).detach().abs().max()) if one.numel() else 0.0
     check(difference <= allowed, f"{message}: the largest difference is {difference:.3g}, allowed is {allowed:.3g}")
@@ -275,7 +275,7 @@ def check_weights(trial: Trial) -> None:
 
 @_on_any_mixer
 def check_contributions(trial: Trial) -> None:
-    """Contributions, where they exist, give the values of `forward`, and depend on the positions of their span alone."""
+    """Contributions, where they exist, give the values of `forward`, and depend on their span alone."""
     mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     if not isinstance(mixer, Decomposable):
         return

@@ -17,7 +17,7 @@ from headway.mixers.mixer import bounds
 
 
 class Position(nn.Module):
-    """The base of all positions, whether embeddings (`AbsolutePosition`) or attention (`RelativePosition`) read them."""
+    """The base of all positions: `AbsolutePosition`, which embeddings read, and `RelativePosition`, for attention."""
 
 
 class AbsolutePosition(Position, ABC):

@@ -96,6 +96,10 @@ class T5Bias(ScoreBias):
     def bias(self, offsets: Tensor) -> Tensor:
         return self.table[self.bucket(offsets)].transpose(-1, -2)
 
+    def extra_repr(self) -> str:
+        """The options, for print(model)."""
+        return f"buckets={self.buckets}, max_distance={self.max_distance}"
+
 
 class Alibi(ScoreBias):
     """Scores fall linearly with distance, at a fixed slope a head (Press et al. 2022, section 3).
@@ -151,6 +155,10 @@ class Rotary(RelativePosition):
         left, right = x[..., : self.rotated].chunk(2, -1)
         rest = x[..., self.rotated :]
         return torch.cat([left * cosine - right * sine, right * cosine + left * sine, rest], 3)
+
+    def extra_repr(self) -> str:
+        """How many dimensions are rotated, for print(model)."""
+        return f"rotated={self.rotated}"
 
 
 def is_relative(kind: str, where: str = "position") -> bool:

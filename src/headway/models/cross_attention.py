@@ -167,7 +167,8 @@ class MultiHeadCross(CrossMixer):
 
     def scores(self, x: Tensor, view: View) -> Tensor:
         assert isinstance(view, MultiHeadView)
-        return self._queries(x) @ view.keys.transpose(2, 3) * self.head_dim**-0.5
+        scores: Tensor = self._queries(x) @ view.keys.transpose(2, 3) * self.head_dim**-0.5
+        return scores
 
     def _queries(self, x: Tensor) -> Tensor:
         """(B, K, T, d)."""

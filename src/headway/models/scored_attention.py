@@ -110,7 +110,8 @@ class ScoredAttention(CrossMixer):
 
     def scores(self, x: Tensor, view: View) -> Tensor:
         assert isinstance(view, ScoredView)
-        return (self.score(x, view.keys) * self.scale)[:, None]
+        scores: Tensor = self.score(x, view.keys) * self.scale
+        return scores[:, None]
 
     def _read(self, x: Tensor, view: ScoredView, positions: Tensor, previous: Tensor | None) -> Read:
         """The queries x (B, W * n, H), W hypotheses one after the other; `previous` (B, W) for `ordered` attention."""
@@ -129,7 +130,7 @@ class ScoredAttention(CrossMixer):
 
     def _in_order(self, scores: Tensor, previous: Tensor) -> Choice:
         """Choices from scores (B, W * n, S), none of them before that of the query before it, at first `previous`."""
-        hypotheses = scores.unflatten(1, (previous.shape[1], -1))  # (B, W, n, S)
+        hypotheses = scores.view(len(scores), previous.shape[1], -1, scores.shape[-1])  # (B, W, n, S)
         source, choices = torch.arange(scores.shape[-1], device=scores.device), list[Choice]()
         for step in hypotheses.unbind(2):
             behind = source < previous[..., None]

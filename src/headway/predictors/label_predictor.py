@@ -27,8 +27,7 @@ from headway.predictors.predictor import Predictor, batches
 from headway.predictors.run import WEIGHTS, Run
 from headway.predictors.showing import chosen_layer, plot_weights, shortened, table_of
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
-from headway.processing.text.text_config import PreparationConfig
-from headway.processing.text.text_processor import prepare
+from headway.processing.text.text_processor import PreparationConfig, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Plot

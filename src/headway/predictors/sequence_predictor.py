@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from headway.errors import UserError, option
-from headway.models import ModelConfig, Seq2Seq
+from headway.models import Seq2Seq
 from headway.predictors.captured_attention import ALL, patterns_of
 from headway.predictors.formatter import Formatter
 from headway.predictors.options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
@@ -79,7 +79,6 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         if not isinstance(target, TextProcessor):
             raise TypeError("outputs are decoded by a TextProcessor")
         self.source, self.target = first.source, target
-        self._reads = first.recipe.model_as(ModelConfig)
         for number, run in enumerate(runs[1:], start=2):
             if not (run.source.same(first.source) and run.target.same(first.target)):
                 raise UserError("the runs of an ensemble need the same vocabularies", where=f"run {number}")
@@ -147,7 +146,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
     def _encode(self, line: Any, options: PredictOptions, formatter: Formatter, number: int) -> Encoded:
         """A source, cut where that is asked for. Raises UserError where it is too long."""
         source = self.read(line, whole=options.max_source_length is not None, formatter=formatter)
-        limit = options.max_source_length or self._reads.longest_source()
+        limit = options.max_source_length or self.models[0].longest_source()
         if len(source.values) <= limit:
             return source
         if not options.truncate and self.recipe.data.truncate_source is None:
@@ -199,7 +198,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             needed, length = max(search.min_length, len(prefix)), search.max_length
             if length is None:
                 length = max(int(search.max_length_ratio * count) + search.max_length_offset, needed)
-            room = self._reads.longest_target(count)
+            room = self.models[0].longest_target(count)
             length = length if room is None else min(length, room)
             if needed > length:
                 what = "this prefix" if len(prefix) == needed else "the shortest output"
@@ -247,8 +246,8 @@ class SequencePredictor(Predictor[Recording, Prediction]):
     def can_read(self, source: Any, target: str) -> bool:
         """Whether the model has positions for this source and this target."""
         length, given = len(self.read(source).values), len(self.target.encode(target).values)
-        room = self._reads.longest_target(length)
-        return length <= self._reads.longest_source() and (room is None or given <= room)
+        room = self.models[0].longest_target(length)
+        return length <= self.models[0].longest_source() and (room is None or given <= room)
 
     def attended(self, source: Any) -> list[str]:
         """The labels of the positions that are read of an encoded source, one for each position of a memory."""

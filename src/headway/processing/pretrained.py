@@ -148,7 +148,7 @@ class WordProcessor(Processor):
 
     @property
     def longest(self) -> int:
-        """The most tokens, special tokens included, that the tokenizer says its encoder reads; huge where it does not say."""
+        """The most tokens that the encoder reads, as the tokenizer says it; huge where it does not say."""
         return int(self.tokenizer.model_max_length)
 
     @cached_property
@@ -174,7 +174,7 @@ class WordProcessor(Processor):
         return list(map(str, self.tokenizer.convert_ids_to_tokens(list(ids))))
 
     def windows(self, words: Sequence[str], longest: int, sentence: int = 0) -> list[Window]:
-        """A sentence in as few windows of at most `longest` tokens, special tokens included, as it takes; every word in one.
+        """A sentence in as few windows of at most `longest` tokens as it takes; every word is in one.
 
         Windows of a sentence that takes several are about equally long; of a word that is longer than a window, the
         beginning is read.

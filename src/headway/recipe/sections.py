@@ -17,8 +17,9 @@ from headway.losses import ObjectiveConfig
 from headway.models import MODELS, ModelSection, TransformerConfig, model_section
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.parses.parse_store import ParsesConfig
-from headway.processing.audio.audio_config import AudioConfig
-from headway.processing.text.text_config import TextConfig, VocabularyConfig
+from headway.processing.audio.features import AudioConfig
+from headway.processing.text.text_processor import TextConfig
+from headway.processing.text.vocabulary import AnyVocabulary, VocabularyConfig
 from headway.registry import config_of
 from headway.search.decoding_options import SearchOptions
 
@@ -116,7 +117,7 @@ class Recipe(Section):
     task: str = "translation"
     data: DataConfig
     text: TextConfig = TextConfig()
-    vocabulary: VocabularyConfig = VocabularyConfig()
+    vocabulary: AnyVocabulary = VocabularyConfig()
     model: AnyModel = TransformerConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     optimizer: OptimizerConfig = OptimizerConfig()

@@ -60,7 +60,7 @@ class Translation(Task):
         with torch.device("meta"):  # the vocabularies are not known yet, so that nothing can be matched
             model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, recipe.vocabulary.shared)
         check_objective(recipe, model)
-        _check_positions(recipe)
+        _check_positions(recipe, model)
         if recipe.data.truncate_source is not None and (labels := Objective(recipe.objective).labels):
             what = f"the objective learns {', '.join(labels)}, which are those of whole sentences"
             raise UserError(what, where="data.truncate_source", received=recipe.data.truncate_source)
@@ -152,9 +152,7 @@ def examples_of(predictor: SequencePredictor, pairs: Sequence[Pair]) -> list[Exa
     return [example_of(prediction, pair.references[0]) for prediction, pair in zip(predictions, shown, strict=True)]
 
 
-def _check_positions(recipe: Recipe) -> None:
-    model = recipe.model_as(ModelConfig)
-
+def _check_positions(recipe: Recipe, model: Seq2Seq) -> None:
     def fit(length: int) -> bool:
         """Whether the model can read a source and a target of `length` pieces."""
         longest = model.longest_target(length)

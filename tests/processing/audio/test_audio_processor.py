@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from headway.errors import UserError
-from headway.processing.audio.audio_config import AudioConfig
 from headway.processing.audio.audio_processor import AudioProcessor
-from headway.processing.audio.features import Statistics, filterbanks
+from headway.processing.audio.features import AudioConfig, Statistics, filterbanks
 from tests.processing.audio.tones import say, write
 
 CONFIG = AudioConfig(sample_rate=8000, bins=12)

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from headway.errors import UserError
 from headway.processing.text import text_processor as side_module
-from headway.processing.text.text_config import PreparationConfig, TextConfig, VocabularyConfig
 from headway.processing.text.text_processor import (
     Piece,
+    PreparationConfig,
+    TextConfig,
     TextProcessor,
     load_processors,
     prepare,
@@ -26,6 +27,7 @@ from headway.processing.text.text_processor import (
     train_processors,
 )
 from headway.processing.text.vocabularies import train_vocabulary
+from headway.processing.text.vocabulary import VocabularyConfig
 
 PAIRS = [
     ("The well-known house is old.", "Das „alte“ Haus ist bekannt."),

@@ -283,7 +283,7 @@ class Decoder(nn.Module):
 
     def _one_by_one(self, words: Tensor, state: RecurrentState, need_weights: bool) -> Decoded:
         readouts, reads = [], []
-        for word in words.split(1, dim=1):
+        for word in torch.split(words, 1, dim=1):
             before = self._read(state.cells[0][-1][:, None], state, need_weights) if self.before else None
             fed = before.values if before is not None else None if state.fed is None else state.fed[:, None]
             inputs = word if fed is None else torch.cat([word, fed], 2)

@@ -8,20 +8,20 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import ValidationError
 
+from headway.config import Section
 from headway.errors import UserError
 from headway.files import write_json
 from headway.processing.processor import Encoded, Processor, Words
 from headway.processing.text.normalisation import STEPS
-from headway.processing.text.segmentation import SEGMENTERS
+from headway.processing.text.segmentation import AnySegmenter, segmenter
 from headway.processing.text.spans import Span, align, compose, identity
-from headway.processing.text.text_config import PiecesConfig, PreparationConfig, TextConfig, VocabularyConfig
 from headway.processing.text.truncation import Truncation, encode_beginnings
 from headway.processing.text.vocabularies import load_vocabulary, read_description, train_vocabulary
-from headway.processing.text.vocabulary import Vocabulary
+from headway.processing.text.vocabulary import PiecesConfig, Vocabulary, VocabularyConfig
 from headway.tensors.batch import EOS
 
 FILE = "sides.json"
@@ -31,6 +31,21 @@ FORMAT = 1
 SAMPLE = 2_000_000
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 Item = TypeVar("Item")
+
+
+class PreparationConfig(Section):
+    """How the text of one side is prepared before the vocabulary cuts it into pieces."""
+
+    language: str = "en"
+    normalise: tuple[Literal["nfkc", "punctuation", "lower"], ...] = ()
+    segment: AnySegmenter = "none"
+
+
+class TextConfig(Section):
+    """Preparation of both sides."""
+
+    source: PreparationConfig = PreparationConfig()
+    target: PreparationConfig = PreparationConfig()
 
 
 @dataclass(frozen=True)
@@ -53,7 +68,7 @@ def prepare(line: str, config: PreparationConfig) -> str:
     """Normalise and segment a raw line."""
     for step in config.normalise:
         line = STEPS[step].apply(line, config.language)
-    return SEGMENTERS[config.segment].segment(line, config.language)
+    return segmenter(config.segment, config.language).segment(line)
 
 
 def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[Span]]:
@@ -63,7 +78,7 @@ def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[
         result = STEPS[step].apply(text, config.language)
         spans = compose(spans, STEPS[step].spans(text, result), len(line))
         text = result
-    segmented = SEGMENTERS[config.segment].segment(text, config.language)
+    segmented = segmenter(config.segment, config.language).segment(text)
     return segmented, compose(spans, align(text, segmented), len(line))
 
 
@@ -107,7 +122,7 @@ class TextProcessor(Processor):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text as people write it; PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
-        return SEGMENTERS[self.config.segment].detokenise(self.vocabulary.decode(ids), self.config.language)
+        return segmenter(self.config.segment, self.config.language).detokenise(self.vocabulary.decode(ids))
 
     def length(self, encoded: Sequence[int]) -> int:
         return len(encoded) + 1
@@ -224,7 +239,7 @@ def _sample(items: Iterable[Item], count: int) -> list[Item]:
 
 
 def save_processors(processors: tuple[TextProcessor, TextProcessor], folder: Path) -> None:
-    """Write the processors of both sides, settings and vocabularies, into `folder`, which is made where it does not exist."""
+    """Write both processors, settings and vocabularies, into `folder`, which is made where it does not exist."""
     source, target = processors
     shared = source.vocabulary is target.vocabulary
     folders = ("shared",) if shared else ("source", "target")
