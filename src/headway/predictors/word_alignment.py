@@ -84,7 +84,9 @@ class Aligner:
         return WordAlignment(source.texts, target.texts, merge_words(mean, source, target))
 
 
-def build_aligner(predictor: SequencePredictor, layer: int | None = None, heads: Sequence[int] | None = None) -> Aligner:
+def build_aligner(
+    predictor: SequencePredictor, layer: int | None = None, heads: Sequence[int] | None = None
+) -> Aligner:
     """An aligner for a model.
 
     Args:

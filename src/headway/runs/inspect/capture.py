@@ -110,7 +110,9 @@ def read(predictor: Any, examples: Iterable[RawExample], options: ReadOptions) -
 
 
 @read.register
-def _read_sequences(predictor: SequencePredictor, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
+def _read_sequences(
+    predictor: SequencePredictor, examples: Iterable[RawExample], options: ReadOptions
+) -> Iterator[Captured]:
     rest, measured = iter(examples), options.contributions
     while chunk := list(islice(rest, TOGETHER)):
         shown = [example for example in chunk if example.source.strip()]
@@ -156,7 +158,9 @@ def _view(prediction: Prediction) -> View:
     return View(attention, {name: (prediction.rows(name), prediction.columns(name)) for name in attention})
 
 
-def _contributions(predictor: SequencePredictor, predictions: Sequence[Prediction]) -> dict[int, dict[str, LayerContributions]]:
+def _contributions(
+    predictor: SequencePredictor, predictions: Sequence[Prediction]
+) -> dict[int, dict[str, LayerContributions]]:
     """The measures of predictions by their identity; lines that were cut, and empty ones, have none."""
     whole = [each for each in predictions if not each.is_empty and predictor.can_read(each.source, each.written)]
     measures = contributions(predictor, [each.source for each in whole], [each.written for each in whole])

@@ -136,7 +136,11 @@ def log_probability(model: Seq2Seq, batch: Batch, positions: Sequence[int] | Non
 
 
 def contributions(
-    predictor: SequencePredictor, sources: Sequence[str], targets: Sequence[str], *, positions: Sequence[int] | None = None
+    predictor: SequencePredictor,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    positions: Sequence[int] | None = None,
 ) -> list[dict[str, LayerContributions]]:
     """Measure what each span contributes, in all layers of a model that sum up contributions, for pairs of lines.
 

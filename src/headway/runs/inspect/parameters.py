@@ -17,6 +17,7 @@ from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.inspect_options import ParameterOptions
 from headway.runs.run_folder import RunFolder
 from headway.tables import Cell, Column, Table
+from headway.tasks import build_task
 from headway.tensors.batch import collate
 
 
