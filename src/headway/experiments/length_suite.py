@@ -11,7 +11,6 @@ from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.log import say
 from headway.metrics import build_metric, scores_by_group
-from headway.models import ModelConfig
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.drawing import line_chart
@@ -136,7 +135,7 @@ def _scores(name: str, recipe: Recipe, run: Path, test: LengthTest) -> list[Leng
 
 def score_lengths(name: str, predictor: SequencePredictor, test: LengthTest) -> list[LengthScore]:
     """Decode the test's prompts and score each length. A prompt that is too long for the model counts as wrong."""
-    longest = predictor.recipe.model_as(ModelConfig).longest_source()
+    longest = predictor.models[0].longest_source()
     reads = [len(predictor.source.encode(prompt).values) <= longest for prompt in test.prompts]
     prompts = [prompt if read else "" for prompt, read in zip(test.prompts, reads, strict=True)]
     outputs = [prediction.text for prediction in predictor.predict(prompts)]

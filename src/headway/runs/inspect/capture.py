@@ -49,7 +49,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
-class View:
+class AttentionView:
     """One pass of a model over an example, or over a window of it.
 
     Attributes:
@@ -88,7 +88,7 @@ class Captured:
     """
 
     example: RawExample
-    views: tuple[View, ...] = ()
+    views: tuple[AttentionView, ...] = ()
     prediction: Prediction | LabelledWords | None = None
     hypothesis: str | None = None
     contributions: Mapping[str, LayerContributions] = field(default_factory=dict)
@@ -153,9 +153,9 @@ def _predictions(
     return [both[id(example)] for example in examples]
 
 
-def _view(prediction: Prediction) -> View:
+def _view(prediction: Prediction) -> AttentionView:
     attention = prediction.attention
-    return View(attention, {name: (prediction.rows(name), prediction.columns(name)) for name in attention})
+    return AttentionView(attention, {name: (prediction.rows(name), prediction.columns(name)) for name in attention})
 
 
 def _contributions(
@@ -179,7 +179,7 @@ def _read_words(predictor: LabelPredictor, examples: Iterable[RawExample], optio
         yield Captured(example, tuple(map(view_of_window, predictor.capture(words))), labelled, text)
 
 
-def view_of_window(capture: WindowCapture) -> View:
+def view_of_window(capture: WindowCapture) -> AttentionView:
     """A window of a tagger's sentence as all reports read it."""
     layers = {str(AttentionName("encoder", layer, "self")): each for layer, each in enumerate(capture.self_attention)}
     attention: dict[str, Floats] = dict(layers)
@@ -187,4 +187,4 @@ def view_of_window(capture: WindowCapture) -> View:
     if capture.layer_weights is not None:
         attention[LAYERS] = capture.layer_weights.transpose(1, 0, 2)
         tokens[LAYERS] = capture.words, layer_titles(capture.layer_weights.shape[2])
-    return View(attention, tokens, tuple(capture.window.first), capture.window.start)
+    return AttentionView(attention, tokens, tuple(capture.window.first), capture.window.start)

@@ -24,7 +24,7 @@ from headway.parses.parsers import Parser
 from headway.parses.projection import NONE, Projection, project
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
-from headway.runs.inspect.capture import Captured, ReadOptions, View, read
+from headway.runs.inspect.capture import AttentionView, Captured, ReadOptions, read
 from headway.tasks.task import RawExample
 from headway.tensors.batch import TargetBatch
 
@@ -304,13 +304,13 @@ def _is_whole(example: RawExample) -> bool:
     return bool(example.source.strip()) and (example.target is None or bool(example.target.strip()))
 
 
-def _mean(view: View, name: str, heads: tuple[int, ...] | None) -> Weights:
+def _mean(view: AttentionView, name: str, heads: tuple[int, ...] | None) -> Weights:
     """(T, S): the mean of some heads of an attention, or of all."""
     weights: Weights = mean_of_heads(torch.from_numpy(view.attention[name])[None], heads)[0].double().numpy()
     return weights
 
 
-def _synchronised(constraint: SynchronousLoss, view: View) -> Synchronised:
+def _synchronised(constraint: SynchronousLoss, view: AttentionView) -> Synchronised:
     names = list(constraint.attention)
     attention = {name: torch.from_numpy(view.attention[name])[None] for name in names}
     real = torch.ones(1, attention[names[1]].shape[-1], dtype=torch.bool)

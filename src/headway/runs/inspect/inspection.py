@@ -19,7 +19,7 @@ from headway.predictors.label_predictor import LabelledWords, LabelPredictor
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner
-from headway.runs.inspect.capture import Captured, ReadOptions, View, read
+from headway.runs.inspect.capture import AttentionView, Captured, ReadOptions, read
 from headway.runs.inspect.contributions import LayerContributions
 from headway.tasks.task import RawExample
 
@@ -180,7 +180,7 @@ def _pair(predictor: SequencePredictor, captured: Captured, alignment: Alignment
     return Inspected(example.source, example.target, prediction.attended, outputs, [], maps, alignment, arcs)
 
 
-def _attention_maps(view: View) -> Iterator[Map]:
+def _attention_maps(view: AttentionView) -> Iterator[Map]:
     for kind, names in sorted(by_kind(list(view.attention)).items(), key=lambda item: KINDS.index(item[0])):
         yield Map(TITLES[kind], [Layer(name, view.attention[name], *view.tokens[name]) for name in names.values()])
 
@@ -251,7 +251,7 @@ def _labelled(predictor: LabelPredictor, captured: Captured, line: int) -> Inspe
     return Inspected(example.source, example.target, words, words=known, maps=_window_maps(words, captured.views))
 
 
-def _window_maps(words: Sequence[str], views: Sequence[View]) -> list[Map]:
+def _window_maps(words: Sequence[str], views: Sequence[AttentionView]) -> list[Map]:
     """The layers' weights over all words, where there are any, and self-attention window by window."""
     maps = []
     weights = [view.attention[LAYERS] for view in views if LAYERS in view.attention]
