@@ -17,5 +17,5 @@ def compare(title: str, functions: Mapping[str, Callable[[], object]], turns: in
     first = next(iter(seconds.values()))
     print(title)
     for name, values in seconds.items():
-        ratio = statistics.median(own / other for own, other in zip(values, first, strict=True))
+        ratio = statistics.median(mine / other for mine, other in zip(values, first, strict=True))
         print(f"  {name:44} {statistics.median(values) * 1e3:9.3f} ms {ratio:7.2f}")

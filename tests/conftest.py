@@ -131,6 +131,6 @@ def reversal(tmp_path_factory: pytest.TempPathFactory) -> Reversal:
 
 
 @pytest.fixture(scope="session")
-def predictor(reversal: Reversal) -> "headway.predictors.sequence_predictor.Predictor":
+def predictor(reversal: Reversal) -> "headway.predictors.sequence_predictor.SequencePredictor":
     """The run, loaded."""
     return headway.load(reversal.run, device="cpu")

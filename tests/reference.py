@@ -8,17 +8,22 @@ import math
 import torch
 from torch import Tensor
 
-from headway.mixers.attention import Attention, CrossAttention
+from headway.mixers.attention import Attention
 from headway.mixers.dependency_attention import DependencyAttention
 from headway.mixers.local import LocalAttention
 from headway.mixers.ngram import Ngram
 from headway.mixers.nplm import Nplm
 from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import Alibi, Rotary, T5Bias
-from headway.models.block import DecoderLayer, EncoderLayer, FeedForward, Residual
+from headway.models.block import Block, Residual
+from headway.models.cross_attention import CrossMixer, MultiHeadCross
 from headway.models.decoder_only import DecoderOnly
+from headway.models.feed_forwards import ReluFeedForward
 from headway.models.layer_attention import LayerAttention, LayerAverage
+from headway.models.scored_attention import ScoredAttention
+from headway.models.scores import Dot, General, Location
 from headway.models.transformer import Transformer
+from headway.models.windows import LocalMonotonic
 
 
 def linear(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
@@ -55,18 +60,18 @@ def attention_rows(
     for head in range(heads):
         keys = [turn(linear(*key[head], each), index) for index, each in enumerate(memory)]
         values = [linear(*value[head], each) for each in memory]
-        for place, x in enumerate(queries):
-            q = turn(linear(*query[head], x), place)
-            seen = [index for index in range(len(memory)) if allowed[place][index]]
+        for position, x in enumerate(queries):
+            q = turn(linear(*query[head], x), position)
+            seen = [index for index in range(len(memory)) if allowed[position][index]]
             row = [torch.zeros((), dtype=x.dtype) for _ in memory]
             mean = torch.zeros(len(q), dtype=x.dtype)
             if seen:
                 scores = [(q * keys[index]).sum() / math.sqrt(len(q)) for index in seen]
-                shares = softmax([score + bias(head, place, i) for score, i in zip(scores, seen, strict=True)])
+                shares = softmax([score + bias(head, position, i) for score, i in zip(scores, seen, strict=True)])
                 for index, share in zip(seen, shares, strict=True):
                     row[index] = share
                     mean = mean + share * values[index]
-            means[place].append(mean)
+            means[position].append(mean)
             weights[head].append(row)
     return [torch.cat(each) for each in means], weights
 
@@ -169,23 +174,23 @@ def ngram(mixer: Ngram, x: Tensor, mask: Tensor) -> Tensor:
 def _ngram_head(mixer: Ngram, k: int, projected: list[Tensor], t: int) -> Tensor:
     """Equation 5, or 8 with a global context."""
     total = mixer.bias[k * mixer.head_dim : (k + 1) * mixer.head_dim]
-    for share in ngram_shares(mixer, k, projected, t).values():
-        total = total + share
+    for term in ngram_contributions(mixer, k, projected, t).values():
+        total = total + term
     return total.clamp(min=0)
 
 
-def ngram_shares(mixer: Ngram, k: int, projected: list[Tensor], t: int) -> dict[int | str, Tensor]:
-    """What each offset, and the context, adds to the hidden layer of head k at position t, from projected vectors."""
-    d, last, shares = mixer.head_dim, 0 if mixer.causal else mixer.n - 1, {}
-    for place, offset in enumerate(range(1 - mixer.n, last + 1)):
-        shares[offset] = torch.zeros(d, dtype=projected[0].dtype)
+def ngram_contributions(mixer: Ngram, k: int, projected: list[Tensor], t: int) -> dict[int | str, Tensor]:
+    """The terms of each offset, and of the context, in the hidden layer of head k at position t."""
+    d, last, terms = mixer.head_dim, 0 if mixer.causal else mixer.n - 1, {}
+    for index, offset in enumerate(range(1 - mixer.n, last + 1)):
+        terms[offset] = torch.zeros(d, dtype=projected[0].dtype)
         if 0 <= t + offset < len(projected):
-            shares[offset] = mixer.weight[k, :, :, place] @ projected[t + offset]
+            terms[offset] = mixer.weight[k, :, :, index] @ projected[t + offset]
     if mixer.global_weight is not None:
         seen = projected[: t + 1] if mixer.prefix else projected
         highest = torch.stack([torch.stack([vector[i] for vector in seen]).max() for i in range(d)])  # equation 7
-        shares["context"] = mixer.global_weight[k] @ highest
-    return shares
+        terms["context"] = mixer.global_weight[k] @ highest
+    return terms
 
 
 def nplm(mixer: Nplm, x: Tensor, mask: Tensor) -> Tensor:
@@ -200,33 +205,33 @@ def nplm(mixer: Nplm, x: Tensor, mask: Tensor) -> Tensor:
 
 def _nplm_position(mixer: Nplm, row: Tensor, t: int) -> Tensor:
     hidden = mixer.bias
-    for _, share in nplm_shares(mixer, row, t):
-        hidden = hidden + share
+    for _, term in nplm_contributions(mixer, row, t):
+        hidden = hidden + term
     return linear(mixer.out_projection.weight, mixer.out_projection.bias, hidden.clamp(min=0))
 
 
-def nplm_shares(mixer: Nplm, row: Tensor, t: int) -> list[tuple[tuple[int, int], Tensor]]:
-    """What each offset, or block of offsets, adds to the hidden layer of position t: its bounds and a vector."""
+def nplm_contributions(mixer: Nplm, row: Tensor, t: int) -> list[tuple[tuple[int, int], Tensor]]:
+    """The terms of each offset, or block of offsets, in the hidden layer of position t: its bounds and a vector."""
 
     def at(position: int) -> Tensor:
         return row[position] if 0 <= position < len(row) else torch.zeros_like(row[0])
 
-    last, shares = 0 if mixer.causal else mixer.n - 1, []
-    for place, offset in enumerate(range(1 - mixer.n, last + 1)):
-        shares.append(((offset, offset), mixer.near[:, :, place] @ at(t + offset)))
+    last, terms = 0 if mixer.causal else mixer.n - 1, []
+    for index, offset in enumerate(range(1 - mixer.n, last + 1)):
+        terms.append(((offset, offset), mixer.near[:, :, index] @ at(t + offset)))
     for side, direction in enumerate([-1] if mixer.causal else [-1, 1]):
         for m in range(mixer.blocks):
             averages = []
             for kernel in mixer.kernels[side]:
                 first = mixer.n + m * mixer.block_size
-                places = [t + direction * (first + i) for i in range(mixer.block_size)]
-                averages.append(sum(kernel[i] * at(place) for i, place in enumerate(places)))
-            bounds = sorted((places[0] - t, places[-1] - t))
-            shares.append((tuple(bounds), mixer.far[side, :, :, m] @ torch.cat(averages)))
-    return shares
+                positions = [t + direction * (first + i) for i in range(mixer.block_size)]
+                averages.append(sum(kernel[i] * at(position) for i, position in enumerate(positions)))
+            bounds = sorted((positions[0] - t, positions[-1] - t))
+            terms.append((tuple(bounds), mixer.far[side, :, :, m] @ torch.cat(averages)))
+    return terms
 
 
-def cross_attention(cross: CrossAttention, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
+def cross_attention(cross: MultiHeadCross, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
     """Attention from the target to the source: values (B, L, D), weights (B, K, L, S)."""
     memory_weights, memory_biases = cross.memory_projection.weight.chunk(2), cross.memory_projection.bias.chunk(2)
     projections = [
@@ -248,7 +253,7 @@ def layer_norm(norm: torch.nn.LayerNorm, x: Tensor) -> Tensor:
     return (x - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
 
 
-def feed_forward(network: FeedForward, x: Tensor) -> Tensor:
+def feed_forward(network: ReluFeedForward, x: Tensor) -> Tensor:
     """Equation 2: max(0, x W1 + b1) W2 + b2."""
     inner = (x @ network.inner.weight.T + network.inner.bias).clamp(min=0)
     return inner @ network.outer.weight.T + network.outer.bias
@@ -261,14 +266,53 @@ def residual(around: Residual, x: Tensor, sublayer) -> Tensor:
     return x + sublayer(layer_norm(around.norm, x))
 
 
-def encoder_layer(layer: EncoderLayer, x: Tensor, mask: Tensor) -> Tensor:
+def scored_attention(cross: ScoredAttention, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Soft attention of one head with a global or local-m window: values (B, L, E), weights (B, 1, L, S)."""
+    values, all_weights = [], []
+    for row, source, real in zip(x, memory, memory_mask, strict=True):
+        length, rows = int(real.sum()), []
+        for position, query in enumerate(row):
+            centre = min(position, length - 1)
+            near = [j for j in range(length) if _seen(cross, j, centre)]
+            scores = softmax([_pair_score(cross, source[j], query, j) * cross.scale for j in near])
+            weights = [torch.zeros((), dtype=x.dtype) for _ in source]
+            for j, weight in zip(near, scores, strict=True):
+                weights[j] = weight
+            rows.append(torch.stack(weights))
+        all_weights.append(torch.stack(rows)[None])
+        values.append(torch.stack([sum(w * s for w, s in zip(weights, source, strict=True)) for weights in rows]))
+    return torch.stack(values), torch.stack(all_weights)
+
+
+def _seen(cross: ScoredAttention, j: int, centre: int) -> bool:
+    return not isinstance(cross.window, LocalMonotonic) or abs(j - centre) <= cross.window.width
+
+
+def _pair_score(cross: ScoredAttention, s: Tensor, h: Tensor, position: int) -> Tensor:
+    score = cross.score
+    if isinstance(score, Dot):
+        return (s * h).sum()
+    if isinstance(score, General):
+        return s @ (score.source.weight.T @ h)
+    if isinstance(score, Location):
+        return score.weight[position] @ h
+    return score.v.weight[0] @ torch.tanh(score.source.weight @ s + score.target.weight @ h)
+
+
+def read_source(cross: CrossMixer, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Any cross-attention that there is an oracle for."""
+    oracle = cross_attention if isinstance(cross, MultiHeadCross) else scored_attention
+    return oracle(cross, x, memory, memory_mask)
+
+
+def encoder_layer(layer: Block, x: Tensor, mask: Tensor) -> Tensor:
     x = residual(layer.mixer_residual, x, lambda y: attention(layer.mixer, y, mask)[0])
     return residual(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
 
 
-def decoder_layer(layer: DecoderLayer, x: Tensor, mask: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+def decoder_layer(layer: Block, x: Tensor, mask: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
     x = residual(layer.mixer_residual, x, lambda y: attention(layer.mixer, y, mask)[0])
-    x = residual(layer.cross_residual, x, lambda y: cross_attention(layer.cross, y, memory, memory_mask)[0])
+    x = residual(layer.cross_residual, x, lambda y: read_source(layer.cross, y, memory, memory_mask)[0])
     return residual(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
 
 

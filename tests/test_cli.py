@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import headway
-from headway.cli import main, spread_variadic
+from headway.cli import main
+from headway.cli.groups import verb_of
+from headway.cli.score_commands import score_app
 from tests.conftest import Command, Reversal, start_headway, write_reversal
 
 
@@ -44,11 +47,14 @@ def test_version(run_headway: Command) -> None:
              "--temperature", "--top-k", "--top-p", "--seed", "--prefix", "--attention", "--layers", "--average",
              "--max-source-length", "--truncate", "--batch-tokens", "--device"],
         ),
+        ("score", ["files", "targets", "length"]),
         (
-            "score",
+            "score files",
             ["--metric", "--hypotheses", "--references", "--significance", "--samples", "--seed", "--json", "--source",
-             "--target", "--lowercase", "--tokenize"],
+             "--lowercase", "--no-punctuation", "--tokenize", "--by", "--lead", "--by-length"],
         ),
+        ("score targets", ["RUN", "--source", "--target", "--alignments", "--json", "--device"]),
+        ("score length", ["--metric", "--hypotheses", "--references", "--source", "--length-bins", "--figure"]),
         ("demo", ["--output", "--seed"]),
         ("doctor", ["missing for each extra"]),
         ("data check", ["RECIPE.yaml", "--json"]),
@@ -66,8 +72,8 @@ def test_help_lists_every_option(run_headway: Command, command: str, words: list
 
 
 def test_help_says_what_stands_for_an_option_that_is_not_given(run_headway: Command) -> None:
-    predict, score = (run_headway(command, "--help").out for command in ("predict", "score"))
-    assert predict.count("[default: (the recipe's)]") == 7
+    predict, score = (run_headway(*command, "--help").out for command in (["predict"], ["score", "files"]))
+    assert predict.count("[default: (the recipe's)]") == 8
     assert "[default: (the last but one, or the only one)]" in " ".join(predict.replace("│", " ").split())
     assert "[default: (bleu)]" in score
     assert "[default: (six of equal size)]" in score
@@ -105,8 +111,6 @@ def test_options_of_predict_that_would_do_nothing(
     ("options", "beside"),
     [
         (["--samples", "50"], "--significance"),
-        (["--target", "x"], "RUN"),
-        (["--device", "cpu"], "RUN"),
         (["--source", "x"], "--lead or --by-length"),
         (["--length-unit", "words"], "--by-length"),
     ],
@@ -142,7 +146,6 @@ def test_help_does_not_wait_for_torch() -> None:
         (["data", "check", "{recipe}", "nonsense"], "nonsense: an override is key.path=value"),
         (["predict", "none"], "none: this is not a run folder: it has no recipe.yaml"),
         (["predict", "."], ".: this is not a run folder"),
-        (["score", "--metric", "bleu"], "both --hypotheses and --references are needed"),
         (
             ["score", "--metric", "blue", "--hypotheses", "{good}", "--references", "{reference}"],
             "did you mean 'bleu'?",
@@ -155,7 +158,7 @@ def test_help_does_not_wait_for_torch() -> None:
         ),
         (
             ["score", "--hypotheses", "{good}", "{worse}", "--references", "{reference}", "--significance", "t"],
-            "--significance: unknown test; received 't'; allowed: bootstrap, randomisation",
+            "--significance: input should be 'bootstrap' or 'randomisation'; received 't'",
         ),
         (["score", "none"], "none: this is not a run folder: it has no recipe.yaml"),
     ],
@@ -186,6 +189,8 @@ def test_mistakes_are_one_line_and_exit_2(
         (["predict", "run", "--beam", "three"], "'--beam'"),
         (["predict", "run", "--beam", "0"], "'--beam'"),
         (["predict"], "Missing argument 'RUN...'"),
+        (["score", "--metric", "bleu"], "Missing option '--hypotheses'"),
+        (["score", "--hypotheses", "a", "--references", "b", "--target", "c"], "No such option: --target"),
         (["tarin"], "No such command 'tarin'"),
     ],
 )
@@ -203,28 +208,6 @@ def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert err.startswith("error: model.dims: unknown key; did you mean 'dim'?")
     assert "Traceback" not in err
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("given", "spread"),
-    [
-        (
-            "score --references a b --metric bleu",
-            "score --references a --references b --metric bleu",
-        ),
-        ("score --references=a b --json", "score --references=a --references b --json"),
-        ("score --references a --references b c", "score --references a --references b --references c"),
-        (
-            "score --metric bleu chrf --hypotheses - a",
-            "score --metric bleu --metric chrf --hypotheses - --hypotheses a",
-        ),
-        ("score --references a a", "score --references a --references a"),
-        ("train a b --output c d", "train a b --output c d"),
-        ("", ""),
-    ],
-)
-def test_several_values_after_one_flag(given: str, spread: str) -> None:
-    assert spread_variadic(given.split()) == spread.split()
 
 
 def test_score_as_text(run_headway: Command, files: dict[str, Path]) -> None:
@@ -317,3 +300,68 @@ def test_options_of_other_tasks_are_refused(run_headway: Command, reversal: Reve
     ended = run_headway("predict", reversal.run, "--threshold", "0.5")
     assert ended.code == 2
     assert "--threshold: translation has no such option" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verb"),
+    [
+        ("--hypotheses a --references b", "files"),
+        ("--metric bleu chrf --hypotheses a b --references c --by-length d.png --source e", "files"),
+        ("--metric bleu", "files"),
+        ("RUN --source a --target b", "targets"),
+        ("--source a RUN", "targets"),
+        ("run --source=a --json", "targets"),
+        ("RUN", "targets"),
+        ("--target a", "targets"),
+        ("--hypotheses a --references b --source c --figure d.png", "length"),
+        ("--json", "files"),
+    ],
+)
+def test_the_verb_of_score_may_be_left_out(arguments: str, verb: str) -> None:
+    verbs = typer.main.get_command(score_app).commands  # type: ignore[attr-defined]
+    assert verb_of(verbs, arguments.split()) == verb
+
+
+def test_quality_by_length(run_headway: Command, files: dict[str, Path], tmp_path: Path) -> None:
+    given = ["--hypotheses", files["good"], "--references", files["reference"], "--source", files["reference"]]
+    short = run_headway("score", "length", *given)
+    long = run_headway("score", *given, "--by-length", tmp_path / "figure.svg", "--metric", "bleu")
+    assert (short.code, long.code) == (0, 0)
+    assert short.out.startswith("BLEU by length of the source\n")
+    assert long.out.endswith(short.out)
+    assert (tmp_path / "figure.svg").exists()
+
+
+FIRST_LETTERS = """
+import numpy as np
+from headway.metrics import Metric, Signature
+
+class FirstLetters(Metric):
+    name = "first-letters"
+
+    def __init__(self, *, lowercase: bool = False) -> None:
+        self.lowercase = lowercase
+
+    def statistics(self, hypotheses, references):
+        pairs = zip(hypotheses, references[0], strict=True)
+        return np.array([[one[:1] == other[:1], 1] for one, other in pairs], dtype=np.float64)
+
+    def aggregate(self, totals):
+        return float(100 * totals[0] / totals[1])
+
+    def signature(self):
+        return Signature.of(case="lower" if self.lowercase else "mixed")
+"""
+
+
+def test_a_metric_named_by_import_path(
+    run_headway: Command, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "first_letters.py").write_text(FIRST_LETTERS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    given = ["score", "--hypotheses", files["good"], "--references", files["reference"], "--metric"]
+    ended = run_headway(*given, "first_letters:FirstLetters", "bleu", "--lowercase")
+    assert (ended.code, ended.out.split()[:3]) == (0, ["system", "first-letters", "BLEU"])
+    assert "first-letters: case:lower\n" in ended.out
+    assert "--metric: cannot import the metric" in run_headway(*given, "first_letters:FirstLetter").err
+    assert "not a subclass of headway.metrics.metric.Metric" in run_headway(*given, "first_letters:np").err

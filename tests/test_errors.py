@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.errors import HeadwayError, RunError, UserError, nearest
+from headway.errors import HeadwayError, RunError, UserError, check_companions, nearest, option
 
 
 def test_all_parts_in_their_order() -> None:
@@ -37,3 +37,23 @@ def test_nearest_names_the_closest_or_nothing() -> None:
     assert nearest("blue", ["chrf", "bleu", "ter"]) == "; did you mean 'bleu'?"
     assert nearest("zzz", ["chrf", "bleu"]) == ""
     assert nearest("x", []) == ""
+
+
+@pytest.mark.parametrize("kind", [UserError, RunError])
+def test_options_are_spelled_by_whoever_shows_the_error(kind: type[HeadwayError]) -> None:
+    error = kind(f"stopped; {option('top_k')} goes on")
+    assert str(error) == "stopped; top_k goes on"
+    assert error.spelled(lambda name: f"<{name}>") == "stopped; <top_k> goes on"
+
+
+def test_options_stand_in_every_part() -> None:
+    error = UserError("wrong", where=option("beam"), received=3, allowed=[option("a"), option("b")])
+    assert error.spelled(lambda name: f"--{name}") == "--beam: wrong; received 3; allowed: --a, --b"
+
+
+def test_options_that_need_others() -> None:
+    needs = {"seed": ("sample", "draw")}
+    check_companions(["seed", "draw"], needs)
+    check_companions(["beam"], needs)
+    with pytest.raises(UserError, match="seed: alone, this option does nothing; allowed: beside sample or draw"):
+        check_companions(["seed"], needs)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headway.config import merge
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
-from headway.models.model_config import PRESETS
+from headway.formats.corpus_config import parse_corpus
+from headway.models import PRESETS
 from headway.recipe import Recipe, apply_override, changed_keys, dump_recipe, load_recipe, parse_recipe
 
 TREE: dict[str, Any] = {"data": {"train": {"tsv": "train.tsv"}}, "training": {"updates": 10}}
@@ -204,8 +204,9 @@ def test_paths_are_looked_for_here_then_beside_the_recipe(tmp_path: Path, monkey
     monkeypatch.chdir(here)
     recipe = written(beside)
 
-    def train(*overrides: str) -> Path | None:
-        return load_recipe(recipe, overrides).data.train.tsv
+    def train(*overrides: str) -> Path:
+        path: Path = load_recipe(recipe, overrides).data.train.path  # type: ignore[union-attr]
+        return path
 
     assert train() == here / "train.tsv"  # found nowhere: the message names the current folder
     (beside / "train.tsv").touch()
@@ -215,7 +216,7 @@ def test_paths_are_looked_for_here_then_beside_the_recipe(tmp_path: Path, monkey
     assert train(f"data.folder={folder}") == folder / "train.tsv"
     assert train(f"data.train.tsv={beside / 'train.tsv'}", f"data.folder={folder}") == beside / "train.tsv"
     loaded = load_recipe(recipe, [f"data.folder={folder}", "data.dev={source: a, target: b}"])
-    assert loaded.data.dev == CorpusConfig(source=folder / "a", target=folder / "b")
+    assert loaded.data.dev == parse_corpus({"source": folder / "a", "target": folder / "b"}, "data.dev")
     assert loaded.data.folder is None
 
 
@@ -268,7 +269,7 @@ def test_changed_keys_have_both_values() -> None:
     changes = changed_keys(before, after)
     assert changes["model.dim"] == (512, 64)
     assert changes["model.encoder.layers"] == (6, 2)
-    assert changes["data.dev.tsv"] == (None, "dev.tsv")
+    assert changes["data.dev.path"] == (None, "dev.tsv")
     assert "training.updates" not in changes
     assert changed_keys(before, parse()) == {}
 

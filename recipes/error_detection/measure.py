@@ -16,13 +16,12 @@ from typing import Any
 from headway.cli.console import show
 from headway.errors import UserError
 from headway.files import write_json, write_text
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_format import ERRORS
 from headway.formats.labelled_words import Labelled, open_labelled
 from headway.log import say
 from headway.metrics import bootstrap_interval, build_metric
 from headway.recipe import load_recipe
 from headway.runs.inspect.layer_report import measure
-from headway.runs.inspect.run_report import write_run_report
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tasks import load
@@ -35,11 +34,11 @@ HERE = Path(__file__).parent
 def test_sets(arguments: argparse.Namespace) -> dict[str, list[Labelled]]:
     """The test sets by name: TSV files, and a source with its corrected references."""
     named = dict(each.split("=", 1) for each in arguments.test) or {"test": str(arguments.data / "test.tsv")}
-    sets = {name: open_labelled(CorpusConfig(tsv=Path(path)), name, labels=("c", "i")) for name, path in named.items()}
+    sets = {name: open_labelled({"tsv": path}, name, labels=("c", "i")) for name, path in named.items()}
     if arguments.corrections:
         references = sorted(arguments.corrections.parent.glob(f"{arguments.corrections.name}.ref*"))
         source = arguments.corrections.with_suffix(".src")
-        sets["corrections"] = open_labelled(CorpusConfig(source=source, references=tuple(references)), "corrections")
+        sets["corrections"] = open_labelled({"source": source, "references": references}, "corrections", ERRORS)
     return sets
 
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headway.mixers import build_mixer
     from headway.recipe import Recipe, load_recipe
+    from headway.runs.load import load
     from headway.runs.training.loop import train
-    from headway.tasks import load
 
 __version__ = version("headway")
 __all__ = ["Recipe", "__version__", "build_mixer", "load", "load_recipe", "train"]
 
 _HOMES = {
     "build_mixer": "headway.mixers",
-    "load": "headway.tasks",
+    "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",
     "train": "headway.runs.training.loop",
@@ -23,7 +23,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The public names are imported when they are first used, so that `headway --help` does not wait for torch."""
+    """The public names are imported when they are first used, so that the help does not wait for torch."""
     if name not in _HOMES:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -5,12 +5,14 @@ Names of annotations are read when the module is imported, so `from __future__ i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, get_args
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from headway.errors import UserError, nearest
+from headway.errors import UserError, nearest, option
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
@@ -44,20 +46,46 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def explain(error: ValidationError, section: type[BaseModel], where: str = "") -> str:
-    """Every mistake on a line of its own, with its key in `section`, which itself stands at the key `where`."""
-    return "\n".join(_explain(each, section, where) for each in error.errors())
+Options = TypeVar("Options", bound=BaseModel)
 
 
-def _explain(error: Any, section: type[BaseModel], above: str) -> str:
+def validated_options(section: type[Options], given: Mapping[str, Any]) -> Options:
+    """The options of an action: keywords in Python, flags on the command line. `model_fields_set` are those given.
+
+    Raises:
+        UserError: every mistake on a line of its own, with its option, which each shell spells in its own way.
+    """
+    try:
+        return section.model_validate(dict(given))
+    except ValidationError as error:
+        raise UserError(explain(error, section, spell=option)) from error
+
+
+def explain(
+    error: ValidationError, section: type[BaseModel], where: str = "", spell: Callable[[str], str] = str
+) -> str:
+    """Every mistake on a line of its own, with its key in `section`, which itself stands at the key `where`.
+
+    `spell` writes the first key of each.
+    """
+    return "\n".join(_explain(each, section, where, spell) for each in error.errors())
+
+
+def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[str], str]) -> str:
+    if error["type"] == "explained":  # by a component of its own
+        return str(error["ctx"]["text"])
     path, innermost = _keys(error["loc"], section)
-    where = ".".join([above, *path] if above else path) or section.__name__.removesuffix("Config").lower()
+    spelled = [spell(key) for key in path[:1]] + path[1:]
+    where = ".".join([above, *spelled] if above else spelled) or section.__name__.removesuffix("Config").lower()
     if error["type"] == "extra_forbidden":
         names = list(innermost.model_fields)
-        return str(UserError(f"unknown key{nearest(path[-1], names)}", where=where, allowed=names))
+        what = f"unknown key{nearest(path[-1], names)}" if names else "unknown key; this has no options"
+        return UserError(what, where=where, allowed=names or None).spelled(option)
     if error["type"] == "missing":
         return f"{where}: this key is needed"
     message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "literal_error" and isinstance(error["input"], str):
+        message += nearest(error["input"], re.findall(r"'([^']*)'", error["ctx"]["expected"]))
     received = "" if isinstance(error["input"], dict | BaseModel) else f"; received {error['input']!r}"
     return f"{where}: {message[0].lower()}{message[1:]}{received}"
 
@@ -91,3 +119,27 @@ def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for inner in get_args(annotation):
         yield from _sections_in(inner)
+
+
+UNKNOWN_KEY = "unknown_key"
+
+
+def mistakes_within(error: ValidationError, section: type[BaseModel]) -> ValidationError:
+    """The mistakes of `section`, to be raised by the validator of a larger one that does not know its keys."""
+    return ValidationError.from_exception_data(error.title, [_within(each, section) for each in error.errors()])
+
+
+def _within(error: Any, section: type[BaseModel]) -> InitErrorDetails:
+    path, innermost = _keys(error["loc"], section)
+    if error["type"] == "extra_forbidden":
+        names = list(innermost.model_fields)
+        return mistake(f"unknown key{nearest(path[-1], names)}; allowed: {', '.join(names)}", *path)
+    if error["type"] == UNKNOWN_KEY:
+        return mistake(error["msg"], *path)
+    return InitErrorDetails(type=error["type"], loc=tuple(path), input=error["input"], ctx=error.get("ctx", {}))
+
+
+def mistake(message: str, *path: str) -> InitErrorDetails:
+    """A mistake in words, at the keys of `path`, for `ValidationError.from_exception_data`."""
+    kind = PydanticCustomError(UNKNOWN_KEY, "{message}", {"message": message})
+    return InitErrorDetails(type=kind, loc=path, input={})

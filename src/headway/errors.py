@@ -10,9 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 class HeadwayError(Exception):
-    """The base of all errors that headway raises on purpose."""
+    """The base of all errors that headway raises on purpose. `str` gives options by their keys."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return self.spelled(str)
+
+    def spelled(self, spell: Callable[[str], str]) -> str:
+        """The message, with each option that it names as `spell` writes it: a keyword, a flag, a field of JSON."""
+        return spelled(super().__str__(), spell)
 
 
 class RunError(HeadwayError):
@@ -41,16 +48,12 @@ class UserError(HeadwayError):
     ) -> None:
         self.what, self.where, self.received = what, where, received
         self.allowed = allowed if allowed is None or isinstance(allowed, str) else ", ".join(allowed)
-        super().__init__(self.spelled(lambda name: name))
-
-    def spelled(self, spell: Callable[[str], str]) -> str:
-        """The message, with each option that it names as `spell` writes it: a keyword, a flag, a field of JSON."""
-        message = f"{self.where}: {self.what}" if self.where else self.what
-        if self.received is not None:
-            message += f"; received {self.received!r}"
+        message = f"{where}: {what}" if where else what
+        if received is not None:
+            message += f"; received {received!r}"
         if self.allowed is not None:
             message += f"; allowed: {self.allowed}"
-        return re.sub(r"\0([a-z_]+)\0", lambda named: spell(named[1]), message)
+        super().__init__(message)
 
 
 def option(name: str) -> str:
@@ -58,21 +61,19 @@ def option(name: str) -> str:
     return f"\0{name}\0"
 
 
-def flag(name: str) -> str:
-    """An option, or an argument in capitals, as it is written on the command line."""
-    if name == "files":
-        return "FILE"
-    return name if name.isupper() else "--" + name.removesuffix("_output").replace("_", "-")
+def spelled(text: str, spell: Callable[[str], str]) -> str:
+    """A text in which every option named by `option` stands as `spell` writes it."""
+    return re.sub(r"\0(\w+)\0", lambda named: spell(named[1]), text)
 
 
 def check_companions(given: Iterable[str], needs: Mapping[str, Sequence[str]]) -> None:
     """Raise UserError where an option would do nothing, for want of any of those that it `needs` beside it."""
     options = list(given)
-    for option in options:
-        wanted = needs.get(option, ())
-        if wanted and not any(each in options for each in wanted):
-            allowed = "beside " + " or ".join(map(flag, wanted))
-            raise UserError("alone, this option does nothing", where=flag(option), allowed=allowed)
+    for name in options:
+        wanted = needs.get(name, ())
+        if wanted and not any(other in options for other in wanted):
+            allowed = "beside " + " or ".join(map(option, wanted))
+            raise UserError("alone, this option does nothing", where=option(name), allowed=allowed)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

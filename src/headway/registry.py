@@ -8,15 +8,29 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import PydanticUndefined
 
-from headway.config import Section, explain
+from headway.config import Section, explain, mistake, mistakes_within
 from headway.errors import UserError, nearest, option
 
 Component = TypeVar("Component")
@@ -39,7 +53,7 @@ def is_foreign(name: str) -> bool:
     return ":" in name
 
 
-class Choice(NamedTuple):
+class Setting(NamedTuple):
     """One option of a component: its name, its type in words, and its default (`REQUIRED` where there is none)."""
 
     name: str
@@ -108,9 +122,34 @@ class Registry(Generic[Component]):
         component: type[Component] = getattr(importlib.import_module(module), name)
         return component
 
-    def choices(self, name: str) -> list[Choice]:
+    def choices(self, name: str) -> list[Setting]:
         """The options of a component, with their defaults. Raises UserError as `get` does."""
         return choices_of(config_of(self.get(name)))
+
+    def config(self, kind: str) -> type[BaseModel]:
+        """The class of a component's options, for validators of recipes. Raises ValidationError, at the key `kind`."""
+        try:
+            return config_of(self.get(kind))
+        except UserError as error:
+            wrong = mistake(error.spelled(option), "kind")
+            raise ValidationError.from_exception_data(self.kind, [wrong]) from error
+
+    def section(self, options: Mapping[str, Any]) -> BaseModel:
+        """The options of a component, its `kind` among them, as its own class has them; for validators of recipes.
+
+        Raises:
+            ValidationError: every mistake, with its key.
+        """
+        config = self.config(str(options["kind"]))
+        given = {name: value for name, value in options.items() if name != "kind" or "kind" in config.model_fields}
+        try:
+            return config.model_validate(given)
+        except ValidationError as error:
+            raise mistakes_within(error, config) from error
+
+    def options(self, name: str, where: str | None = None) -> list[str]:
+        """The names of a component's options. Raises UserError as `get` does."""
+        return list(config_of(self.get(name, where)).model_fields)
 
     def build(
         self,
@@ -136,18 +175,26 @@ class Registry(Generic[Component]):
         where = self.kind if where is None else where
         if "kind" not in options:
             raise UserError(f"a {self.kind} needs a kind", where=where, received=config, allowed=list(self))
-        component: Any = self.get(str(options.pop("kind")), f"{where}.kind")
-        section = config_of(component)
-        inherited = {name: value for name, value in (defaults or {}).items() if name in section.model_fields}
-        checked = validated(section, inherited | options, where)
-        try:
-            if hasattr(component, "Config"):
-                made: Component = component(*arguments, checked)
-            else:
-                made = component(*arguments, **{name: getattr(checked, name) for name in section.model_fields})
-            return made
-        except (ValueError, TypeError) as error:
-            raise UserError(str(error), where=where, received=config) from error
+        component = self.get(str(options.pop("kind")), f"{where}.kind")
+        fields = config_of(component).model_fields
+        inherited = {name: value for name, value in (defaults or {}).items() if name in fields}
+        return construct(component, inherited | options, *arguments, where=where)
+
+
+def construct(component: type[Component], options: Mapping[str, Any], *arguments: Any, where: str) -> Component:
+    """A component of a class that is known, called as `Registry.build` does.
+
+    Raises:
+        UserError: unknown options, or options that the component refuses.
+    """
+    section, build = config_of(component), cast("Callable[..., Component]", component)
+    checked = validated(section, options, where)
+    try:
+        if hasattr(component, "Config"):
+            return build(*arguments, checked)
+        return build(*arguments, **{name: getattr(checked, name) for name in section.model_fields})
+    except (ValueError, TypeError) as error:
+        raise UserError(str(error), where=where, received=dict(options) or None) from error
 
 
 def validated(section: type[BaseModel], options: Mapping[str, Any], where: str) -> BaseModel:
@@ -164,26 +211,37 @@ def config_of(component: type[Any]) -> type[BaseModel]:
     if isinstance(config, type) and issubclass(config, BaseModel):
         return config
     parameters = inspect.signature(component.__init__).parameters.values()
-    hints = get_type_hints(component.__init__)
+    hints = get_type_hints(component.__init__, include_extras=True)
     fields: dict[str, Any] = {
-        each.name: (hints.get(each.name, Any), ... if each.default is each.empty else each.default)
-        for each in parameters
-        if each.kind is each.KEYWORD_ONLY
+        key.name: (hints.get(key.name, Any), ... if key.default is key.empty else key.default)
+        for key in parameters
+        if key.kind is key.KEYWORD_ONLY
     }
     settings = ConfigDict(**Section.model_config, arbitrary_types_allowed=True)
     return create_model(f"{component.__name__}Options", __config__=settings, **fields)
 
 
-def choices_of(section: type[BaseModel]) -> list[Choice]:
+def choices_of(section: type[BaseModel]) -> list[Setting]:
     """The options of a section, `kind` left out."""
     return [
-        Choice(name, _type_in_words(field.annotation), field.get_default(call_default_factory=True))
+        Setting(name, _type_in_words(field.annotation), field.get_default(call_default_factory=True))
         for name, field in section.model_fields.items()
         if name != "kind"
     ]
 
 
 def _type_in_words(annotation: Any) -> str:
-    if isinstance(annotation, type):
-        return annotation.__name__
-    return str(annotation).replace("typing.", "").replace("NoneType", "None")
+    """A type as people read it: `int`, `post|pre`, `list of text`, `float or None`."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_in_words(inner[0])
+    if origin is Literal:
+        return "|".join(map(str, inner))
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(map(_type_in_words, inner)))
+    if origin in (tuple, list, Sequence) and inner[1:] in ((), (...,)):
+        return f"list of {_type_in_words(inner[0])}"
+    if origin is tuple:
+        return ", ".join(map(_type_in_words, inner))
+    names = {NoneType: "None", str: "text", Path: "file"}
+    return names.get(annotation) or str(getattr(origin or annotation, "__name__", annotation))

@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -48,6 +48,15 @@ def put_in_place(built: Path, folder: Path) -> None:
         if not folder.is_dir():
             raise
     sync_folder(folder.parent)
+
+
+def keep_folder(folder: Path, save: Callable[[Path], None]) -> None:
+    """Store what `save` writes into a folder whole or not at all: a run may be killed at any moment."""
+    unfinished = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    save(unfinished)
+    unfinished.rename(folder)
 
 
 def _runs(process: int) -> bool:

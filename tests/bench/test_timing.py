@@ -8,7 +8,6 @@ import torch
 
 from headway.bench import bench_constraints, bench_decode, bench_mixers, bench_train
 from headway.bench.timing import SIZES, BenchReport, Contender, Measurement, SyntheticCorpus, compete, matrix_peak
-from headway.corpora.plan import plan_epoch
 from headway.errors import RunError, UserError
 
 TINY = SIZES["tiny"]
@@ -127,7 +126,7 @@ def test_plain_loop_computes_the_same_as_headway():
     plain.transformer.encoder.norm = plain.transformer.decoder.norm = None
 
     corpus = SyntheticCorpus(TINY.vocabulary, 100)
-    batch = corpus.collate(plan_epoch(corpus.source_lengths, corpus.target_lengths, 256, 1, 0)[0])
+    batch = corpus.collate(corpus.plan(1, 0, batch_tokens=256)[0])
     expected, received = model(batch).logits, plain(batch.source, batch.target_input)
     torch.testing.assert_close(received[batch.target_mask], expected[batch.target_mask], rtol=1e-4, atol=1e-4)
 
@@ -173,9 +172,9 @@ def test_marian_with_our_weights_gives_our_log_probabilities():
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (lambda: bench_train.run_bench_train(["huge"], ["float32"], 1), "--size.*'huge'.*base, small, tiny"),
-        (lambda: bench_train.run_bench_train(["tiny"], ["int8"], 1), "--precision.*'int8'.*float32, bf16"),
-        (lambda: bench_decode.run_bench_decode(["huge"], [1], 1), "--size.*'huge'"),
+        (lambda: bench_train.run_bench_train(["huge"], ["float32"], 1), "size: .*'huge'.*base, small, tiny"),
+        (lambda: bench_train.run_bench_train(["tiny"], ["int8"], 1), "precision: .*'int8'.*float32, bf16"),
+        (lambda: bench_decode.run_bench_decode(["huge"], [1], 1), "size: .*'huge'"),
     ],
 )
 def test_unknown_choices_are_errors(run, message):
@@ -184,7 +183,7 @@ def test_unknown_choices_are_errors(run, message):
 
 
 def test_an_output_that_cannot_be_written_is_an_error_before_work_is_lost(tmp_path):
-    with pytest.raises(UserError, match="--output"):
+    with pytest.raises(UserError, match="output: this folder does not exist"):
         bench_train.run_bench_train(["tiny"], ["float32"], 1, tmp_path / "missing" / "train.json")
 
 

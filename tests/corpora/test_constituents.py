@@ -155,5 +155,5 @@ def test_conllu_with_either_tag(tmp_path: Path) -> None:
 def test_mistakes(tmp_path: Path, rows: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         list(convert_conllu(conllu(tmp_path, *rows)))
-    with pytest.raises(UserError, match="--tags: there are no such tags"):
+    with pytest.raises(UserError, match="tags: there are no such tags"):
         list(convert_conllu(tmp_path / "bank.conllu", "pos"))

@@ -18,15 +18,21 @@ from headway.corpora import corpus as corpus_module
 from headway.corpora import encoding
 from headway.corpora.corpus import Corpus, build_corpus
 from headway.corpora.corpus_report import CorpusReport
-from headway.corpora.data_config import DataConfig
+from headway.corpora.filters import Filters
 from headway.errors import RunError, UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import AnyCorpus
 from headway.formats.pairs import open_source
-from headway.processing.text.text_config import TextConfig, VocabularyConfig
-from headway.processing.text.text_processor import Side, load_sides, save_sides, train_sides
+from headway.processing.text.text_processor import (
+    TextConfig,
+    TextProcessor,
+    load_processors,
+    save_processors,
+    train_processors,
+)
+from headway.processing.text.vocabulary import VocabularyConfig
 
-Sides = tuple[Side, Side]
-Write = Callable[..., CorpusConfig]
+Sides = tuple[TextProcessor, TextProcessor]
+Write = Callable[..., AnyCorpus]
 
 # Line 1 .. 10: what becomes of it with max_length 4, max_ratio 2 and drop_duplicates.
 LINES = [
@@ -45,19 +51,19 @@ LINES = [
 
 @pytest.fixture
 def build(sides: Sides, tmp_path: Path) -> Callable[..., Corpus]:
-    def build(config: CorpusConfig, filter: bool = True, **filters: Any) -> Corpus:
-        data = DataConfig(train=config, **filters)
-        return build_corpus(config, data, sides, where="data.train", filter=filter, cache=tmp_path / "cache")
+    def build(config: AnyCorpus, filter: bool = True, **filters: Any) -> Corpus:
+        source, wanted = open_source(config, "data.train"), Filters(**filters)
+        return build_corpus(source, sides, wanted, name="data.train", filter=filter, cache=tmp_path / "cache")
 
     return build
 
 
 @pytest.fixture
-def ten(parallel: Write) -> CorpusConfig:
+def ten(parallel: Write) -> AnyCorpus:
     return parallel([source for source, _ in LINES], [target for _, target in LINES])
 
 
-def test_filters_and_report(build: Callable[..., Corpus], ten: CorpusConfig, sides: Sides) -> None:
+def test_filters_and_report(build: Callable[..., Corpus], ten: AnyCorpus, sides: Sides) -> None:
     corpus = build(ten, max_length=4, max_ratio=2, drop_duplicates=True)
     assert len(corpus) == 3
     assert corpus.lines.tolist() == [1, 3, 10]
@@ -80,12 +86,12 @@ def test_filters_and_report(build: Callable[..., Corpus], ten: CorpusConfig, sid
 
 def test_lengths_can_be_counted_in_words(parallel: Write, tmp_path: Path) -> None:
     text = ("ab cd ef", "AB")
-    characters = train_sides(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([text]))
-    config = parallel(["ab cd ef", "ab cd", "ab"], ["AB", "AB", "AB AB AB"])
+    characters = train_processors(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([text]))
+    source = open_source(parallel(["ab cd ef", "ab cd", "ab"], ["AB", "AB", "AB AB AB"]), "data.train")
 
     def kept(**filters: Any) -> list[int]:
-        data = DataConfig(train=config, **filters)
-        corpus = build_corpus(config, data, characters, where="data.train", filter=True, cache=tmp_path / "cache")
+        wanted = Filters(**filters)
+        corpus = build_corpus(source, characters, wanted, name="data.train", filter=True, cache=tmp_path / "cache")
         return corpus.lines.tolist()
 
     assert kept(max_length=3) == []
@@ -94,7 +100,7 @@ def test_lengths_can_be_counted_in_words(parallel: Write, tmp_path: Path) -> Non
     assert kept(max_ratio=2, count="words") == [2]
 
 
-def test_long_sources_are_cut_before_the_filters_and_counted(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+def test_long_sources_are_cut_before_the_filters_and_counted(build: Callable[..., Corpus], ten: AnyCorpus) -> None:
     whole = build(ten, max_length=5)
     for filter in (True, False):
         corpus = build(ten, filter, max_length=5, truncate_source=2)
@@ -110,10 +116,10 @@ def test_long_sources_are_cut_before_the_filters_and_counted(build: Callable[...
 
 
 def test_sources_can_be_cut_by_words(parallel: Write, tmp_path: Path) -> None:
-    characters = train_sides(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([("ab cd ef", "AB")]))
-    config = parallel(["ab cd ef", "ab cd", "ab"], ["AB", "AB", "AB AB"])
-    data = DataConfig(train=config, count="words", truncate_source=1, max_length=1)
-    corpus = build_corpus(config, data, characters, where="data.train", filter=True, cache=tmp_path / "cache")
+    characters = train_processors(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([("ab cd ef", "AB")]))
+    source = open_source(parallel(["ab cd ef", "ab cd", "ab"], ["AB", "AB", "AB AB"]), "data.train")
+    filters = Filters(count="words", truncate_source=1, max_length=1)
+    corpus = build_corpus(source, characters, filters, name="data.train", filter=True, cache=tmp_path / "cache")
     assert corpus.lines.tolist() == [1, 2]
     assert corpus.report.truncated == 2
     assert [corpus.source(i).tolist() for i in range(2)] == [characters[0].encode("ab")] * 2
@@ -121,10 +127,10 @@ def test_sources_can_be_cut_by_words(parallel: Write, tmp_path: Path) -> None:
 
 def test_what_is_cut_must_fit() -> None:
     with pytest.raises(ValueError, match=r"max_length \(100\) is below truncate_source \(101\)"):
-        DataConfig.model_validate({"train": {"tsv": "x"}, "truncate_source": 101})
+        Filters(truncate_source=101)
 
 
-def test_dev_keeps_all_with_text(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+def test_dev_keeps_all_with_text(build: Callable[..., Corpus], ten: AnyCorpus) -> None:
     corpus = build(ten, filter=False, max_length=4, max_ratio=2, drop_duplicates=True)
     assert corpus.lines.tolist() == [1, 3, 4, 5, 7, 8, 10]
     assert corpus.report.dropped == {"empty side": 3}
@@ -136,7 +142,7 @@ def test_duplicates_are_equal_on_both_sides(build: Callable[..., Corpus], parall
     assert build(parallel(["a", "ab"], ["bc", "c"]), drop_duplicates=True).lines.tolist() == [1, 2]
 
 
-def test_duplicates_are_kept_by_default(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+def test_duplicates_are_kept_by_default(build: Callable[..., Corpus], ten: AnyCorpus) -> None:
     assert build(ten, max_length=4).lines.tolist() == [1, 3, 4, 7, 10]
 
 
@@ -147,7 +153,7 @@ def test_nothing_kept(build: Callable[..., Corpus], parallel: Write) -> None:
 
 
 def test_second_time_from_the_cache(
-    build: Callable[..., Corpus], ten: CorpusConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    build: Callable[..., Corpus], ten: AnyCorpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     first = build(ten)
     assert isinstance(first.lines.base, np.memmap)
@@ -157,9 +163,7 @@ def test_second_time_from_the_cache(
     assert [path.name for path in (tmp_path / "cache" / "corpora").iterdir()] == [first.fingerprint]
 
 
-def test_cache_key(
-    build: Callable[..., Corpus], parallel: Write, ten: CorpusConfig, sides: Sides, tmp_path: Path
-) -> None:
+def test_cache_key(build: Callable[..., Corpus], parallel: Write, ten: AnyCorpus, sides: Sides, tmp_path: Path) -> None:
     keys = [
         build(ten).fingerprint,
         build(ten, filter=False).fingerprint,
@@ -170,12 +174,12 @@ def test_cache_key(
     ]
     assert len(set(keys)) == 6
     assert build(ten).fingerprint == keys[0]
-    data = DataConfig(train=ten)
-    swapped = build_corpus(ten, data, (sides[1], sides[0]), where="data.train", filter=True, cache=tmp_path / "cache")
+    source, turned = open_source(ten, "data.train"), (sides[1], sides[0])
+    swapped = build_corpus(source, turned, Filters(), name="data.train", filter=True, cache=tmp_path / "cache")
     assert swapped.fingerprint not in keys
 
 
-def test_cut_off_cache_is_built_anew(build: Callable[..., Corpus], ten: CorpusConfig, tmp_path: Path) -> None:
+def test_cut_off_cache_is_built_anew(build: Callable[..., Corpus], ten: AnyCorpus, tmp_path: Path) -> None:
     expected = build(ten)
     folder = tmp_path / "cache" / "corpora" / expected.fingerprint
     for name in ("source.npy", "lines.npy", "target_offsets.npy", "report.json"):
@@ -187,7 +191,7 @@ def test_cut_off_cache_is_built_anew(build: Callable[..., Corpus], ten: CorpusCo
 
 
 def test_another_process_was_faster(
-    build: Callable[..., Corpus], ten: CorpusConfig, monkeypatch: pytest.MonkeyPatch
+    build: Callable[..., Corpus], ten: AnyCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = corpus_module._write
 
@@ -216,9 +220,7 @@ def test_a_failed_build_leaves_nothing(
     assert list((tmp_path / "cache" / "corpora").iterdir()) == []
 
 
-def test_wide_ids(
-    build: Callable[..., Corpus], ten: CorpusConfig, sides: Sides, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wide_ids(build: Callable[..., Corpus], ten: AnyCorpus, sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     assert build(ten).source(0).dtype == np.uint16
     monkeypatch.setattr(type(sides[0].vocabulary), "__len__", lambda vocabulary: (1 << 16) + 1)
     assert build(ten, max_length=9).source(0).dtype == np.int32
@@ -241,13 +243,13 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_processes_give_the_same(
     parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = parallel(*random_pairs(1200, seed=1))
-    data = DataConfig(train=config, max_length=10, drop_duplicates=True)
+    source = open_source(parallel(*random_pairs(1200, seed=1)), "data.train")
+    filters = Filters(max_length=10, drop_duplicates=True)
 
     def build(cache: str) -> Corpus:
         done: list[int] = []
         corpus = build_corpus(
-            config, data, sides, where="data.train", filter=True, cache=tmp_path / cache, progress=done.append
+            source, sides, filters, name="data.train", filter=True, cache=tmp_path / cache, progress=done.append
         )
         assert done == [*range(30, 1201, 30)]
         return corpus
@@ -256,7 +258,7 @@ def test_processes_give_the_same(
     monkeypatch.setattr(encoding, "PATIENCE", 60)
     monkeypatch.setattr(encoding, "in_processes", None)  # would fail if called
     alone = build("alone")
-    pairs = list(open_source(config, "data.train"))
+    pairs = list(source)
     assert len(alone) > 500
     for index, line in enumerate(alone.lines):
         assert alone.source(index).tolist() == sides[0].encode(pairs[line - 1].source)
@@ -270,7 +272,7 @@ def test_processes_give_the_same(
 
 @pytest.mark.usefixtures("small_chunks")
 def test_processes_are_fed_no_more_than_needed(sides: Sides, tmp_path: Path) -> None:
-    save_sides(sides, tmp_path / "sides")
+    save_processors(sides, tmp_path / "sides")
     read: list[int] = []
 
     def endless() -> Iterator[encoding.Chunk]:
@@ -290,10 +292,10 @@ def die(chunk: encoding.Chunk) -> None:
 
 @pytest.mark.usefixtures("small_chunks")
 def test_a_process_that_dies(parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = parallel(*random_pairs(600, seed=2))
+    source = open_source(parallel(*random_pairs(600, seed=2)), "data.train")
     monkeypatch.setattr(encoding, "_encode_here", die)
     with pytest.raises(RunError, match="a process that encodes the corpus died"):
-        build_corpus(config, DataConfig(train=config), sides, where="data.train", filter=True, cache=tmp_path)
+        build_corpus(source, sides, Filters(), name="data.train", filter=True, cache=tmp_path)
 
 
 ENDLESS = """
@@ -301,20 +303,20 @@ import sys
 from itertools import count
 from pathlib import Path
 from headway.corpora import encoding
-from headway.processing.text.text_processor import load_sides
+from headway.processing.text.text_processor import load_processors
 
 if __name__ == "__main__":
     encoding.PATIENCE = 0
     encoding.cores = lambda: 2
     folder = Path(sys.argv[1])
     stream = (encoding.Chunk([number], ["a"], ["A"], []) for number in count())
-    for _ in encoding.encode_all(stream, load_sides(folder), folder):
+    for _ in encoding.encode_all(stream, load_processors(folder), folder):
         print("working", flush=True)
 """
 
 
 def test_processes_end_with_a_killed_parent(sides: Sides, tmp_path: Path) -> None:
-    save_sides(sides, tmp_path / "sides")
+    save_processors(sides, tmp_path / "sides")
     (tmp_path / "endless.py").write_text(ENDLESS, encoding="utf-8")
     command = [sys.executable, tmp_path / "endless.py", tmp_path / "sides"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
@@ -342,14 +344,14 @@ def test_memory_is_flat(parallel: Write, sides: Sides, tmp_path: Path, monkeypat
 
 
 def test_sides_survive_storage(sides: Sides, tmp_path: Path) -> None:
-    save_sides(sides, tmp_path / "sides")
-    loaded = load_sides(tmp_path / "sides")
+    save_processors(sides, tmp_path / "sides")
+    loaded = load_processors(tmp_path / "sides")
     lines = ["a b", "", "z"]
     assert [side.encode_lines(lines) for side in loaded] == [side.encode_lines(lines) for side in sides]
     assert sides[0].encode_lines(lines)[1] == []
 
 
-def test_report_text_and_json(build: Callable[..., Corpus], ten: CorpusConfig) -> None:
+def test_report_text_and_json(build: Callable[..., Corpus], ten: AnyCorpus) -> None:
     report = build(ten, max_length=4, max_ratio=2, drop_duplicates=True).report
     assert CorpusReport.from_json(report.to_json()) == report
     assert report.text() == (

@@ -17,7 +17,7 @@ def test_counts(lines: list[list[int]], chunk: int) -> None:
         some = lines[start : start + chunk]
         ids = np.array([each for line in some for each in line], dtype=np.uint16)
         counts.source.add(ids, np.array([len(line) for line in some]))
-    side = counts.report("data.train").source
+    side = counts.report("data.train", ()).source
     ranked = sorted(len(line) for line in lines)
     assert side.tokens == sum(ranked)
     assert side.unknown == sum(line.count(3) for line in lines)
@@ -31,6 +31,6 @@ def test_only_the_first_lines_are_named() -> None:
     counts.drop("duplicate", [])
     for lines in ([1], [2, 3, 4], [5, 6, 7], [8]):
         counts.drop("empty side", lines)
-    report = counts.report("data.dev")
+    report = counts.report("data.dev", ())
     assert (report.dropped, report.first_dropped) == ({"empty side": 8}, {"empty side": [1, 2, 3, 4, 5]})
     assert report.text() == "data.dev: 8 pairs read, 0 kept\n  dropped 8: empty side (line 1, 2, 3, 4, 5, ...)"

@@ -5,18 +5,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headway.corpora.data_checks import check
-from headway.corpora.data_config import DataConfig
+from headway.corpora.filters import Filters
 from headway.corpora.overlap import Overlap
-from headway.formats.corpus_config import CorpusConfig
-from headway.processing.text.text_processor import Side
+from headway.formats.corpus_config import AnyCorpus
+from headway.formats.pairs import open_source
+from headway.processing.text.text_processor import TextProcessor
 
 
-def test_check(parallel: Callable[..., CorpusConfig], sides: tuple[Side, Side], tmp_path: Path) -> None:
+def test_check(parallel: Callable[..., AnyCorpus], sides: tuple[TextProcessor, TextProcessor], tmp_path: Path) -> None:
     train = parallel(["a b", "c", "d d d"], ["A", "C", "D"])
     dev = parallel(["c", "", "d d d"], ["C", "A", "A"], name="dev")
     read: list[int] = []
-    data = DataConfig(train=train, dev=dev, max_length=2)
-    result = check(data, sides, progress=read.append, cache=tmp_path)
+    sources = open_source(train, "data.train"), open_source(dev, "data.dev")
+    result = check(*sources, sides, Filters(max_length=2), progress=read.append, cache=tmp_path)
     assert read == [3, 3]
     assert (result.train.pairs_kept, result.train.dropped) == (2, {"over max_length": 1})
     assert result.dev is not None
@@ -28,8 +29,11 @@ def test_check(parallel: Callable[..., CorpusConfig], sides: tuple[Side, Side], 
     assert content["train"]["source"]["tokens"] == 3
 
 
-def test_check_without_dev(parallel: Callable[..., CorpusConfig], sides: tuple[Side, Side], tmp_path: Path) -> None:
-    result = check(DataConfig(train=parallel(["a"], ["A"])), sides, cache=tmp_path)
+def test_check_without_dev(
+    parallel: Callable[..., AnyCorpus], sides: tuple[TextProcessor, TextProcessor], tmp_path: Path
+) -> None:
+    train = open_source(parallel(["a"], ["A"]), "data.train")
+    result = check(train, None, sides, Filters(), cache=tmp_path)
     assert (result.dev, result.overlap) == (None, None)
     assert result.text() == result.train.text()
     assert result.to_json()["dev"] is None

@@ -5,9 +5,8 @@ import pytest
 
 from headway.corpora import frames
 from headway.corpora.frames import build_frames
-from headway.processing.audio.audio_config import AudioConfig
 from headway.processing.audio.audio_files import read_recording
-from headway.processing.audio.features import filterbanks
+from headway.processing.audio.features import AudioConfig, filterbanks
 from tests.processing.audio.tones import say, write
 
 CONFIG = AudioConfig(sample_rate=8000, bins=9)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.corpora.data_config import DataConfig, LeadConfig
-from headway.corpora.lead import lead, leads_of_file
+from headway.corpora.lead import LeadConfig, lead, leads_of_file
 from headway.errors import UserError
 from headway.recipe import parse_lead
+from headway.recipe.sections import DataConfig
 
 TEXT = "  Dr. Who is  here. He eats. He sleeps, too. He leaves. "
 
@@ -47,5 +47,5 @@ def test_in_a_recipe() -> None:
 
 @pytest.mark.parametrize("given", ["0", "-1", "eight", "3-pieces", "3 sentences", ""])
 def test_mistakes(given: str) -> None:
-    with pytest.raises(UserError, match=r"--lead: this is no beginning of a source; received .*3-sentences"):
+    with pytest.raises(UserError, match=r"lead: this is no beginning of a source; received .*3-sentences"):
         parse_lead(given)

@@ -11,17 +11,15 @@ import torch
 from headway.corpora.frames import build_frames
 from headway.corpora.speech_corpus import build_speech
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
 from headway.formats.recordings import open_recordings, read_utterances
-from headway.processing.audio.audio_config import AudioConfig
-from headway.processing.audio.audio_processor import AudioSide
-from headway.processing.audio.features import Statistics
-from headway.processing.text.text_config import SideConfig, VocabularyConfig
-from headway.processing.text.text_processor import train_side
+from headway.processing.audio.audio_processor import AudioProcessor
+from headway.processing.audio.features import AudioConfig, Statistics
+from headway.processing.text.text_processor import PreparationConfig, train_processor
+from headway.processing.text.vocabulary import VocabularyConfig
 from tests.processing.audio.tones import say, tone, write_corpus
 
 SENTENCES = ["low", "high mid", "mid low low", "high", "low mid high low", "mid mid"]
-SIDE = train_side(SideConfig(), VocabularyConfig(kind="whitespace"), SENTENCES, "transcripts")
+SIDE = train_processor(PreparationConfig(), VocabularyConfig(kind="whitespace"), SENTENCES, "transcripts")
 
 
 def corpus(folder, max_length=10, statistics=None, **settings):
@@ -29,20 +27,22 @@ def corpus(folder, max_length=10, statistics=None, **settings):
     if not manifest.exists():
         write_corpus(folder, SENTENCES)
     config = AudioConfig(sample_rate=8000, bins=9, **settings)
-    utterances = read_utterances(open_recordings(CorpusConfig(tsv=manifest), "data.train"))
+    utterances = read_utterances(open_recordings({"tsv": manifest}, "data.train"))
     store = build_frames([each.audio for each in utterances], config, cache=folder / "cache")
-    return build_speech("data.train", utterances, store, (AudioSide(config, statistics), SIDE), max_length=max_length)
+    return build_speech(
+        "data.train", utterances, store, (AudioProcessor(config, statistics), SIDE), max_length=max_length
+    )
 
 
 def test_batches_hold_frames_and_transcripts(tmp_path):
     found = corpus(tmp_path)
     batch = found.collate(np.array([3, 1]))
-    side = AudioSide(AudioConfig(sample_rate=8000, bins=9))
+    side = AudioProcessor(AudioConfig(sample_rate=8000, bins=9))
     for row, number in enumerate((3, 1)):
-        frames = side.encode(tmp_path / "train" / f"{number}.wav")
+        frames = side.encode(tmp_path / "train" / f"{number}.wav").values
         length = int(batch.source_mask[row].sum())
         np.testing.assert_array_equal(batch.source[row, :length], frames)
-        ids = SIDE.encode(SENTENCES[number])
+        ids = SIDE.encode(SENTENCES[number]).values
         assert batch.target_output[row, : len(ids) + 1].tolist() == [*ids, 2]
     assert batch.indices.tolist() == [3, 1]
     assert batch.counts == {"target_tokens": 5}
@@ -106,7 +106,7 @@ def test_or_left_out_and_counted(tmp_path):
 def test_what_is_too_long_is_dropped_from_training_alone(tmp_path):
     manifest = write_corpus(tmp_path, [*SENTENCES, "mid low"])
     manifest.write_text(manifest.read_text().replace("6.wav\tmid low", "6.wav\t "))
-    longest = len(AudioSide(AudioConfig(sample_rate=8000, bins=9)).encode(say(SENTENCES[4], 4)))
+    longest = len(AudioProcessor(AudioConfig(sample_rate=8000, bins=9)).encode(say(SENTENCES[4], 4)).values)
     found = corpus(tmp_path, max_length=2, max_frames=longest - 1)
     assert found.report.dropped == {"empty side": 1, "over audio.max_frames": 1, "over max_length": 1}
     assert [each.text for each in found.utterances] == ["low", "high mid", "high", "mid mid"]
@@ -144,10 +144,10 @@ def test_utterances_of_librispeech(tmp_path):
     for number in (0, 1):
         (chapter / f"2412-153948-000{number}.flac").symlink_to(audio / f"2412-153948-000{number}.flac")
     (chapter / "2412-153948.trans.txt").write_text("2412-153948-0000 LOW\n2412-153948-0001 HIGH\n")
-    utterances = read_utterances(open_recordings(CorpusConfig(librispeech=tmp_path), "data.train"))
+    utterances = read_utterances(open_recordings({"librispeech": tmp_path}, "data.train"))
     config = AudioConfig()
     store = build_frames([each.audio for each in utterances], config, cache=tmp_path / "cache")
-    found = build_speech("data.train", utterances, store, (AudioSide(config), SIDE), max_length=10)
+    found = build_speech("data.train", utterances, store, (AudioProcessor(config), SIDE), max_length=10)
     assert found.report.sample_rates == {"16000": 2}
     assert found.report.hours * 3600 == pytest.approx(11.66 + 10.51, abs=0.01)
     assert found.collate(np.array([0])).source.shape == (1, 1164, 80)

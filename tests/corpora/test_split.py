@@ -24,7 +24,7 @@ def test_mistakes(tmp_path: Path) -> None:
     path.write_text("a\tc\n\nb\tc\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"too few sentences for these parts; received 2"):
         split_file(path, tmp_path / "parts", (8, 1, 1))
-    with pytest.raises(UserError, match="--shares"):
+    with pytest.raises(UserError, match="shares: there are three"):
         split_file(path, tmp_path / "parts", (1, 0, 1))
 
 

@@ -11,7 +11,7 @@ from headway.corpora.generated.dates import DateExample, generate_dates, languag
 from headway.errors import UserError
 from headway.experiments import demo
 from headway.experiments.demo import exact_match, run_demo
-from headway.predictors.prediction import Candidate, Prediction
+from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.runs.run_folder import RunFolder
 
 SMALL = ("training.updates=20", "training.checkpoint_every=10", "training.precision=float32", "model.dim=16",
@@ -68,12 +68,12 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     run.mkdir()
     (run / "recipe.yaml").write_text("{data: {train: {tsv: mine.tsv}}, training: {updates: 1}}", encoding="utf-8")
     for output in (notes, file, run):
-        with pytest.raises(UserError, match=re.escape(f"--output {output}: this folder holds something else")):
+        with pytest.raises(UserError, match=re.escape(f"output {output}: this folder holds something else")):
             run_demo(output, 1)
     assert {path.name for path in tmp_path.rglob("*")} == {"notes", "thesis.txt", "file", "run", "recipe.yaml"}
 
 
 def test_exact_match_in_percent() -> None:
     dates = [DateExample(text, iso, "en", "d MMM y") for text, iso in (("a", "2024-05-03"), ("b", "2024-05-04"))]
-    said = [Prediction(each.text, [], [Candidate("2024-05-03", 0.0, [], [])]) for each in dates]
+    said = [Prediction(each.text, [], [TextHypothesis("2024-05-03", 0.0, [], [])]) for each in dates]
     assert exact_match(dates, said) == 50

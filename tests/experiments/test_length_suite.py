@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from headway.experiments.length_suite import LengthScore, compare_lengths, read_test, score_lengths, summary
-from headway.predictors.sequence_predictor import load
 from headway.recipe import load_recipe
+from headway.runs.load import load
 from headway.runs.training.preparation import check_recipe
 from tests.conftest import Command
 

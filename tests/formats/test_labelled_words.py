@@ -6,16 +6,15 @@ from typing import Any
 import pytest
 
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.conllu import read_conllu
+from headway.formats.corpus_format import ERRORS, TAGS
 from headway.formats.labelled_words import (
-    ERROR_ORIGINS,
     fingerprint,
     open_labelled,
     read_columns,
-    read_conllu,
-    read_m2,
     write_columns,
 )
+from headway.formats.m2 import read_m2
 
 M2 = """S This are a sentence .
 A 1 2|||R:VERB|||is|||REQUIRED|||-NONE-|||0
@@ -47,7 +46,8 @@ def write(folder: Path, name: str, content: str) -> Path:
 
 
 def opened(**config: Any) -> list[tuple[int, str, list[str]]]:
-    sentences = open_labelled(CorpusConfig(**config), "data.train")
+    product = TAGS if "conllu" in config else ERRORS
+    sentences = open_labelled(config, "data.train", product)
     return [(each.line, " ".join(each.words), [" ".join(labels) for labels in each.labels]) for each in sentences]
 
 
@@ -106,8 +106,9 @@ def test_conllu_takes_syntactic_words(tmp_path: Path) -> None:
 )
 def test_mistakes_are_named_with_file_and_line(tmp_path: Path, name: str, content: str, message: str) -> None:
     key = Path(name).suffix.removeprefix(".")
+    product = TAGS if key == "conllu" else ERRORS
     with pytest.raises(UserError, match=message):
-        open_labelled(CorpusConfig(**{key: write(tmp_path, name, content)}), "data.train", labels=("c", "i"))
+        open_labelled({key: write(tmp_path, name, content)}, "data.train", product, labels=("c", "i"))
 
 
 def test_references_of_another_length(tmp_path: Path) -> None:
@@ -123,9 +124,9 @@ def test_references_of_another_length(tmp_path: Path) -> None:
 def test_a_task_reads_only_some_kinds(tmp_path: Path) -> None:
     path = write(tmp_path, "a.conllu", CONLLU)
     with pytest.raises(
-        UserError, match="the task reads no such corpus; received 'conllu'; allowed: tsv, m2, references"
+        UserError, match="the task reads no such corpus; received 'conllu'; allowed: parallel, tsv, columns, m2"
     ):
-        open_labelled(CorpusConfig(conllu=path), "data.dev", ERROR_ORIGINS)
+        open_labelled({"conllu": path}, "data.dev", ERRORS)
 
 
 def test_fingerprints_tell_words_labels_and_settings_apart(tmp_path: Path) -> None:

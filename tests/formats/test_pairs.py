@@ -15,9 +15,13 @@ from hypothesis import strategies as st
 
 from headway.corpora.overlap import Overlap, overlap
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, open_source
+
+
+def corpus_of(**options: Any) -> AnyCorpus:
+    return parse_corpus(options, "data.train")
 
 
 def fault(read: Callable[[], Any]) -> UserError:
@@ -63,7 +67,7 @@ def test_invalid_utf8(tmp_path: Path) -> None:
     assert "byte 0xfc at byte 2 of the line" in error.what
 
 
-def test_parallel_files(parallel: Callable[..., CorpusConfig]) -> None:
+def test_parallel_files(parallel: Callable[..., AnyCorpus]) -> None:
     source = open_source(parallel(["a", "", "c"], ["A", "B", ""]), "data.train")
     expected = [Pair(1, "a", "A"), Pair(2, "", "B"), Pair(3, "c", "")]
     assert list(source) == expected
@@ -71,7 +75,7 @@ def test_parallel_files(parallel: Callable[..., CorpusConfig]) -> None:
 
 
 @pytest.mark.parametrize("longer", ["src", "trg"])
-def test_different_numbers_of_lines(parallel: Callable[..., CorpusConfig], tmp_path: Path, longer: str) -> None:
+def test_different_numbers_of_lines(parallel: Callable[..., AnyCorpus], tmp_path: Path, longer: str) -> None:
     texts = {"src": ["a", "b"], "trg": ["A", "B"]} | {longer: ["1", "2", "3", "4", "5"]}
     error = fault(lambda: list(open_source(parallel(texts["src"], texts["trg"]), "data.train")))
     assert error.where == f"{tmp_path}/train.{longer}:3"
@@ -79,32 +83,32 @@ def test_different_numbers_of_lines(parallel: Callable[..., CorpusConfig], tmp_p
     assert error.what == f"this line has no partner: {counts[0]}, {counts[1]}"
 
 
-def test_faulty_files(parallel: Callable[..., CorpusConfig], tmp_path: Path) -> None:
-    config = parallel(["a"], ["A"])
+def test_faulty_files(parallel: Callable[..., AnyCorpus], tmp_path: Path) -> None:
+    parallel(["a"], ["A"])
     for content, path in (("missing", None), ("empty", b""), ("empty", b"\xef\xbb\xbf")):
         other = tmp_path / f"{content}.trg"
         if path is not None:
             other.write_bytes(path)
-        error = fault(lambda other=other: open_source(config.model_copy(update={"target": other}), "data.dev"))
+        error = fault(lambda other=other: open_source({"source": tmp_path / "train.src", "target": other}, "data.dev"))
         assert (error.where, error.received) == ("data.dev.target", str(other))
         assert ("no such file" if path is None else "empty") in error.what
-    assert "not a file" in fault(lambda: open_source(CorpusConfig(tsv=tmp_path), "data.dev")).what
+    assert "not a file" in fault(lambda: open_source(corpus_of(tsv=tmp_path), "data.dev")).what
     assert fault(lambda: list(read_lines(tmp_path))).what == "cannot read this file (Is a directory)"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
-def test_unreadable_file(parallel: Callable[..., CorpusConfig]) -> None:
+def test_unreadable_file(parallel: Callable[..., AnyCorpus], tmp_path: Path) -> None:
     config = parallel(["a"], ["A"])
-    assert config.source is not None
-    config.source.chmod(0)
+    source = tmp_path / "train.src"
+    source.chmod(0)
     error = fault(lambda: open_source(config, "data.dev"))
-    assert (error.where, error.what) == (str(config.source), "cannot read this file (Permission denied)")
+    assert (error.where, error.what) == (str(source), "cannot read this file (Permission denied)")
 
 
 def tsv(tmp_path: Path, text: str, columns: tuple[int, ...] | None = None) -> PairSource:
     path = tmp_path / "pairs.tsv"
     path.write_text(text, encoding="utf-8", newline="")
-    return open_source(CorpusConfig(tsv=path, columns=columns), "data.train")
+    return open_source(corpus_of(tsv=path, columns=columns), "data.train")
 
 
 def test_tsv(tmp_path: Path) -> None:
@@ -135,7 +139,7 @@ def test_several_references(tmp_path: Path) -> None:
     for name, lines in {"source": "a\n\n", "ref0": "A\nB\n", "ref1": "x\n\n", "ref2": "y\nz\n"}.items():
         (tmp_path / name).write_text(lines, encoding="utf-8")
     references = [str(tmp_path / f"ref{number}") for number in range(3)]
-    files = CorpusConfig.model_validate({"source": tmp_path / "source", "references": references})
+    files = corpus_of(source=tmp_path / "source", references=references)
     assert list(open_source(files, "data.dev")) == [
         Pair(1, "a", "A", ("A", "x", "y")),
         Pair(2, "", "B", ("B", "", "z")),
@@ -145,7 +149,7 @@ def test_several_references(tmp_path: Path) -> None:
     assert error.where == f"{tmp_path}/source:2"
     assert error.what.count(" has 2 lines") == 3
     assert f"{tmp_path}/ref1 has 1 lines" in error.what
-    missing = files.model_copy(update={"references": (tmp_path / "ref9",)})
+    missing = corpus_of(source=tmp_path / "source", references=[tmp_path / "ref9"])
     assert fault(lambda: open_source(missing, "data.dev")).where == "data.dev.references"
 
 
@@ -155,23 +159,23 @@ def test_columns_of_several_references(tmp_path: Path) -> None:
     assert list(tsv(tmp_path, text, (2, 3, 4))) == pairs
     path = tmp_path / "pairs.jsonl"
     path.write_text('{"s": "a", "r": {"0": "A", "1": "x"}}\n\n{"s": "b", "r": {"0": "B", "1": ""}}\n', encoding="utf-8")
-    fields = CorpusConfig(jsonl=path, columns=("s", "r.0", "r.1"))
+    fields = corpus_of(jsonl=path, columns=("s", "r.0", "r.1"))
     assert list(open_source(fields, "data.train")) == pairs
     assert (
-        len({open_source(each, "x").fingerprint() for each in (fields, CorpusConfig(jsonl=path, columns=("s", "r.0")))})
+        len({open_source(each, "x").fingerprint() for each in (fields, corpus_of(jsonl=path, columns=("s", "r.0")))})
         == 2
     )
 
 
 def test_one_column_is_no_pair() -> None:
-    with pytest.raises(ValueError, match="columns are those of the source and of one or more targets"):
-        CorpusConfig(tsv=Path("x"), columns=(1,))
+    with pytest.raises(UserError, match="columns are those of the source and of one or more targets"):
+        corpus_of(tsv=Path("x"), columns=(1,))
 
 
 def jsonl(tmp_path: Path, *lines: str) -> PairSource:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
-    return open_source(CorpusConfig(jsonl=path, columns=("text.de", "en")), "data.train")
+    return open_source(corpus_of(jsonl=path, columns=("text.de", "en")), "data.train")
 
 
 def test_jsonl(tmp_path: Path) -> None:
@@ -225,14 +229,14 @@ WMT = {"hub": "wmt", "hub_config": "de-en", "split": "train", "columns": ("t.de"
 
 def test_hub(hub: dict[str, Any], tmp_path: Path) -> None:
     hub["train"] = Rows({"t": {"de": word, "en": word.upper()}} for word in "ab")
-    source = open_source(CorpusConfig(**WMT), "data.train")
+    source = open_source(corpus_of(**WMT), "data.train")
     assert list(source) == [Pair(1, "a", "A"), Pair(2, "b", "B")]
     first = source.fingerprint()
     hub["train"][1]["t"]["de"] = "x"
-    assert open_source(CorpusConfig(**WMT), "data.train").fingerprint() != first
+    assert open_source(corpus_of(**WMT), "data.train").fingerprint() != first
     (tmp_path / "rows.arrow").write_bytes(b"1")
     hub["train"].cache_files = [{"filename": str(tmp_path / "rows.arrow")}]
-    stored = open_source(CorpusConfig(**WMT), "data.train")
+    stored = open_source(corpus_of(**WMT), "data.train")
     assert stored.files == (tmp_path / "rows.arrow",)
     second = stored.fingerprint()
     (tmp_path / "rows.arrow").write_bytes(b"2")
@@ -241,28 +245,28 @@ def test_hub(hub: dict[str, Any], tmp_path: Path) -> None:
 
 def test_faulty_hub(hub: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     hub |= {"train": Rows([{"t": {"de": "a"}}]), "test": Rows()}
-    assert fault(lambda: list(open_source(CorpusConfig(**WMT), "data.train"))).where == "wmt train:1"
-    missing = fault(lambda: open_source(CorpusConfig(**WMT | {"hub": "wmd"}), "data.train"))
-    assert missing.where == "data.train.hub"
+    assert fault(lambda: list(open_source(corpus_of(**WMT), "data.train"))).where == "wmt train:1"
+    missing = fault(lambda: open_source(corpus_of(**WMT | {"hub": "wmd"}), "data.train"))
+    assert missing.where == "data.train.name"
     assert "doesn't exist" in missing.what
-    assert "empty" in fault(lambda: open_source(CorpusConfig(**WMT | {"split": "test"}), "data.train")).what
-    no_split = fault(lambda: open_source(CorpusConfig(**WMT | {"split": None}), "data.train"))
+    assert "empty" in fault(lambda: open_source(corpus_of(**WMT | {"split": "test"}), "data.train")).what
+    no_split = fault(lambda: open_source(corpus_of(**WMT | {"split": None}), "data.train"))
     assert (no_split.where, no_split.allowed) == ("data.train.split", "train, test")
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert "pip install 'headway[hub]'" in fault(lambda: open_source(CorpusConfig(**WMT), "data.train")).what
+    assert "pip install 'headway[hub]'" in fault(lambda: open_source(corpus_of(**WMT), "data.train")).what
 
 
 def test_fingerprint_is_of_content(tmp_path: Path) -> None:
     def fingerprint(name: str, text: str, **options: Any) -> str:
         (tmp_path / name).write_text(text, encoding="utf-8")
-        return open_source(CorpusConfig(tsv=tmp_path / name, **options), "data.train").fingerprint()
+        return open_source(corpus_of(tsv=tmp_path / name, **options), "data.train").fingerprint()
 
     first = fingerprint("a", "x\ty")
     assert fingerprint("b", "x\ty") == first
     assert len({first, fingerprint("a", "x\tz"), fingerprint("a", "x\ty", columns=(2, 1))}) == 3
 
 
-def test_overlap(parallel: Callable[..., CorpusConfig]) -> None:
+def test_overlap(parallel: Callable[..., AnyCorpus]) -> None:
     train = open_source(parallel(["a", "b", "b", "", "d"], ["A", "B", "X", "", ""]), "data.train")
     dev = open_source(parallel(["a", "b", "c", "", "d", "a"], ["A", "Y", "C", "", "D", "A"], "dev"), "data.dev")
     shared = overlap(train, dev)

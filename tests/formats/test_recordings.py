@@ -2,15 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.formats.recordings import Utterance, hash_of_audio, open_recordings, read_utterances
 
 
-def read(config: CorpusConfig) -> list[Utterance]:
+def corpus_of(**options: Any) -> AnyCorpus:
+    return parse_corpus(options, "data.train")
+
+
+def read(config: AnyCorpus) -> list[Utterance]:
     return read_utterances(open_recordings(config, "data.train"))
 
 
@@ -20,7 +25,7 @@ def test_a_manifest_of_two_columns(tmp_path, monkeypatch):
     path.write_text("../a.wav\tone  two\n\n/b/c.flac\tthree\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path.parent)
     wanted = [(1, "../a.wav", "one  two"), (3, "/b/c.flac", "three")]
-    assert read(CorpusConfig(tsv=path)) == [(line, path.parent / audio, text) for line, audio, text in wanted]
+    assert read(corpus_of(tsv=path)) == [(line, path.parent / audio, text) for line, audio, text in wanted]
 
 
 @pytest.mark.parametrize("columns", [("audio", "text"), (4, 2)])
@@ -28,7 +33,7 @@ def test_columns_by_name_and_by_number(tmp_path, columns):
     path = tmp_path / "train.tsv"
     header = "id\ttext\tframes\taudio\n" if isinstance(columns[0], str) else ""
     path.write_text(f"{header}7\tone two\t50\ta.wav\n8\tthree\t60\tb.wav\n", encoding="utf-8")
-    found = read(CorpusConfig(tsv=path, columns=columns))
+    found = read(corpus_of(tsv=path, columns=columns))
     assert [(each.audio.name, each.text) for each in found] == [("a.wav", "one two"), ("b.wav", "three")]
 
 
@@ -39,7 +44,7 @@ def test_json_lines(tmp_path):
         {"audio_filepath": "b.wav", "sentence": {"text": "é"}},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    found = read(CorpusConfig(jsonl=path, columns=("audio_filepath", "sentence.text")))
+    found = read(corpus_of(jsonl=path, columns=("audio_filepath", "sentence.text")))
     assert found == [(1, tmp_path / "a.wav", "one"), (2, tmp_path / "b.wav", "é")]
 
 
@@ -50,13 +55,13 @@ def test_the_layout_of_librispeech(tmp_path):
         name = chapter.replace("/", "-")
         (folder / f"{name}.trans.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (tmp_path / "dev-clean/84/121/84-121-0001.wav").touch()
-    found = read(CorpusConfig(librispeech=str(tmp_path / "dev-clean")))
+    found = read(corpus_of(librispeech=str(tmp_path / "dev-clean")))
     assert [(each.line, each.audio.relative_to(tmp_path).as_posix(), each.text) for each in found] == [
         (1, "dev-clean/84/121/84-121-0000.flac", "ONE TWO"), (2, "dev-clean/84/121/84-121-0001.wav", "THREE"),
         (3, "dev-clean/9/5/9-5-0000.flac", "FOUR"),
     ]  # fmt: skip
     parts = (tmp_path / "dev-clean/9", tmp_path / "dev-clean/84")
-    assert [each.text for each in read(CorpusConfig(librispeech=parts))] == ["FOUR", "ONE TWO", "THREE"]
+    assert [each.text for each in read(corpus_of(librispeech=parts))] == ["FOUR", "ONE TWO", "THREE"]
 
 
 @pytest.mark.parametrize(
@@ -72,16 +77,16 @@ def test_the_layout_of_librispeech(tmp_path):
 def test_manifests_at_fault(tmp_path, text, columns, message):
     (tmp_path / "train.tsv").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=message):
-        read(CorpusConfig(tsv=tmp_path / "train.tsv", columns=columns))
+        read(corpus_of(tsv=tmp_path / "train.tsv", columns=columns))
 
 
 def test_folders_at_fault(tmp_path):
-    with pytest.raises(UserError, match=r"data\.train\.librispeech: there is no such folder"):
-        read(CorpusConfig(librispeech=tmp_path / "missing"))
-    with pytest.raises(UserError, match=r"data\.train\.librispeech: no transcripts"):
-        read(CorpusConfig(librispeech=tmp_path))
-    with pytest.raises(UserError, match="the task reads no such corpus; received 'target'"):
-        read(CorpusConfig(source=Path("a"), target=Path("b")))
+    with pytest.raises(UserError, match=r"data\.train\.folders: there is no such folder"):
+        read(corpus_of(librispeech=tmp_path / "missing"))
+    with pytest.raises(UserError, match=r"data\.train\.folders: no transcripts"):
+        read(corpus_of(librispeech=tmp_path))
+    with pytest.raises(UserError, match="the task reads no such corpus; received 'parallel'"):
+        read(corpus_of(source=Path("a"), target=Path("b")))
 
 
 def test_a_hash_is_of_the_content(tmp_path):

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.losses import Objective
-from headway.losses.objective_config import ObjectiveConfig
-from tests.objectives import toys
+from headway.losses import Objective, ObjectiveConfig
+from tests.losses import toys
 
 
 def objective(**tree) -> Objective:

@@ -32,8 +32,8 @@ def test_a_wrong_attachment() -> None:
     # Said, 6: S 0-7, NP 0-2, VP 2-7, NP 3-5, PP 5-7, NP 6-7; all of them are among the gold ones, NP 3-7 is missing.
     said = "(S (NP (DT the) (NN dog)) (, ,) (VP (VBD saw) (NP (DT a) (NN cat)) (PP (IN in) (NP (NNP Rome)))) (. .))"
     assert counts(said, GOLD) == {
-        "matched": 6, "said": 6, "wanted": 7, "complete": 0, "sentences": 1, "right tags": 7, "tags": 7, "crossing": 0,
-        "mended": 0,
+        "matched": 6, "output": 6, "reference": 7, "complete": 0, "sentences": 1, "right tags": 7, "tags": 7,
+        "crossing": 0, "mended": 0,
     }  # fmt: skip
     assert build_metric("bracket-precision").score([said], [[GOLD]]).value == 100
     assert build_metric("bracket-recall").score([said], [[GOLD]]).value == pytest.approx(100 * 6 / 7)
@@ -47,7 +47,7 @@ def test_where_punctuation_is_does_not_matter_and_brackets_of_nothing_else_do_no
         " (X (. .)))"
     )
     found = counts(said, GOLD)
-    assert (found["matched"], found["said"], found["wanted"], found["complete"]) == (7, 7, 7, 1)
+    assert (found["matched"], found["output"], found["reference"], found["complete"]) == (7, 7, 7, 1)
 
 
 def test_wrong_labels_and_tags_and_crossing_brackets() -> None:
@@ -55,9 +55,9 @@ def test_wrong_labels_and_tags_and_crossing_brackets() -> None:
     # Tags: two of three are right.
     gold = "(S (NP (DT a) (NN b)) (VP (VB c)))"
     said = "(S (VP (DT a) (NN b)) (VP (NN c)))"
-    assert [counts(said, gold)[name] for name in ("matched", "said", "right tags", "tags")] == [2, 3, 2, 3]
+    assert [counts(said, gold)[name] for name in ("matched", "output", "right tags", "tags")] == [2, 3, 2, 3]
     said = "(S (DT a) (NP (NN b) (VB c)))"
-    assert [counts(said, gold)[name] for name in ("matched", "said", "crossing")] == [1, 2, 1]
+    assert [counts(said, gold)[name] for name in ("matched", "output", "crossing")] == [1, 2, 1]
     assert build_metric("crossing-brackets").score([said, gold], [[gold, gold]]).value == 0.5
     assert build_metric("tagging-accuracy").score(["(S (XX a) (NN b) (XX c))"], [[gold]]).value == pytest.approx(
         100 / 3
@@ -67,16 +67,16 @@ def test_wrong_labels_and_tags_and_crossing_brackets() -> None:
 def test_unary_chains_are_multisets() -> None:
     # Gold: NP 0-1 twice and S 0-1. Said: NP once, S twice: one NP and one S match.
     found = counts("(S (S (NP (NN a))))", "(S (NP (NP (NN a))))")
-    assert (found["matched"], found["said"], found["wanted"]) == (2, 3, 3)
+    assert (found["matched"], found["output"], found["reference"]) == (2, 3, 3)
 
 
 def test_roots_particles_functions_and_traces() -> None:
     # TOP does not count, PRT is ADVP: S, VP and ADVP match.
     found = counts("(TOP (S (VP (VB go) (ADVP (RP on)))))", "(S (VP (VB go) (PRT (RP on))))")
-    assert (found["matched"], found["said"], found["wanted"], found["complete"]) == (3, 3, 3, 1)
+    assert (found["matched"], found["output"], found["reference"], found["complete"]) == (3, 3, 3, 1)
     # Without functions, traces and a ROOT, both are (S (NP a) (VP b)).
     found = counts("(S=1 (NP (NN a)) (VP (VB b)))", "(ROOT (S (NP-SBJ (NN a)) (VP-2 (VB b))))")
-    assert (found["matched"], found["said"], found["wanted"], found["complete"]) == (3, 3, 3, 1)
+    assert (found["matched"], found["output"], found["reference"], found["complete"]) == (3, 3, 3, 1)
 
 
 def test_the_corpus_is_scored_as_a_whole() -> None:
@@ -92,7 +92,7 @@ def test_the_corpus_is_scored_as_a_whole() -> None:
 
 def test_no_hypothesis_finds_nothing_and_no_reference_counts_nothing() -> None:
     found = counts("", GOLD)
-    assert (found["matched"], found["said"], found["wanted"], found["tags"], found["mended"]) == (0, 0, 7, 7, 1)
+    assert (found["matched"], found["output"], found["reference"], found["tags"], found["mended"]) == (0, 0, 7, 7, 1)
     assert set(counts(GOLD, "").values()) == {0}
     for name in ("bracket-f1", "complete-match", "tagging-accuracy", "crossing-brackets", "well-formed"):
         assert build_metric(name).score([""], [[""]]).value == 0
@@ -161,7 +161,7 @@ def test_any_two_trees_are_counted_as_slowly(gold: Tree, shape: list[str]) -> No
             left.remove(each)
             matched += 1
     found = counts(written.write(), gold.write())
-    assert (found["matched"], found["said"], found["wanted"]) == (matched, len(ours), len(wanted))
+    assert (found["matched"], found["output"], found["reference"]) == (matched, len(ours), len(wanted))
     assert found["crossing"] == crossing
     assert found["complete"] == (matched == len(ours) == len(wanted))
     assert counts(linearise(written), cleaned.write()) == found

@@ -14,7 +14,7 @@ REFERENCES = [
 
 
 # Labels need one a word (test_labels.py); other segments are links (test_alignments.py) or trees (test_brackets.py).
-TREES = {name for name in METRICS if METRICS[name].startswith("headway.metrics.brackets:")}
+TREES = {name for name in METRICS if METRICS.get(name).__module__ == "headway.metrics.brackets"}
 TEXTS = [name for name in METRICS if name not in {"aer", *TREES} and not build_metric(name).each_reference]
 
 
@@ -26,8 +26,8 @@ def test_score_is_aggregate_of_summed_statistics_and_carries_its_signature(name:
     assert statistics.dtype == np.float64
     assert statistics.shape[0] == score.segments == 4
     assert score.value == metric.aggregate(statistics.sum(axis=0))
-    assert score.signature.startswith("nrefs:2|")
-    assert "version:" in score.signature
+    assert score.signature["nrefs"] == "2"
+    assert "version" in score.signature
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -66,13 +66,13 @@ def test_segments_must_line_up(name: str, hypotheses: list[str], references: lis
         (
             "bleu",
             {"tokenise": "13a"},
-            r"bleu\.tokenise: unknown option; did you mean 'tokenize'.*allowed: tokenize, lower",
+            r"bleu\.tokenise: unknown key; did you mean 'tokenize'.*allowed: tokenize, lower",
         ),
         ("bleu", {"tokenize": "13b"}, r"bleu\.tokenize: unknown tokenizer; did you mean '13a'"),
         ("bleu", {"lowercase": "perhaps"}, r"bleu\.lowercase: .*received 'perhaps'"),
         ("bleu", {"smooth_method": "more"}, r"bleu\.smooth_method: .*'exp'"),
         ("chrf", {"word_order": -1}, r"chrf\.word_order: "),
-        ("exact_match", {"lowercase": True}, r"exact_match\.lowercase: unknown option; allowed: none"),
+        ("exact_match", {"lowercase": True}, r"exact_match\.lowercase: unknown key; this has no options"),
     ],
 )
 def test_mistakes_are_named(name: str, options: dict[str, object], message: str) -> None:
@@ -98,4 +98,4 @@ def test_exact_match_is_the_share_equal_to_any_reference_without_outer_space() -
     references = [["2024-01-02", "2024-01-04", "2024-01-04", "", "x y"], ["?", "2024-01-03 ", "?", "?", "?"]]
     assert metric.statistics(hypotheses, references).tolist() == [[1, 1], [1, 1], [0, 1], [1, 1], [0, 1]]
     assert metric.score(hypotheses, references).value == pytest.approx(60)
-    assert metric.signature().startswith("nrefs:2|case:mixed|space:stripped|version:headway-")
+    assert str(metric.signature()).startswith("nrefs:2|case:mixed|space:stripped|version:headway-")

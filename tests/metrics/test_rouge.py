@@ -150,13 +150,15 @@ def test_references_that_ascii_tokens_lose_are_said(caplog: pytest.LogCaptureFix
 def test_signatures() -> None:
     metric = build_metric("rouge-lsum", stem=True)
     assert metric.label == "ROUGE-Lsum"
-    assert metric.signature().startswith("f1|sentences:headway|case:lower|tok:ascii|stem:porter|version:rouge-score-")
+    assert str(metric.signature()).startswith(
+        "f1|sentences:headway|case:lower|tok:ascii|stem:porter|version:rouge-score-"
+    )
     metric = build_metric("rouge-2", tokenize="characters", jackknife=True)
-    assert metric.score(OUTPUTS, REFERENCES).signature.startswith(
+    assert str(metric.score(OUTPUTS, REFERENCES).signature).startswith(
         "nrefs:2|refs:jackknife|f1|case:lower|tok:characters|"
     )
-    assert build_metric("rouge-l").score(OUTPUTS, REFERENCES).signature.startswith("nrefs:2|refs:best|f1|")
-    assert build_metric("rouge-l").score(OUTPUTS, REFERENCES[:1]).signature.startswith("nrefs:1|f1|")
+    assert str(build_metric("rouge-l").score(OUTPUTS, REFERENCES).signature).startswith("nrefs:2|refs:best|f1|")
+    assert str(build_metric("rouge-l").score(OUTPUTS, REFERENCES[:1]).signature).startswith("nrefs:1|f1|")
     assert build_metric("rouge-l").label == "ROUGE-L"
 
 
@@ -184,7 +186,7 @@ def test_mistakes() -> None:
 
 def test_options_go_to_the_metrics_that_have_them() -> None:
     rouge, bleu = build_metrics(["rouge-1", "bleu"], {"stem": True, "lowercase": True})
-    assert "stem:porter" in rouge.signature()
-    assert "case:lc" in bleu.signature()
-    with pytest.raises(UserError, match="--stem: none of these metrics has such an option; received 'bleu, ter'"):
+    assert "stem:porter" in str(rouge.signature())
+    assert "case:lc" in str(bleu.signature())
+    with pytest.raises(UserError, match="stem: none of these metrics has such an option; received 'bleu, ter'"):
         build_metrics(["bleu", "ter"], {"stem": True})

@@ -12,6 +12,7 @@ from headway.errors import UserError
 from headway.metrics import (
     Comparison,
     Metric,
+    Signature,
     approximate_randomisation,
     bootstrap_interval,
     build_metric,
@@ -51,8 +52,8 @@ class Mean(Metric):
     def aggregate(self, totals: NDArray[np.float64]) -> float:
         return float(totals[0] / totals[1])
 
-    def signature(self) -> str:
-        return ""
+    def signature(self) -> Signature:
+        return Signature()
 
 
 def values(numbers: NDArray[np.float64]) -> NDArray[np.float64]:

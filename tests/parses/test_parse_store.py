@@ -5,10 +5,10 @@ import json
 import pytest
 
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import parse_corpus
 from headway.parses.parse import Parse, Token
-from headway.parses.parse_store import ParseStore, key_of, open_writer, store_beside, store_of
-from headway.parses.parses_config import ParserConfig, ParsesConfig
+from headway.parses.parse_store import ParsesConfig, ParseStore, key_of, open_writer, store_beside, store_of
+from headway.parses.parsers import ParserConfig
 
 PARSER = {"kind": "conllu", "model": "made"}
 PARSE = Parse([Token(0, 2, 1, "nsubj"), Token(3, 8, 1, "root 100%:x\t")])
@@ -97,13 +97,13 @@ def test_where_parses_are_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
     parses = ParsesConfig.model_validate({"source": "ja_ginza", "target": f"spacy:{tmp_path}/parsers/en"})
     assert parses.source == ParserConfig(kind="spacy", model="ja_ginza")
-    files = CorpusConfig(source=tmp_path / "a.ja", target=tmp_path / "a.en")
+    files = parse_corpus({"source": tmp_path / "a.ja", "target": tmp_path / "a.en"}, "data.train")
     assert store_of(files, "source", parses) == tmp_path / "a.ja.spacy-ja_ginza.parses"
     assert store_of(files, "target", parses) == tmp_path / "a.en.spacy-en.parses"
     elsewhere = parses.model_copy(update={"folder": tmp_path / "parses"})
     assert store_of(files, "source", elsewhere) == tmp_path / "parses" / "a.ja.spacy-ja_ginza.parses"
-    table = CorpusConfig(tsv=tmp_path / "a.tsv")
+    table = parse_corpus({"tsv": tmp_path / "a.tsv"}, "data.train")
     assert store_of(table, "target", parses) == tmp_path / "a.tsv.target.spacy-en.parses"
-    hub = CorpusConfig(hub="user/set", split="train", columns=("a", "b"))
+    hub = parse_corpus({"hub": "user/set", "split": "train", "columns": ("a", "b")}, "data.train")
     assert store_of(hub, "source", parses) == tmp_path / "cache/parses/user/set-train.source.spacy-ja_ginza.parses"
     assert store_beside(tmp_path / "x", ParserConfig(kind="conllu", model="y/z.conllu"), None).parent == tmp_path

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from headway.errors import UserError
-from headway.parses.parsers import _without_blanks, load_parser, read_conllu
-from headway.parses.parses_config import ParserConfig
-from tests.data.annotation import toys
+from headway.parses.parsers import ParserConfig, _without_blanks, load_parser, read_conllu
+from tests.parses import toys
 
 
 def tokens(parse, line):
@@ -34,15 +33,19 @@ def test_conllu_sentences_are_found_by_their_characters(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
-        ("1\ta\t_\t_\t_\t_\t2\tx\t_\t_\n2\tb\t_\t_\t_\t_\t1\tx\t_\t_\n\n", 1),
-        (toys.CONLLU + "1\ta\t_\t_\t_\t_\t7\tx\t_\t_\n\n", 3),
-        (toys.CONLLU + "no columns\n\n", 3),
+        (
+            "1\ta\t_\t_\t_\t_\t2\tx\t_\t_\n2\tb\t_\t_\t_\t_\t1\tx\t_\t_\n\n",
+            "made.conllu:1: these heads make no tree",
+        ),
+        (toys.CONLLU + "1\ta\t_\t_\t_\t_\t7\tx\t_\t_\n\n", "made.conllu:14: these heads make no tree"),
+        (toys.CONLLU + "no columns\n\n", "made.conllu:14: wrong number of columns; received 1; allowed: 10"),
+        (toys.CONLLU + "x\ta\t_\t_\t_\t_\t0\tx\t_\t_\n\n", "made.conllu:14: this row is not CoNLL-U"),
     ],
 )
-def test_damaged_conllu_is_named(tmp_path, text, sentence):
-    with pytest.raises(UserError, match=f"made.conllu: sentence {sentence} cannot be read"):
+def test_damaged_conllu_is_named(tmp_path, text, message):
+    with pytest.raises(UserError, match=message):
         load("conllu", toys.write_conllu(tmp_path, text))
 
 

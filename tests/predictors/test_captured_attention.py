@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.mixers.attention import Attention, CrossAttention
+from headway.mixers.attention import Attention
 from headway.mixers.dependency_attention import DependencyAttention
-from headway.models import Seq2Seq, build_model
+from headway.models import Seq2Seq, build_model, model_section
+from headway.models.cross_attention import MultiHeadCross
 from headway.models.decoder_only import DecoderOnly
-from headway.models.model_config import parse_model
 from headway.models.recurrent import Recurrent
 from headway.predictors.prediction import Prediction
-from headway.predictors.sequence_predictor import Predictor
-from headway.runs.run_folder import LoadedRun
+from headway.predictors.run import Run
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.tensors.batch import collate
 from tests import reference
 
@@ -52,19 +52,19 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def untrained(predictor: Predictor, name: str, **changes: Any) -> Predictor:
+def untrained(predictor: SequencePredictor, name: str, **changes: Any) -> SequencePredictor:
     """One of `MODELS`, in float64 and with larger weights than a new one's, in the place of the predictor's."""
-    recipe = predictor.recipe.model_copy(update={"model": parse_model(MODELS[name] | changes)})
+    recipe = predictor.recipe.model_copy(update={"model": model_section(MODELS[name] | changes)})
     torch.manual_seed(3)
     size = len(predictor.source.vocabulary)
     model = build_model(recipe.model, size, size, True).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.4).add_(0.1 * torch.randn_like(parameter))
-    return Predictor([LoadedRun(recipe, predictor.source, predictor.target, model)], predictor.device)
+    return SequencePredictor([Run(recipe, predictor.source, predictor.target, model)], predictor.device)
 
 
-def predict(own: Predictor, lines: str | list[str] = LINES, **options: Any) -> list[Prediction]:
+def predict(own: SequencePredictor, lines: str | list[str] = LINES, **options: Any) -> list[Prediction]:
     return own.predict(lines, beam=2, max_length=6, min_length=2, **options)
 
 
@@ -76,36 +76,36 @@ def used_weights(model: Seq2Seq, source: list[int], target: list[int]) -> dict[s
     """
     pair = collate([np.array(source)], [np.array(target, dtype=np.int64)])
     if isinstance(model, Recurrent):
-        state = model.start(model.encode(pair.source, pair.source_mask))
+        state = model.start(model.encode(pair.source, pair.source_mask), len(target) + 1)
         rows = []
         for token in pair.target_input[0]:
-            _, choice, state = model.decoder.step(model.target_embedding(token[None]), state)
-            rows.append(choice.weights[0, 0])
+            _, read, state = model.decoder.extend(model.target_embedding(token[None, None]), state)
+            rows.append(read.weights[0, 0, 0])
         return {"decoder.0.cross": torch.stack(rows)[None]}
     read: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]] = {}
     hooks = []
     for stack in ("encoder", "decoder"):
         for number, layer in enumerate(getattr(model, stack, ())):
             for part, kind in (("mixer", "self"), ("cross", "cross")):
-                if hasattr(layer, part):
+                if getattr(layer, part) is not None:
                     name = f"{stack}.{number}.{kind}"
                     keep = lambda module, inputs, name=name: read.__setitem__(name, (module, inputs))  # noqa: E731
                     hooks.append(getattr(layer, part).register_forward_pre_hook(keep))
     model(pair)
+    memory = model.encode(pair.source, pair.source_mask).values
     for hook in hooks:
         hook.remove()
-    found = {name: slow_weights(module, *inputs[:2]) for name, (module, inputs) in read.items()}
+    found = {name: slow_weights(module, inputs[0], memory) for name, (module, inputs) in read.items()}
     if isinstance(model, DecoderOnly):
         size = len(source) + 1
         found |= {name.replace("self", "cross"): each[:, size:, :size] for name, each in found.items()}
     return {name: each for name, each in found.items() if each is not None}
 
 
-def slow_weights(module: Any, x: torch.Tensor, beside: torch.Tensor | None) -> torch.Tensor | None:
+def slow_weights(module: Any, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor | None:
     real = torch.ones(x.shape[:2], dtype=torch.bool)
-    if isinstance(module, CrossAttention):
-        assert beside is not None
-        return reference.cross_attention(module, x, beside, torch.ones(beside.shape[:2], dtype=torch.bool))[1][0]
+    if isinstance(module, MultiHeadCross):
+        return reference.cross_attention(module, x, memory, torch.ones(memory.shape[:2], dtype=torch.bool))[1][0]
     if not isinstance(module, Attention):
         return None
     weights = reference.attention(module, x, real)[1][0]
@@ -114,37 +114,37 @@ def slow_weights(module: Any, x: torch.Tensor, beside: torch.Tensor | None) -> t
     return weights
 
 
-def ids_of(own: Predictor, tokens: list[str]) -> list[int]:
+def ids_of(own: SequencePredictor, tokens: list[str]) -> list[int]:
     pieces = own.target.tokens(range(len(own.target.vocabulary)))
     return [pieces.index(token) for token in tokens]
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_is_captured_is_what_was_used(predictor: Predictor, name: str) -> None:
+def test_what_is_captured_is_what_was_used(predictor: SequencePredictor, name: str) -> None:
     """In a batch of uneven lines as alone, and equal to loops over what the layers read while capture was off."""
     own = untrained(predictor, name)
     for said in predict(own, capture="all"):
-        expected = used_weights(own.models[0], own.source.encode(said.source), ids_of(own, said.tokens))
+        expected = used_weights(own.models[0], own.source.encode(said.source).values, ids_of(own, said.tokens))
         assert set(said.attention) == set(expected) == set(own.attention_names())
         for each, weights in said.attention.items():
             np.testing.assert_allclose(weights, expected[each].numpy(), atol=2e-7, err_msg=each)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_capture_changes_no_output(predictor: Predictor, name: str) -> None:
+def test_capture_changes_no_output(predictor: SequencePredictor, name: str) -> None:
     own = untrained(predictor, name)
     for off, on in zip(predict(own, nbest=2), predict(own, nbest=2, capture="all"), strict=True):
-        assert off.candidates == on.candidates
+        assert off.hypotheses == on.hypotheses
         assert (off.attention, off.axes) == ({}, {})
     targets = ["dcba", "ab", "bababa", ""]
     for off, on in zip(own.force(LINES, targets), own.force(LINES, targets, capture="all"), strict=True):
-        (one,), (other,) = off.candidates, on.candidates
+        (one,), (other,) = off.hypotheses, on.hypotheses
         assert (one.text, one.tokens) == (other.text, other.tokens)
         np.testing.assert_allclose(one.log_probabilities, other.log_probabilities, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_rows_are_distributions_over_the_tokens_beside_them(predictor: Predictor, name: str) -> None:
+def test_rows_are_distributions_over_the_tokens_beside_them(predictor: SequencePredictor, name: str) -> None:
     own = untrained(predictor, name)
     for said in predict(own, capture="all"):
         for kind, attention in said.captured.items():
@@ -160,7 +160,7 @@ def test_rows_are_distributions_over_the_tokens_beside_them(predictor: Predictor
 
 
 def test_nothing_more_is_computed_where_nothing_is_captured(
-    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+    predictor: SequencePredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = untrained(predictor, "attention")
     calls: list[bool] = []
@@ -174,7 +174,7 @@ def test_nothing_more_is_computed_where_nothing_is_captured(
     assert calls == [True]  # weights and scores come from one pass
 
 
-def test_axes_name_what_is_written_in_rows_and_what_is_read_in_columns(predictor: Predictor) -> None:
+def test_axes_name_what_is_written_in_rows_and_what_is_read_in_columns(predictor: SequencePredictor) -> None:
     (said,) = predictor.predict("abc", capture="all")
     source, written, read = ["▁", "a", "b", "c", "</s>"], ["▁", "c", "b", "a", "</s>"], ["<s>", "▁", "c", "b", "a"]
     captured = said.captured
@@ -189,7 +189,7 @@ def test_axes_name_what_is_written_in_rows_and_what_is_read_in_columns(predictor
     assert whole.columns == [*source, "<s>", *both.tokens]
 
 
-def test_layers_without_weights_are_left_out(predictor: Predictor) -> None:
+def test_layers_without_weights_are_left_out(predictor: SequencePredictor) -> None:
     (said,) = predict(untrained(predictor, "n-grams below"), "ab", capture="all")
     assert {kind: each.layers for kind, each in said.captured.items()} == {
         "encoder.self": (1,), "decoder.self": (1,), "decoder.cross": (0, 1),
@@ -208,7 +208,7 @@ def test_layers_without_weights_are_left_out(predictor: Predictor) -> None:
         ((), set()),
     ],
 )
-def test_capture_takes_patterns(predictor: Predictor, capture: Any, names: set[str]) -> None:
+def test_capture_takes_patterns(predictor: SequencePredictor, capture: Any, names: set[str]) -> None:
     (said,) = predictor.predict("abc", capture=capture)
     assert set(said.attention) == names
 
@@ -230,7 +230,7 @@ def bertviz_shows(arguments: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def test_bertviz_gets_tensors_and_tokens_as_they_are_read(predictor: Predictor) -> None:
+def test_bertviz_gets_tensors_and_tokens_as_they_are_read(predictor: SequencePredictor) -> None:
     (said,) = predictor.predict("abc", capture="all")
     arguments = said.to_bertviz()
     assert bertviz_shows(arguments) == {
@@ -241,7 +241,7 @@ def test_bertviz_gets_tensors_and_tokens_as_they_are_read(predictor: Predictor) 
     np.testing.assert_array_equal(arguments["cross_attention"][1][0].numpy(), said.attention["decoder.1.cross"])
 
 
-def test_bertviz_of_other_models(predictor: Predictor) -> None:
+def test_bertviz_of_other_models(predictor: SequencePredictor) -> None:
     (said,) = predict(untrained(predictor, "decoder-only"), "abc", capture="all")
     length = len(said.source_tokens) + len(said.tokens) + 2
     assert bertviz_shows(said.to_bertviz()) == {"attention": (2, 2, length, length)}
@@ -250,7 +250,7 @@ def test_bertviz_of_other_models(predictor: Predictor) -> None:
     assert bertviz_shows(said.to_bertviz()) == {"cross_attention": (1, 1, len(said.tokens) + 1, 5)}
 
 
-def test_what_cannot_be_stacked_or_shown(predictor: Predictor) -> None:
+def test_what_cannot_be_stacked_or_shown(predictor: SequencePredictor) -> None:
     mixers = [{"kind": "attention", "heads": heads} for heads in (2, 4)]
     (said,) = predict(untrained(predictor, "attention", encoder={"layers": 2, "mixer": mixers}), "ab", capture="all")
     for ask in (lambda: said.captured, said.to_bertviz):

@@ -6,28 +6,27 @@ import torch
 
 from headway.errors import UserError
 from headway.formats.pairs import Pair
-from headway.models import build_model
-from headway.models.model_config import parse_model
-from headway.predictors.sequence_predictor import Predictor
-from headway.runs.run_folder import LoadedRun
+from headway.models import build_model, model_section
+from headway.predictors.run import Run
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.training.preparation import check_recipe
 from headway.tasks.translation import examples_of
 
 
-def untrained(predictor: Predictor, **changes: object) -> Predictor:
+def untrained(predictor: SequencePredictor, **changes: object) -> SequencePredictor:
     """A decoder-only model in the place of the predictor's."""
     base = {"kind": "decoder_only", "dim": 16, "feed_forward": 16, "heads": 2, "decoder": {"layers": 2}}
-    recipe = predictor.recipe.model_copy(update={"model": parse_model(base | changes)})
+    recipe = predictor.recipe.model_copy(update={"model": model_section(base | changes)})
     torch.manual_seed(1)
     size = len(predictor.source.vocabulary)
     model = build_model(recipe.model, size, size, True).eval()
-    return Predictor([LoadedRun(recipe, predictor.source, predictor.target, model)], predictor.device)
+    return SequencePredictor([Run(recipe, predictor.source, predictor.target, model)], predictor.device)
 
 
 NGRAM = {"decoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 3}}}
 
 
-def test_attention_over_the_whole_sequence_is_cut_to_it(predictor: Predictor) -> None:
+def test_attention_over_the_whole_sequence_is_cut_to_it(predictor: SequencePredictor) -> None:
     own = untrained(predictor)
     assert own.attention_names() == [f"decoder.{layer}.{kind}" for layer in (0, 1) for kind in ("self", "cross")]
     for said in own.predict(["ab", "abcdabcd"], capture=("decoder.0.*",), max_length=5):
@@ -38,7 +37,7 @@ def test_attention_over_the_whole_sequence_is_cut_to_it(predictor: Predictor) ->
         np.testing.assert_array_equal(read, whole[:, source:, :source])
 
 
-def test_a_report_shows_what_attention_there_is(predictor: Predictor) -> None:
+def test_a_report_shows_what_attention_there_is(predictor: SequencePredictor) -> None:
     pairs = [Pair(1, "abc", "cba")]
     (example,) = examples_of(untrained(predictor), pairs)
     assert set(example.attention) == {"decoder.0.cross", "decoder.1.cross"}
@@ -46,14 +45,14 @@ def test_a_report_shows_what_attention_there_is(predictor: Predictor) -> None:
     assert example.attention == {}
 
 
-def test_attention_that_is_not_there_is_an_error_that_names_what_is(predictor: Predictor) -> None:
-    with pytest.raises(UserError, match=r"--layers: .*; received 'encoder\.\*'; allowed: decoder\.0\.self, decoder"):
+def test_attention_that_is_not_there_is_an_error_that_names_what_is(predictor: SequencePredictor) -> None:
+    with pytest.raises(UserError, match=r"capture: .*; received 'encoder\.\*'; allowed: decoder\.0\.self, decoder"):
         untrained(predictor).predict(["ab"], capture=("encoder.*",))
     with pytest.raises(UserError, match="allowed: none; it has no attention"):
         untrained(predictor, **NGRAM).predict(["ab"], capture=("*",))
 
 
-def test_learned_positions_bound_source_and_output_together(predictor: Predictor) -> None:
+def test_learned_positions_bound_source_and_output_together(predictor: SequencePredictor) -> None:
     own = untrained(predictor, position="learned", max_position=12)
     (said,) = own.predict(["abcd"], min_length=5)  # 5 pieces, two marks, and 5 pieces more
     assert len(said.tokens) == 5
@@ -66,8 +65,10 @@ def test_learned_positions_bound_source_and_output_together(predictor: Predictor
 
 
 @pytest.mark.parametrize(("kind", "most"), [("transformer", 11), ("decoder_only", 5)])
-def test_a_recipe_keeps_sentences_within_the_learned_positions(predictor: Predictor, kind: str, most: int) -> None:
-    model = parse_model({"kind": kind, "dim": 16, "heads": 2, "position": "learned", "max_position": 12})
+def test_a_recipe_keeps_sentences_within_the_learned_positions(
+    predictor: SequencePredictor, kind: str, most: int
+) -> None:
+    model = model_section({"kind": kind, "dim": 16, "heads": 2, "position": "learned", "max_position": 12})
     recipe = predictor.recipe.model_copy(update={"model": model})
     with pytest.raises(UserError, match=rf"data\.max_length: .*received 100; allowed: up to {most}, or a higher"):
         check_recipe(recipe)

@@ -11,9 +11,11 @@ import torch
 
 import headway
 from headway.errors import UserError
-from headway.predictors.sequence_predictor import Options, Predictor, _batches
+from headway.predictors.options import PredictOptions
+from headway.predictors.predictor import batches
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.run_folder import RunFolder
-from headway.search.sampling import Sampling
+from headway.tensors.batch import collate
 from tests.conftest import REVERSAL, Reversal
 
 
@@ -24,19 +26,19 @@ def test_a_prediction_has_text_score_tokens(reversal: Reversal) -> None:
     assert said.tokens == ["▁", "d", "c", "b", "a"]
     assert said.source_tokens == ["▁", "a", "b", "c", "d"]
     assert said.attention == {}
-    assert len(said.candidates) == 1
-    (best,) = said.candidates
+    assert len(said.hypotheses) == 1
+    (best,) = said.hypotheses
     assert len(best.log_probabilities) == len(best.tokens) + 1
     assert said.score == pytest.approx(sum(best.log_probabilities) / ((5 + 6) / 6) ** 0.6)
     assert (blank.text, blank.score, blank.tokens, blank.attention) == ("", 0.0, [], {})
 
 
-def test_no_lines_no_predictions(predictor: Predictor) -> None:
+def test_no_lines_no_predictions(predictor: SequencePredictor) -> None:
     assert predictor.predict([]) == []
     assert predictor.score([], []) == []
 
 
-def test_attention_on_request(predictor: Predictor) -> None:
+def test_attention_on_request(predictor: SequencePredictor) -> None:
     short, long = predictor.predict(["ab", "abcdabcd"], capture=("*.cross",))
     assert set(short.attention) == {"decoder.0.cross", "decoder.1.cross"}
     for said in (short, long):
@@ -47,7 +49,7 @@ def test_attention_on_request(predictor: Predictor) -> None:
     np.testing.assert_allclose(alone.attention["decoder.0.cross"], short.attention["decoder.0.cross"], atol=1e-5)
 
 
-def test_attention_looks_where_the_letters_are(predictor: Predictor) -> None:
+def test_attention_looks_where_the_letters_are(predictor: SequencePredictor) -> None:
     """The cross-attention of a reversal falls: on the whole, later outputs look at earlier letters."""
     (said,) = predictor.predict(["abcd"], capture=("*.cross",))
     letters = np.stack(list(said.attention.values()))[:, :, :4, 1:5].mean((0, 1))  # output before which letter is read
@@ -55,55 +57,66 @@ def test_attention_looks_where_the_letters_are(predictor: Predictor) -> None:
     assert expected[0] > expected[-1]
 
 
-@pytest.mark.parametrize("options", [{}, {"beam": 1}, {"nbest": 3}, {"sampling": Sampling(2.0), "nbest": 2}])
+@pytest.mark.parametrize("options", [{}, {"beam": 1}, {"nbest": 3}, {"sample": True, "temperature": 2.0, "nbest": 2}])
 def test_outputs_do_not_depend_on_batches_or_order(
-    reversal: Reversal, predictor: Predictor, options: dict[str, Any]
+    reversal: Reversal, predictor: SequencePredictor, options: dict[str, Any]
 ) -> None:
     given = [*reversal.words[:20], "", "abcdabcdabcd", "a"]
     together = predictor.predict(given, **options)
     for batch_tokens in (1, 30):
         for one, other in zip(together, predictor.predict(given, batch_tokens=batch_tokens, **options), strict=True):
-            assert [each.text for each in one.candidates] == [each.text for each in other.candidates]
+            assert [each.text for each in one.hypotheses] == [each.text for each in other.hypotheses]
             assert one.score == pytest.approx(other.score, abs=1e-4)
-    if "sampling" not in options:  # a line's random numbers hang on its number
+    if "sample" not in options:  # a line's random numbers hang on its number
         turned = predictor.predict(given[::-1], **options)[::-1]
         assert [each.text for each in turned] == [each.text for each in together]
 
 
 def test_batches_keep_to_their_budget_unless_a_line_alone_is_over_it() -> None:
     lengths = [3, 0, 9, 1, 4, 30, 4, 2, 0, 5]
-    batches = list(_batches(lengths, 20))
-    assert sorted(row for rows in batches for row in rows) == [0, 2, 3, 4, 5, 6, 7, 9]  # all but the empty ones
-    padded = [len(rows) * (max(lengths[row] for row in rows) + 1) for rows in batches]  # with the end mark
+    chosen = list(batches(lengths, 20, end_marks=1))
+    assert sorted(row for rows in chosen for row in rows) == [0, 2, 3, 4, 5, 6, 7, 9]  # all but the empty ones
+    padded = [len(rows) * (max(lengths[row] for row in rows) + 1) for rows in chosen]  # with the end mark
     assert padded[0] == 31
     assert max(padded[1:]) <= 20
-    assert len(batches) == 4
+    assert len(chosen) == 4
 
 
-def test_sampled_lines_hang_on_their_number(predictor: Predictor) -> None:
-    options = Options(sampling=Sampling(temperature=4.0, seed=5))
+def test_sampled_lines_hang_on_their_number(predictor: SequencePredictor) -> None:
+    options = PredictOptions(sample=True, temperature=4.0, seed=5)
     whole = [each.text for each in predictor.predict(["abcd"] * 6, options)]
     parts = [predictor.predict(["abcd"] * 3, options, first_line=first) for first in (1, 4)]
     assert whole == [each.text for part in parts for each in part]
 
 
-@pytest.mark.parametrize("options", [{"nbest": 4}, {"sampling": Sampling(3.0), "nbest": 3}, {"min_length": 7}])
+@pytest.mark.parametrize("options", [{"nbest": 4}, {"sample": True, "temperature": 3.0, "nbest": 3}, {"min_length": 7}])
 def test_a_hypothesis_scores_what_its_rescoring_says(
-    reversal: Reversal, predictor: Predictor, options: dict[str, Any]
+    reversal: Reversal, predictor: SequencePredictor, options: dict[str, Any]
 ) -> None:
-    given = [*reversal.words[:40], "abcdabcd"]
-    compared = 0
+    """Each output is forced by its very tokens: its text alone could be cut into others."""
+    model, given = predictor.models[0], [*reversal.words[:10], "abcdabcd"]
     for source, said in zip(given, predictor.predict(given, **options), strict=True):
-        for candidate in said.candidates:
-            (again,) = predictor.score([source], [candidate.text])
-            if again.tokens == candidate.tokens:  # another cut of the same text has another probability
-                assert again.score == pytest.approx(candidate.score, abs=1e-4)
-                np.testing.assert_allclose(again.log_probabilities, candidate.log_probabilities, atol=1e-4)
-                compared += 1
-    assert compared >= 5
+        ids = predictor.source.encode(source).values
+        for hypothesis in said.hypotheses:
+            tokens = [list(map(predictor.target.vocabulary.piece, range(predictor.target.size))).index(token)
+                      for token in hypothesis.tokens]  # fmt: skip
+            batch = collate([np.array(ids)], [np.array(tokens, dtype=np.int64)])
+            with torch.inference_mode():
+                scores = model(batch).logits.log_softmax(-1)
+            forced = scores.gather(2, batch.target_output[:, :, None]).flatten().tolist()
+            np.testing.assert_allclose(hypothesis.log_probabilities, forced, atol=1e-4)
+            penalty = ((5 + len(forced)) / 6) ** 0.6
+            assert hypothesis.score == pytest.approx(sum(forced) / penalty, abs=1e-4)
 
 
-def test_scores_do_not_depend_on_the_batch(reversal: Reversal, predictor: Predictor) -> None:
+def test_forcing_a_text_scores_the_tokens_that_it_is_cut_into(predictor: SequencePredictor) -> None:
+    (said,) = predictor.predict(["abcd"])
+    (again,) = predictor.score(["abcd"], [said.text])
+    assert again.tokens == said.tokens
+    np.testing.assert_allclose(again.log_probabilities, said.hypotheses[0].log_probabilities, atol=1e-4)
+
+
+def test_scores_do_not_depend_on_the_batch(reversal: Reversal, predictor: SequencePredictor) -> None:
     sources = [*reversal.words[:15], "", "abcdabcd"]
     targets = [*(word[::-1] for word in sources[:10]), "a", "", *sources[12:]]
     together = predictor.score(sources, targets)
@@ -113,19 +126,19 @@ def test_scores_do_not_depend_on_the_batch(reversal: Reversal, predictor: Predic
         np.testing.assert_allclose(alone.log_probabilities, scored.log_probabilities, atol=1e-4)
 
 
-def test_prefixes_begin_the_outputs(predictor: Predictor) -> None:
+def test_prefixes_begin_the_outputs(predictor: SequencePredictor) -> None:
     said = predictor.predict(["abcd", "", "ab"], prefixes=["cc", "d", ""])
     assert said[0].text.startswith("cc")
     assert [each.text for each in said[1:]] == ["", "ba"]
     with pytest.raises(
-        UserError, match=r"--prefix: there must be one prefix a line; received '1 prefixes'; allowed: 2"
+        UserError, match=r"prefixes: there must be one prefix a line; received '1 prefixes'; allowed: 2"
     ):
         predictor.predict(["ab", "ba"], prefixes=["a"])
 
 
-@pytest.mark.parametrize("options", [{"beam": 4}, {"beam": 1}, {"sampling": Sampling()}])
+@pytest.mark.parametrize("options", [{"beam": 4}, {"beam": 1}, {"sample": True}])
 def test_what_is_asked_for_moves_the_length_that_the_source_gives(
-    predictor: Predictor, options: dict[str, Any]
+    predictor: SequencePredictor, options: dict[str, Any]
 ) -> None:
     (said,) = predictor.predict(["ab"], min_length=15, **options)  # of itself at most 3 + 8
     assert len(said.tokens) == 15
@@ -138,27 +151,30 @@ def test_what_is_asked_for_moves_the_length_that_the_source_gives(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beams": 3}, "beams: unknown option of predict; allowed: beam, nbest"),
+        ({"beams": 3}, "beams: unknown option of predict; did you mean 'beam'?; allowed: beam, length_penalty"),
         ({"beam": 0}, "beam: input should be greater than 0; received 0"),
         ({"length_penalty": -1}, "length_penalty: input should be greater than or equal to 0; received -1"),
         ({"beam": 2.5}, "beam: input should be a valid integer"),
-        ({"nbest": 0}, "--nbest: there must be an output; received 0; allowed: 1 or more"),
-        ({"nbest": 3, "beam": 2}, "--nbest: more outputs than the beam has; received 3; allowed: up to 2"),
-        ({"capture": ("*.corss",)}, "--layers: no attention of this model has such a name"),
+        ({"nbest": 0}, "nbest: input should be greater than or equal to 1; received 0"),
+        ({"nbest": 3, "beam": 2}, "nbest: more outputs than the beam has; received 3; allowed: up to 2"),
+        ({"top_k": 3}, "top_k: alone, this option does nothing; allowed: beside sample"),
+        ({"sample": True, "beam": 3}, "beam: outputs are drawn or searched for, not both; allowed: without sample"),
+        ({"format": "brackets"}, "format: unknown option of predict; allowed: beam"),
+        ({"capture": ("*.corss",)}, "capture: no attention of this model has such a name"),
     ],
 )
-def test_options_that_are_not_allowed(predictor: Predictor, options: dict[str, Any], message: str) -> None:
+def test_options_that_are_not_allowed(predictor: SequencePredictor, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as error:
         predictor.predict(["ab"], **options)
     assert str(error.value).startswith(message)
 
 
-def test_options_of_the_recipe_hold_unless_others_are_given(predictor: Predictor) -> None:
-    resolved = Options(beam=2, max_length=7).resolved(predictor.recipe.decoding)
+def test_options_of_the_recipe_hold_unless_others_are_given(predictor: SequencePredictor) -> None:
+    resolved = PredictOptions(beam=2, max_length=7).search(predictor.recipe.decoding)
     assert (resolved.beam, resolved.max_length, resolved.length_penalty) == (2, 7, 0.6)
 
 
-def test_uneven_sources_and_targets(predictor: Predictor) -> None:
+def test_uneven_sources_and_targets(predictor: SequencePredictor) -> None:
     with pytest.raises(UserError, match="each source needs one target; received '2 sources and 1 targets'"):
         predictor.score(["a", "b"], ["a"])
 
@@ -234,7 +250,7 @@ def test_what_takes_one_model_takes_no_ensemble(reversal: Reversal) -> None:
         both.predict(["a"], capture=("*",))
 
 
-def test_nothing_is_left_to_train(predictor: Predictor) -> None:
+def test_nothing_is_left_to_train(predictor: SequencePredictor) -> None:
     assert not any(model.training for model in predictor.models)
     predictor.predict(["ab"], capture=("*",))
     assert torch.is_grad_enabled()

@@ -11,12 +11,13 @@ import torch
 import yaml
 
 from headway.cli import main
-from headway.predictors.prediction import Candidate, Prediction
-from headway.predictors.sequence_predictor import load
+from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.word_alignment import Aligner, WordAlignment, build_aligner, cross_layers, merge_words
-from headway.processing.text.text_config import SideConfig, VocabularyConfig
-from headway.processing.text.text_processor import Side, Words
+from headway.processing.processor import Words
+from headway.processing.text.text_processor import PreparationConfig, TextProcessor
 from headway.processing.text.vocabularies import train_vocabulary
+from headway.processing.text.vocabulary import VocabularyConfig
+from headway.runs.load import load
 from tests.conftest import Command, Reversal, write_reversal
 
 RECIPE = {
@@ -133,10 +134,12 @@ def test_pieces_are_merged_to_words() -> None:
 def test_heads_are_averaged_before_words_are_linked() -> None:
     words = Words(("a", "b"), (0, 1))
     weights = np.array([[[0.6, 0.4, 0], [0.1, 0.9, 0], [0, 0, 1]], [[0, 1, 0], [0.3, 0.7, 0], [0, 0, 1]]], np.float32)
-    prediction = Prediction("a b", ["a", "b"], [Candidate("a b", 0.0, ["a", "b"], [])], {"x": weights}, words, words)
+    prediction = Prediction(
+        "a b", ["a", "b"], [TextHypothesis("a b", 0.0, ["a", "b"], [])], {"x": weights}, words, words
+    )
     assert Aligner("x")(prediction).pharaoh() == "1-0 1-1"
     assert Aligner("x", (0,))(prediction).pharaoh() == "0-0 1-1"
-    assert Aligner("x")(Prediction("", [], [Candidate("", 0.0, [], [])])).pharaoh() == ""
+    assert Aligner("x")(Prediction("", [], [TextHypothesis("", 0.0, [], [])])).pharaoh() == ""
 
 
 def test_an_empty_side_has_no_links() -> None:
@@ -150,9 +153,9 @@ def test_an_empty_side_has_no_links() -> None:
 def test_pieces_know_their_words(kind: str) -> None:
     lines = ["the small cat sat", "a cat ran home", "old houses stand", "they stood there and ran"] * 3
     vocabulary = train_vocabulary(VocabularyConfig(kind=kind, size=27), lines)
-    side = Side(SideConfig(), vocabulary)
+    side = TextProcessor(PreparationConfig(), vocabulary)
     for line in [*lines, "the 猫 catty q", " a  cat "]:
-        ids = side.encode(line)
+        ids = side.encode(line).values
         words = side.words(ids)
         assert len(words.of) == len(ids)
         assert len(words.texts) == len(line.split())

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from headway.errors import UserError
-from headway.processing.pretrained import WordPieces, _cuts, encoder_place
+from headway.processing.pretrained import WordProcessor, _cuts, encoder_place
 from tests.models.encoders import write_encoder
 
 WORDS = ["he", "goes", "\u200b", "\U0001f600", "abcdefgh" * 5, "don't", "\u0000", "Ω", " ", "bad"]
 
 
 @pytest.fixture(scope="module")
-def pieces(tmp_path_factory: pytest.TempPathFactory) -> WordPieces:
-    return WordPieces.load(str(write_encoder(tmp_path_factory.mktemp("encoder"))))
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> WordProcessor:
+    return WordProcessor.load(str(write_encoder(tmp_path_factory.mktemp("encoder"))))
 
 
-def test_every_word_has_a_piece(pieces: WordPieces) -> None:
+def test_every_word_has_a_piece(pieces: WordProcessor) -> None:
     found = pieces.pieces(WORDS)
     assert [len(ids) for ids in found[:5]] == [1, 2, 1, 1, 40]
     assert all(found)
@@ -26,12 +26,12 @@ def test_every_word_has_a_piece(pieces: WordPieces) -> None:
     assert pieces.pieces([]) == []
 
 
-def test_marks_and_padding(pieces: WordPieces) -> None:
-    assert [pieces.tokens(ids) for ids in pieces.marks] == [["[CLS]"], ["[SEP]"]]
+def test_marks_and_padding(pieces: WordProcessor) -> None:
+    assert [pieces.tokens(ids) for ids in pieces.special_tokens] == [["[CLS]"], ["[SEP]"]]
     assert pieces.tokens([pieces.padding]) == ["[PAD]"]
 
 
-def test_windows_hold_every_word_once_within_the_limit(pieces: WordPieces) -> None:
+def test_windows_hold_every_word_once_within_the_limit(pieces: WordProcessor) -> None:
     draw = random.Random(1)
     for longest in (3, 4, 7, 20):
         for length in (1, 2, 9, 30):
@@ -46,7 +46,7 @@ def test_windows_hold_every_word_once_within_the_limit(pieces: WordPieces) -> No
                     assert window.ids[first] == pieces.pieces(words)[window.start + place][0]
 
 
-def test_a_short_sentence_is_one_window_and_none_has_none(pieces: WordPieces) -> None:
+def test_a_short_sentence_is_one_window_and_none_has_none(pieces: WordProcessor) -> None:
     (window,) = pieces.windows(["he", "goes", "home"], 6)
     assert pieces.tokens(window.ids) == ["[CLS]", "he", "go", "##es", "home", "[SEP]"]
     assert window.first == (1, 2, 4)
@@ -60,15 +60,15 @@ def test_windows_of_one_sentence_are_about_equally_long() -> None:
     assert _cuts([], 5) == []
 
 
-def test_what_is_saved_is_loaded(pieces: WordPieces, tmp_path: Path) -> None:
+def test_what_is_saved_is_loaded(pieces: WordProcessor, tmp_path: Path) -> None:
     pieces.save(tmp_path)
-    again = WordPieces.load(str(tmp_path))
+    again = WordProcessor.load(str(tmp_path))
     assert again.windows(WORDS, 20) == pieces.windows(WORDS, 20)
 
 
 def test_places_of_encoders() -> None:
     assert encoder_place("bert-base-cased") == "bert-base-cased"
-    assert encoder_place("package:headway/data").endswith("headway/data")
+    assert encoder_place("package:headway/processing").endswith("headway/processing")
     for name, message in (("package:no_such_package/x", "not installed"), ("package:headway/none", "no such folder")):
         with pytest.raises(UserError, match=f"model.encoder: .*{message}"):
             encoder_place(name)
@@ -77,4 +77,4 @@ def test_places_of_encoders() -> None:
 def test_an_encoder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UserError, match=r"model\.encoder: cannot load this encoder's tokenizer"):
-        WordPieces.load(str(tmp_path))
+        WordProcessor.load(str(tmp_path))

@@ -10,8 +10,17 @@ from torch import nn
 
 from headway.errors import UserError
 from headway.files import sha256
-from headway.recipe import (load_recipe, parse_recipe)
-from headway.runs.run_folder import (FORMAT, RunFolder, average_weights, checkpoint_weights, load_run, load_weights, model_weights, read_weights)
+from headway.recipe import load_recipe, parse_recipe
+from headway.runs.load import load_run
+from headway.runs.migration import FORMAT
+from headway.runs.run_folder import (
+    RunFolder,
+    average_weights,
+    checkpoint_weights,
+    load_weights,
+    model_weights,
+    read_weights,
+)
 from tests.conftest import Reversal
 
 CPU = torch.device("cpu")

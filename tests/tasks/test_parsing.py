@@ -139,7 +139,7 @@ def test_from_python(run: Run) -> None:
 
 
 def test_the_report_draws_trees(run: Run) -> None:
-    examples = build_task("parsing").examples(run.path, RunFolder(run.path).read_recipe(), 3)
+    examples = build_task("parsing").examples(headway.load(run.path), 3)
     assert [example.source for example in examples] == [" ".join(each) for each in sources(run.dev)[:3]]
     for example in examples:
         assert example.reference is not None
@@ -213,15 +213,15 @@ def sentences(run: Run, folder: Path) -> Path:
 
 def test_what_is_read_is_linear_and_what_is_compared_are_trees(run: Run, tmp_path: Path) -> None:
     task, model = build_task("parsing"), headway.load(run.path, device="cpu")
-    readings = [each for chunk in task.readings(model, None, None).chunks for each in chunk.readings]
-    assert len(readings) == 8
-    assert all(each.target is not None and each.target.endswith(")S") for each in readings)
-    for texts in ([each.references[0] for each in readings], [each.hypothesis or "" for each in readings]):
+    captured = list(read(model, task.raw_corpus(model.recipe).examples, ReadOptions()))
+    assert len(captured) == 8
+    assert all(each.example.target is not None and each.example.target.endswith(")S") for each in captured)
+    for texts in ([each.example.references[0] for each in captured], [each.hypothesis or "" for each in captured]):
         assert [parse_tree(text).words() for text in texts] == sources(run.dev)
-    free = [each for chunk in task.readings(model, sentences(run, tmp_path), None).chunks for each in chunk.readings]
-    assert all(each.target is not None and is_linear(each.target) for each in free)
-    with pytest.raises(UserError, match="--reference: a parser is read with its own outputs or with trees"):
-        task.readings(model, run.dev, run.dev)
+    free = read(model, task.raw_corpus(model.recipe, [sentences(run, tmp_path)]).examples, ReadOptions())
+    assert all(isinstance(each.prediction, Prediction) and is_linear(each.prediction.written) for each in free)
+    with pytest.raises(UserError, match="reference: a parser is read with its own outputs or with trees"):
+        task.raw_corpus(model.recipe, [run.dev], run.dev)
 
 
 def test_a_page_shows_trees_and_the_tokens_that_attention_is_over(

@@ -14,7 +14,8 @@ import yaml
 import headway
 from headway.cli import main
 from headway.errors import UserError
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.audio.audio_processor import AudioProcessor
 from headway.recipe import parse_recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.preparation import check_recipe
@@ -29,14 +30,15 @@ RECIPE = {
     },
     "vocabulary": {"kind": "whitespace"},
     "model": {
-        "dim": 32, "feed_forward": 64, "heads": 2, "dropout": 0.0, "norm": "pre", "front_end": {"channels": 32},
+        "dim": 32, "feed_forward": 64, "heads": 2, "dropout": 0.1, "norm": "pre", "front_end": {"channels": 32},
         "encoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 3}}, "decoder": {"layers": 1},
     },
     "objective": {"label_smoothing": 0.0},
     "optimizer": {"learning_rate": 1e-2, "schedule": "linear", "warmup": 20},
-    "training": {"updates": 300, "batch_tokens": 1000, "checkpoint_every": 150, "evaluate_every": 300},
+    "training": {"updates": 450, "batch_tokens": 1000, "checkpoint_every": 150, "evaluate_every": 450},
     "decoding": {"beam": 2, "max_length": 6},
 }  # fmt: skip
+SENTENCES = 800
 TESTS = ["low high", "mid", "high high low", "low"]
 
 
@@ -50,11 +52,11 @@ class Heard:
     recordings: list[Path]
 
 
-def write_recipe(folder: Path, **changes) -> Path:
+def write_recipe(folder: Path, count: int = 200, **changes) -> Path:
     draw = random.Random(1)
-    sentences = [" ".join(draw.choices(list(WORDS), k=draw.randint(1, 3))) for _ in range(210)]
-    write_corpus(folder, sentences[:200])
-    write_corpus(folder, sentences[200:], "dev", first_seed=1000)
+    sentences = [" ".join(draw.choices(list(WORDS), k=draw.randint(1, 3))) for _ in range(count + 10)]
+    write_corpus(folder, sentences[:count])
+    write_corpus(folder, sentences[count:], "dev", first_seed=count + 1000)
     path = folder / "tones.yaml"
     path.write_text(yaml.safe_dump(RECIPE | changes), encoding="utf-8")
     return path
@@ -63,13 +65,13 @@ def write_recipe(folder: Path, **changes) -> Path:
 @pytest.fixture(scope="module")
 def heard(tmp_path_factory) -> Heard:
     folder = tmp_path_factory.mktemp("tones")
-    recipe = write_recipe(folder)
+    recipe = write_recipe(folder, SENTENCES)  # so many that tones are learned, not recordings
     torch.set_num_threads(1)
     with pytest.raises(SystemExit) as ended:
         main(["train", str(recipe), "--output", str(folder / "run")])
     assert ended.value.code == 0
     recordings = [
-        write(folder / "test" / f"{number}.wav", say(text, 2000 + number)) for number, text in enumerate(TESTS)
+        write(folder / "test" / f"{number}.wav", say(text, 5000 + number)) for number, text in enumerate(TESTS)
     ]
     return Heard(folder, folder / "run", recipe, recordings)
 
@@ -93,9 +95,9 @@ def test_files_are_transcribed_in_their_order(heard, run_headway):
 def test_other_files_sound_the_same(heard, run_headway, tmp_path, kind):
     paths = []
     for number, text in enumerate(TESTS):
-        samples, path = say(text, 2000 + number), tmp_path / f"{number}.{'flac' if kind == 'flac' else 'wav'}"
+        samples, path = say(text, 5000 + number), tmp_path / f"{number}.{'flac' if kind == 'flac' else 'wav'}"
         if kind == "44100 Hz":
-            soundfile.write(path, say(text, 2000 + number, 44100), 44100)
+            soundfile.write(path, say(text, 5000 + number, 44100), 44100)
         elif kind == "stereo":
             soundfile.write(path, np.stack([samples, 0.5 * samples], 1), RATE)
         else:
@@ -135,8 +137,8 @@ def test_broken_recordings_are_named_or_skipped(heard, run_headway, tmp_path):
 
 def test_from_python(heard):
     predictor = headway.load(heard.run, device="cpu")
-    samples = [say(text, 2000 + number) for number, text in enumerate(TESTS)]
-    given = [heard.recordings[0], samples[1], (say(TESTS[2], 2002, 16000), 16000), str(heard.recordings[3])]
+    samples = [say(text, 5000 + number) for number, text in enumerate(TESTS)]
+    given = [heard.recordings[0], samples[1], (say(TESTS[2], 5002, 16000), 16000), str(heard.recordings[3])]
     said = predictor.predict(given, capture=("*.cross",))
     assert [each.text for each in said] == TESTS
     assert said[0].source == str(heard.recordings[0])
@@ -190,7 +192,7 @@ def test_options_of_text_are_refused(heard, run_headway, reversal):
 
 def test_the_data_can_be_checked_first(heard, run_headway):
     ended = run_headway("data", "check", heard.recipe)
-    assert "data.train: 200 recordings, 200 kept" in ended.out
+    assert f"data.train: {SENTENCES} recordings, {SENTENCES} kept" in ended.out
     content = json.loads(run_headway("data", "check", heard.recipe, "--json").out)
     assert content["dev"]["sample_rates"] == {str(RATE): 10}
     assert "16 bins a frame" in run_headway("inspect", "--parameters", heard.run).out
@@ -199,7 +201,7 @@ def test_the_data_can_be_checked_first(heard, run_headway):
 
 def test_a_batch_hears_what_each_recording_says_alone(heard):
     predictor = headway.load(heard.run, device="cpu")
-    assert isinstance(predictor, Predictor)
+    assert isinstance(predictor, SequencePredictor)
     together, apart = (predictor.predict(heard.recordings, beam=3, batch_tokens=size) for size in (100_000, 1))
     for one, other in zip(together, apart, strict=True):
         assert one.text == other.text
@@ -229,7 +231,7 @@ def test_kills_change_nothing(tmp_path, run_headway, monkeypatch):
     assert run_headway("train", recipe, "--output", tmp_path / "alone").code == 0
     assert attempts(recipe, tmp_path / "killed", kills=4, what="files") >= 2
     assert_same(tmp_path / "alone", tmp_path / "killed")
-    source, _ = RunFolder(tmp_path / "killed").read_sides()
+    source = AudioProcessor.load(RunFolder(tmp_path / "killed").vocabulary)
     assert source.statistics.mean.shape == (16,)
 
 

@@ -11,7 +11,7 @@ import yaml
 
 import headway.cli.console
 from headway.cli import main
-from headway.corpora.data_config import LeadConfig
+from headway.corpora.lead import LeadConfig
 from headway.errors import UserError
 from headway.formats.pairs import Pair
 from headway.metrics import build_metric

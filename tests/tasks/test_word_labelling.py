@@ -18,11 +18,10 @@ import headway
 from headway.errors import UserError
 from headway.formats.labelled_words import read_columns
 from headway.metrics import build_metric
-from headway.predictors.label_predictor import TokenPredictor
+from headway.predictors.label_predictor import LabelPredictor
 from headway.recipe import load_recipe
 from headway.runs.inspect.layer_report import inspect_layers, measure, self_attention, self_attention_figure
-from headway.runs.inspect.run_report import write_run_report
-from headway.runs.run_folder import RunFolder
+from headway.runs.inspect.pages import write_run_report
 from headway.runs.training.loop import train
 from headway.runs.training.preparation import check_recipe
 from headway.tasks import build_task
@@ -95,9 +94,9 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def predictor(learned: Learned) -> TokenPredictor:
+def predictor(learned: Learned) -> LabelPredictor:
     found = headway.load(learned.run, device="cpu")
-    assert isinstance(found, TokenPredictor)
+    assert isinstance(found, LabelPredictor)
     return found
 
 
@@ -110,7 +109,7 @@ def test_a_run_has_learned_and_holds_all_it_needs(learned: Learned) -> None:
     assert {"config.json", "labels.json", "tokenizer.json"} <= names
 
 
-def test_every_word_gets_a_label(predictor: TokenPredictor) -> None:
+def test_every_word_gets_a_label(predictor: LabelPredictor) -> None:
     draw = random.Random(1)
     given = [[draw.choice(WORDS + HARD) for _ in range(length)] for length in (0, 1, 3, 40, 300)]
     for budget in (40, 400):
@@ -122,7 +121,7 @@ def test_every_word_gets_a_label(predictor: TokenPredictor) -> None:
             np.testing.assert_allclose(each.probabilities.sum(1), 1, atol=1e-5)
 
 
-def test_batches_and_order_change_nothing(predictor: TokenPredictor) -> None:
+def test_batches_and_order_change_nothing(predictor: LabelPredictor) -> None:
     given = ["he goes home", "bad", "they goes not home " * 20]
     together = predictor.predict(given, batch_tokens=2000)
     for words, each in zip(given, together, strict=True):
@@ -130,14 +129,14 @@ def test_batches_and_order_change_nothing(predictor: TokenPredictor) -> None:
         np.testing.assert_allclose(alone.probabilities, each.probabilities, atol=1e-5)
 
 
-def test_several_runs_are_averaged(learned: Learned, predictor: TokenPredictor) -> None:
+def test_several_runs_are_averaged(learned: Learned, predictor: LabelPredictor) -> None:
     both = headway.load(learned.run, learned.run, device="cpu").predict(["he goes bad home"])
     np.testing.assert_allclose(
         both[0].probabilities, predictor.predict(["he goes bad home"])[0].probabilities, atol=1e-6
     )
 
 
-def test_dev_scores_are_those_of_the_loaded_run(learned: Learned, predictor: TokenPredictor) -> None:
+def test_dev_scores_are_those_of_the_loaded_run(learned: Learned, predictor: LabelPredictor) -> None:
     dev = list(read_columns(learned.dev))
     said = [" ".join(each.labels) for each in predictor.predict([each.words for each in dev])]
     value = build_metric("f0.5").score(said, [[" ".join(each.labels[0]) for each in dev]]).value
@@ -197,7 +196,7 @@ def test_part_of_speech_tagging_is_another_task_of_the_same_kind(tmp_path: Path)
     loaded = headway.load(tmp_path / "run")
     assert loaded.labels == ("NOUN", "PRON", "PUNCT", "VERB")
     assert loaded.predict(["they goes home ."])[0].labels == ("PRON", "VERB", "NOUN", "PUNCT")
-    with pytest.raises(UserError, match="--threshold: this task seeks no label"):
+    with pytest.raises(UserError, match="threshold: this task seeks no label"):
         loaded.predict(["he"], threshold=0.5)
 
 
@@ -225,7 +224,7 @@ def test_predict_writes_tsv_json_and_marks(learned: Learned, run_headway: Comman
     )  # two words and a blank line
 
 
-def test_thresholds(learned: Learned, predictor: TokenPredictor, run_headway: Command) -> None:
+def test_thresholds(learned: Learned, predictor: LabelPredictor, run_headway: Command) -> None:
     for threshold, expected in (("0", "i"), ("1", "c")):
         out = run_headway("predict", learned.run, "--threshold", threshold, stdin="he goes\n").out
         assert [row.split("\t")[1] for row in out.split("\n\n")[0].splitlines()] == [expected] * 2
@@ -252,7 +251,10 @@ def test_options_of_translation_are_refused(learned: Learned, run_headway: Comma
     ended = run_headway("predict", learned.run, "--beam", "3", stdin="he\n")
     assert ended.code == 2
     assert "--beam: error_detection has no such option" in ended.err
-    assert "--format: unknown format" in run_headway("predict", learned.run, "--format", "xml", stdin="he\n").err
+    assert (
+        "--format: input should be 'tsv', 'json' or 'marked'"
+        in run_headway("predict", learned.run, "--format", "xml", stdin="he\n").err
+    )
 
 
 def test_scoring_files_and_forced_scores(learned: Learned, run_headway: Command, tmp_path: Path) -> None:
@@ -282,7 +284,7 @@ def test_scoring_files_and_forced_scores(learned: Learned, run_headway: Command,
 
 
 def test_the_report_shows_dev_sentences_with_their_marks(learned: Learned) -> None:
-    shown = build_task("error_detection").examples(learned.run, RunFolder(learned.run).read_recipe(), 5)
+    shown = build_task("error_detection").examples(headway.load(learned.run), 5)
     assert len(shown) == 5
     first = next(read_columns(learned.dev))
     assert shown[0].source == " ".join(first.words)
@@ -339,10 +341,10 @@ def test_mistakes_before_any_work(learned: Learned, tmp_path: Path) -> None:
         check_recipe(load_recipe(tmp_path / "other.yaml"))
 
 
-def test_layer_weights_and_evenness(learned: Learned, predictor: TokenPredictor) -> None:
+def test_layer_weights_and_evenness(learned: Learned, predictor: LabelPredictor) -> None:
     words = [each.words for each in read_columns(learned.dev)][:20]
     weights, evenness = measure(predictor, words)
-    looks = [look for each in words for look in predictor.look(each)]
+    looks = [look for each in words for look in predictor.capture(each)]
     every = [look.layer_weights[n] for look in looks for n in range(len(look.window.first))]
     assert weights.words == len(every)
     for head in range(3):
@@ -377,7 +379,7 @@ def test_inspect_prints_and_draws(learned: Learned, run_headway: Command, tmp_pa
 
 
 def test_figures_of_a_corpus_of_words(
-    learned: Learned, predictor: TokenPredictor, run_headway: Command, tmp_path: Path
+    learned: Learned, predictor: LabelPredictor, run_headway: Command, tmp_path: Path
 ) -> None:
     ended = run_headway("inspect", learned.run, "--figures", tmp_path / "own")
     assert ended.code == 0, ended.err
@@ -418,15 +420,15 @@ def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path:
         self_attention_figure(loaded, ["he"], None, tmp_path / "a.png")
 
 
-def test_capture_gives_arrays_with_their_tokens_and_changes_nothing(predictor: TokenPredictor) -> None:
+def test_capture_gives_arrays_with_their_tokens_and_changes_nothing(predictor: LabelPredictor) -> None:
     draw = random.Random(3)
     words = [draw.choice(WORDS) for _ in range(60)]  # more than a window
     (off,), (on,) = predictor.predict(" ".join(words)), predictor.predict(" ".join(words), capture="all")
-    assert (on.words, on.labels, off.looks) == (off.words, off.labels, ())
+    assert (on.words, on.labels, off.captures) == (off.words, off.labels, ())
     np.testing.assert_array_equal(on.probabilities, off.probabilities)
-    assert len(on.looks) > 1
-    assert [word for look in on.looks for word in look.words] == words
-    for look in on.looks:
+    assert len(on.captures) > 1
+    assert [word for look in on.captures for word in look.words] == words
+    for look in on.captures:
         own, layers = look.captured["encoder.self"], look.captured["layers"]
         assert own.weights.shape == (LAYERS, own.weights.shape[1], len(own.rows), len(own.columns))
         assert own.rows == own.columns == look.tokens
@@ -441,13 +443,13 @@ def test_capture_gives_arrays_with_their_tokens_and_changes_nothing(predictor: T
 
 
 def test_a_page_shows_labels_layers_and_self_attention(
-    learned: Learned, predictor: TokenPredictor, run_headway: Command, tmp_path: Path
+    learned: Learned, predictor: LabelPredictor, run_headway: Command, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
     assert run_headway("inspect", learned.run, "--sentences", "4", "--output", page, "--device", "cpu").code == 0
     dev = list(read_columns(learned.dev))[:4]
     for sentence, shown in zip(dev, sentences_of(page), strict=True):
-        (said,), (look,) = predictor.predict([sentence.words]), predictor.look(sentence.words)
+        (said,), (look,) = predictor.predict([sentence.words]), predictor.capture(sentence.words)
         assert [each["word"] for each in shown["words"]] == list(sentence.words)
         assert [each["label"] for each in shown["words"]] == list(said.labels)
         assert [each["gold"] for each in shown["words"]] == list(sentence.labels[0])

@@ -15,19 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from headway.runs.inspect.run_report import write_run_report
 
 from headway.cli.console import show
 from headway.corpora.generated.digits import DigitOptions, write_digits
 from headway.errors import UserError
 from headway.files import write_json, write_text
-from headway.formats.corpus_config import CorpusConfig
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.log import say
 from headway.metrics import bootstrap_interval, build_metric
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.audio.audio_files import facts_of
 from headway.recipe import load_recipe
-from headway.runs.inspect.run_report import write_run_report
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tasks import load
@@ -52,7 +51,7 @@ def trained(encoder: str, data: Path, arguments: argparse.Namespace) -> Path:
     return path
 
 
-def measured(predictor: Predictor, utterances: list[Utterance]) -> dict[str, Any]:
+def measured(predictor: SequencePredictor, utterances: list[Utterance]) -> dict[str, Any]:
     """WER with its interval and parts, the share of digits and of strings that are right, and the real-time factor."""
     paths, gold = [each.audio for each in utterances], [[each.text for each in utterances]]
     predictor.predict(paths[:WARM_UP])
@@ -109,7 +108,7 @@ def main() -> None:
     try:
         if not (data / "test-speaker.tsv").exists():
             write_digits(arguments.recordings, data, DigitOptions())
-        tests = {name: read_utterances(open_recordings(CorpusConfig(tsv=data / file), name))
+        tests = {name: read_utterances(open_recordings({"tsv": data / file}, name))
                  for name, file in TESTS.items()}  # fmt: skip
         results: dict[str, dict[str, Any]] = {}
         for encoder in arguments.encoders:

@@ -15,8 +15,8 @@ from headway.bench.timing import (
     check_output,
     compete,
 )
-from headway.losses.objective_config import ObjectiveConfig
-from headway.models.model_config import TransformerConfig
+from headway.losses import ObjectiveConfig
+from headway.models import TransformerConfig
 
 NOTES = (
     "times the baseline: median over the rounds of tokens/s beside those of the plain Transformer in the same round;"
@@ -47,8 +47,8 @@ def run_bench_constraints(
         UserError: an unknown size or precision, or an output that cannot be written.
         RunError: a contender failed.
     """
-    check_choices("--size", sizes, SIZES)
-    check_choices("--precision", precisions, PRECISIONS)
+    check_choices("size", sizes, SIZES)
+    check_choices("precision", precisions, PRECISIONS)
     check_output(output)
     measurements: list[Measurement] = []
     for size in sizes:

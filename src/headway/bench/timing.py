@@ -26,10 +26,10 @@ from torch.nn import functional as F
 
 from headway.corpora.plan import EncodedPairs
 from headway.device import machine
-from headway.errors import RunError, UserError
+from headway.errors import RunError, UserError, option
 from headway.files import write_text
 from headway.log import progress
-from headway.models.model_config import ModelConfig, TransformerConfig, parse_model
+from headway.models import ModelConfig, TransformerConfig, model_section
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
 
@@ -59,7 +59,7 @@ class Size(Generic[Config]):
 
 
 def _transformer(section: Any) -> TransformerConfig:
-    config = parse_model(section)
+    config = model_section(section)
     assert isinstance(config, TransformerConfig)
     return config
 
@@ -291,7 +291,8 @@ class BenchReport:
             try:
                 write_text(output, self.to_json() + "\n")
             except OSError as error:
-                raise UserError(f"cannot write there ({error.strerror})", where=f"--output {output}") from error
+                where = f"{option('output')} {output}"
+                raise UserError(f"cannot write there ({error.strerror})", where=where) from error
         return self
 
 
@@ -304,11 +305,11 @@ def _lines(table: Table) -> list[str]:
 def check_output(output: Path | None) -> None:
     """Raise UserError, before work is lost, where the report's folder does not exist."""
     if output is not None and not output.parent.is_dir():
-        raise UserError("this folder does not exist", where="--output", received=str(output.parent))
+        raise UserError("this folder does not exist", where=option("output"), received=str(output.parent))
 
 
-def check_choices(option: str, values: Sequence[str], allowed: Mapping[str, Any]) -> None:
-    """Raise UserError where one of `values` is not allowed."""
+def check_choices(name: str, values: Sequence[str], allowed: Mapping[str, Any]) -> None:
+    """Raise UserError where one of the `values` of an option is not allowed."""
     for value in values:
         if value not in allowed:
-            raise UserError("there is no such choice", where=option, received=value, allowed=allowed)
+            raise UserError("there is no such choice", where=option(name), received=value, allowed=allowed)

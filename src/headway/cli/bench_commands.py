@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.arguments import Device
+from headway.cli.options import command
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed beside other implementations, in the same run.")
 
@@ -14,7 +15,7 @@ Rounds = Annotated[int, typer.Option(min=1, help="Turns of each contender; media
 JsonFile = Annotated[Path | None, typer.Option(help="Write the report there as JSON.")]
 
 
-@bench_app.command("train")
+@command(bench_app, "train")
 def bench_train(
     size: Size = ["base", "small"],  # noqa: B006
     precision: Annotated[list[str], typer.Option(help="float32, bf16.")] = ["float32", "bf16"],  # noqa: B006
@@ -27,20 +28,20 @@ def bench_train(
     typer.echo(run_bench_train(size, precision, rounds, output).text())
 
 
-@bench_app.command("constraints")
+@command(bench_app, "constraints")
 def bench_constraints(
     size: Size = ["base", "small"],  # noqa: B006
     precision: Annotated[list[str], typer.Option(help="float32, bf16.")] = ["float32"],  # noqa: B006
     rounds: Rounds = 5,
     output: JsonFile = None,
 ) -> None:
-    """What the dependency loss and the synchronous constraint cost a training step."""
+    """The cost of the dependency loss and of the synchronous constraint in a training step."""
     from headway.bench.bench_constraints import run_bench_constraints
 
     typer.echo(run_bench_constraints(size, precision, rounds, output).text())
 
 
-@bench_app.command("decode")
+@command(bench_app, "decode")
 def bench_decode(
     size: Size = ["base", "small"],  # noqa: B006
     batch_size: Annotated[list[int], typer.Option(help="Sentences decoded at once.")] = [16, 1],  # noqa: B006
@@ -53,7 +54,7 @@ def bench_decode(
     typer.echo(run_bench_decode(size, batch_size, rounds, output).text())
 
 
-@bench_app.command("mixers")
+@command(bench_app, "mixers")
 def bench_mixers(
     length: Annotated[list[int] | None, typer.Option(min=2, help="Lengths.", show_default="32, 64, ... 8192")] = None,
     precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "float32",

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.options import command
+
 data_app = typer.Typer(no_args_is_help=True, help="Look at data before training on it, and make it ready.")
 
 LENGTH_TASKS = "copy, reverse, addition, summation, parity, sorting, polynomial, lego or scan."
 
 
-@data_app.command("check")
+@command(data_app, "check")
 def data_check(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")],
     overrides: Annotated[
@@ -29,7 +31,7 @@ def data_check(
     typer.echo(json.dumps(result.to_json(), ensure_ascii=False, indent=1) if json_output else result.text())
 
 
-@data_app.command("split")
+@command(data_app, "split")
 def data_split(
     file: Annotated[
         Path,
@@ -49,7 +51,7 @@ def data_split(
     typer.echo(", ".join(f"{name}: {count:,} sentences" for name, count in counts.items()))
 
 
-@data_app.command("labels")
+@command(data_app, "labels")
 def data_labels(
     m2: Annotated[Path | None, typer.Option(help="An M2 file.")] = None,
     annotator: Annotated[int | None, typer.Option(min=0, help="Of the M2 file.", show_default="all")] = None,
@@ -57,17 +59,16 @@ def data_labels(
     references: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="Their corrections.")] = None,
 ) -> None:
     """Write which words are wrong, a word a row: from the edits of an M2 file, or by comparing with corrections."""
+    from headway.formats.corpus_format import ERRORS
     from headway.formats.edits import union
-    from headway.formats.labelled_words import ERROR_ORIGINS, open_labelled, write_columns
-    from headway.recipe import parse_corpus
+    from headway.formats.labelled_words import open_labelled, write_columns
 
     given = {"m2": m2, "annotator": annotator, "source": source, "references": references or ()}
-    corpus = parse_corpus(given, "headway data labels")
-    sentences = open_labelled(corpus, "headway data labels", ERROR_ORIGINS)
+    sentences = open_labelled(given, "headway data labels", ERRORS)
     typer.echo(write_columns([(each.words, union(each.labels)) for each in sentences]), nl=False)
 
 
-@data_app.command("annotate")
+@command(data_app, "annotate")
 def data_annotate(
     corpus: Annotated[
         Path, typer.Argument(metavar="RECIPE.yaml|FILE", help="A recipe with data.parses, or a text file.")
@@ -100,7 +101,7 @@ def data_annotate(
         typer.echo(drawn)
 
 
-@data_app.command("treebanks")
+@command(data_app, "treebanks")
 def data_treebanks(
     path: Annotated[Path, typer.Argument(metavar="ALIGNMENT.xml", help="Its two treebanks lie beside it.")],
     output: Annotated[Path, typer.Option(help="The folder to write to.")],
@@ -119,7 +120,7 @@ def data_treebanks(
         write_text(output / f"{name}.txt", "".join(f"{line}\n" for line in lines))
 
 
-@data_app.command("digits")
+@command(data_app, "digits")
 def data_digits(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings DIGIT_SPEAKER_TAKE.wav.")],
     output: Annotated[Path, typer.Option(help="The folder to write to.")],
@@ -140,7 +141,7 @@ def data_digits(
         typer.echo(f"{name}: {part.strings:,} strings, {part.digits:,} digits, {part.seconds / 60:.1f} minutes")
 
 
-@data_app.command("lengths")
+@command(data_app, "lengths")
 def data_lengths(
     task: Annotated[str, typer.Argument(metavar="TASK", help=LENGTH_TASKS)],
     output: Annotated[Path, typer.Option(help="The folder to write to.")],
@@ -165,7 +166,7 @@ def data_lengths(
     write_lengths(data, output, {"task": task, "variant": variant or "", "seed": seed})
 
 
-@data_app.command("constituents")
+@command(data_app, "constituents")
 def data_constituents(
     file: Annotated[Path, typer.Argument(metavar="FILE.conllu", help="Universal Dependencies.")],
     tags: Annotated[str, typer.Option(help="The tags of the words: xpos or upos.")] = "xpos",
@@ -181,7 +182,7 @@ def data_constituents(
     say(f"{trees:,} trees; {lifted:,} crossing edges were lifted")
 
 
-@data_app.command("trees")
+@command(data_app, "trees")
 def data_trees(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Penn brackets or TIGER-XML.")],
     format: Annotated[str, typer.Option(help="drawing, brackets, linear, words or tagged.")] = "drawing",

@@ -32,8 +32,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from headway.errors import UserError
-from headway.formats.labelled_words import CONLLU, conllu_rows
+from headway.errors import UserError, option
+from headway.formats.conllu import ConlluToken, read_sentences
 from headway.parses.parse import NotATreeError, depths
 from headway.trees.tree import Leaf, Tree, escape
 
@@ -96,24 +96,26 @@ def convert_conllu(path: Path, tags: str = "xpos") -> Iterator[Converted]:
         UserError: with file and line: heads that make no tree, other columns than CoNLL-U has; unknown `tags`.
     """
     if tags not in TAGS:
-        raise UserError("there are no such tags", where="--tags", received=tags, allowed=TAGS)
-    for first, rows in conllu_rows(path):
-        words = [_read_word(cells, place, tags, f"{path}:{line}") for place, (line, cells) in enumerate(rows)]
+        raise UserError("there are no such tags", where=option("tags"), received=tags, allowed=TAGS)
+    for sentence in read_sentences(path):
+        words = [_read_word(token, index, tags, path) for index, token in enumerate(sentence.words())]
+        if not words:
+            continue
         try:
             depths([word.head for word in words])
         except NotATreeError as error:
-            raise UserError(f"these heads make no tree ({error})", where=f"{path}:{first}") from error
+            raise UserError(f"these heads make no tree ({error})", where=f"{path}:{sentence.line}") from error
         tree, lifted = convert(words)
-        yield Converted(first, tree, lifted)
+        yield Converted(sentence.line, tree, lifted)
 
 
-def _read_word(cells: Sequence[str], place: int, tags: str, where: str) -> Word:
-    form, upos, xpos, head, relation = (cells[CONLLU[name] - 1] for name in ("form", "upos", "xpos", "head", "deprel"))
-    if cells[0] != str(place + 1) or not head.isdecimal() or not form.strip():
-        received = "\t".join(cells)
-        raise UserError("this row is no word with a head, numbered from 1", where=where, received=received)
-    tag = upos if tags == "upos" or xpos == "_" else xpos
-    return Word("_".join(form.split()), upos, escape(tag), int(head) - 1 if int(head) else place, relation)
+def _read_word(token: ConlluToken, index: int, tags: str, path: Path) -> Word:
+    if token.id != index + 1 or token.head is None or token.head < 0 or not token.form.strip():
+        what, received = "this row is no word with a head, numbered from 1", f"{token.id} {token.form} {token.head}"
+        raise UserError(what, where=f"{path}:{token.line}", received=received)
+    tag = token.upos if tags == "upos" or token.xpos == "_" else token.xpos
+    head = token.head - 1 if token.head else index
+    return Word("_".join(token.form.split()), token.upos, escape(tag), head, token.deprel)
 
 
 def convert(words: Sequence[Word]) -> tuple[Tree, int]:

@@ -2,7 +2,7 @@
 
 A corpus of N pairs is a folder of .npy files, `source.npy` and `target.npy` with the ids of all pairs one after the
 other, `source_offsets.npy` and `target_offsets.npy` (N + 1,) where each begins, `lines.npy` (N,) with line numbers,
-`labels/NAME.npy` with labels of all pieces, and `report.json`. Its name is a hash of all that decides its content: raw
+`labels/NAME.npy` with labels of all tokens, and `report.json`. Its name is a hash of all that decides its content: raw
 text, vocabularies, filters, what labels come from, format.
 """
 
@@ -19,15 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.corpora.corpus_report import DUPLICATE, EMPTY, TOO_LONG, UNBALANCED, CorpusReport, Counts
-from headway.corpora.data_config import DataConfig, source_truncation
 from headway.corpora.encoding import EncodedChunk, EncodedSide, chunks, encode_all
+from headway.corpora.filters import Filters
 from headway.corpora.plan import EncodedPairs
 from headway.errors import RunError
 from headway.files import sha256, write_json
-from headway.formats.corpus_config import CorpusConfig
-from headway.formats.pairs import PairSource, open_source
+from headway.formats.pairs import PairSource
 from headway.processing.labeller import Labeller
-from headway.processing.text.text_processor import Side, save_sides
+from headway.processing.text.text_processor import TextProcessor, save_processors
 from headway.processing.text.truncation import Truncation
 from headway.storage import GrowingArray, cache_folder, put_in_place, read_array, workspace
 
@@ -46,7 +45,7 @@ class Corpus(EncodedPairs):
         name: what the report calls the corpus.
 
     Attributes:
-        source_lengths: (N,) int32, pieces without the end mark.
+        source_lengths: (N,) int32, tokens without the end mark.
         target_lengths: (N,) int32.
         lines: (N,) int64, the line or row of each pair in its origin, counted from 1.
         report: what was read, kept and dropped.
@@ -82,11 +81,11 @@ class Corpus(EncodedPairs):
 
 
 def build_corpus(
-    config: CorpusConfig,
-    data: DataConfig,
-    sides: tuple[Side, Side],
+    source: PairSource,
+    processors: tuple[TextProcessor, TextProcessor],
+    filters: Filters,
     *,
-    where: str,
+    name: str,
     filter: bool,
     progress: Progress | None = None,
     cache: Path | None = None,
@@ -95,36 +94,35 @@ def build_corpus(
     """The encoded corpus: opened from the cache, or read, encoded and put there. Memory does not grow with the corpus.
 
     Args:
-        config: where the pairs come from.
-        data: the filters.
-        sides: source and target text preparation with vocabularies.
-        where: the recipe key of `config`, for messages.
+        source: where the pairs come from.
+        processors: source and target text preparation with vocabularies.
+        filters: which pairs are kept.
+        name: what the report calls the corpus, such as `data.train`.
         filter: whether `max_length`, `max_ratio` and `drop_duplicates` apply; pairs with an empty side are always
             dropped, and `truncate_source` always applies.
         progress: called with the number of pairs read so far, now and then.
         cache: the cache folder, by default that of `cache_folder`.
-        labellers: what labels the pieces.
+        labellers: what labels the tokens.
 
     Raises:
-        UserError: what `open_source` and the source's pairs raise.
+        UserError: what the source's pairs raise.
         RunError: the cache cannot be written.
     """
-    source = open_source(config, where)
-    filters = data.model_dump(include={"count", "max_length", "max_ratio", "drop_duplicates"}) if filter else {}
-    truncation = source_truncation(data)
+    applied = filters.of_pairs() if filter else {}
+    truncation = filters.truncation()
     content = source.fingerprint()
     corpora = (cache_folder() if cache is None else cache) / "corpora"
     try:
         with workspace(corpora) as work:
             (work / "sides").mkdir()
-            save_sides(sides, work / "sides")
-            folder = corpora / _key(content, work / "sides", filters, labellers, truncation)
-            if (corpus := _open(folder, where)) is not None:
+            save_processors(processors, work / "sides")
+            folder = corpora / _key(content, work / "sides", applied, labellers, truncation)
+            if (corpus := _open(folder, name)) is not None:
                 return corpus
             (work / "corpus").mkdir()
-            _write(source, sides, filters, work, progress or (lambda done: None), labellers, truncation)
+            _write(source, processors, applied, work, progress or (lambda done: None), labellers, truncation)
             put_in_place(work / "corpus", folder)
-            return Corpus(folder, where)
+            return Corpus(folder, name)
     except OSError as error:
         raise RunError(
             f"cannot keep the encoded corpus in {corpora} ({error}); HEADWAY_CACHE names another folder"
@@ -156,7 +154,7 @@ def _open(folder: Path, name: str) -> Corpus | None:
 
 def _write(
     source: PairSource,
-    sides: tuple[Side, Side],
+    processors: tuple[TextProcessor, TextProcessor],
     filters: dict[str, Any],
     work: Path,
     progress: Progress,
@@ -168,14 +166,14 @@ def _write(
     (folder / "labels").mkdir()
     with ExitStack() as stack:
         lines = stack.enter_context(GrowingArray(folder / "lines.npy", np.int64))
-        write_source = _side_writer(folder, "source", sides[0], stack)
-        write_target = _side_writer(folder, "target", sides[1], stack)
+        write_source = _side_writer(folder, "source", processors[0], stack)
+        write_target = _side_writer(folder, "target", processors[1], stack)
         labels = {
             each.name: stack.enter_context(GrowingArray(folder / "labels" / f"{each.name}.npy", np.int32))
             for each in labellers
         }
         read = chunks(source, bool(filters.get("drop_duplicates")))
-        for chunk in encode_all(read, sides, work / "sides", labellers, truncation):
+        for chunk in encode_all(read, processors, work / "sides", labellers, truncation):
             kept = _keep(chunk, filters, counts)
             counts.truncated += int((chunk.truncated & kept).sum())
             lines.append(chunk.lines[kept])
@@ -191,10 +189,10 @@ def _write(
                 write(part)
                 count.add(part.ids, part.lengths)
             progress(counts.pairs_read)
-    write_json(folder / "report.json", counts.report("").to_json())
+    write_json(folder / "report.json", counts.report("", source.origins()).to_json())
 
 
-def _side_writer(folder: Path, name: str, side: Side, stack: ExitStack) -> Callable[[EncodedSide], None]:
+def _side_writer(folder: Path, name: str, side: TextProcessor, stack: ExitStack) -> Callable[[EncodedSide], None]:
     """What appends the ids and offsets of one side to its files."""
     dtype = np.uint16 if len(side.vocabulary) <= 1 << 16 else np.int32
     ids = stack.enter_context(GrowingArray(folder / f"{name}.npy", dtype))

@@ -46,6 +46,7 @@ class CorpusReport:
         labels: what was counted while the pieces of what is left were labelled, by the labels' name.
         truncated: how many of the sources that are left are longer than what is read of them.
         truncated_to: what that is, such as `100 pieces`; empty where all of every source is read.
+        origins: where the corpus is several, their names, and the last line of each, counted through all of them.
     """
 
     name: str
@@ -58,6 +59,7 @@ class CorpusReport:
     labels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     truncated: int = 0
     truncated_to: str = ""
+    origins: Sequence[tuple[str, int]] = ()
 
     @property
     def source_tokens(self) -> int:
@@ -71,7 +73,10 @@ class CorpusReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as values that JSON can hold."""
-        return asdict(self)
+        content = asdict(self)
+        if not self.origins:
+            del content["origins"]
+        return content
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "CorpusReport":
@@ -79,13 +84,22 @@ class CorpusReport:
         sides = {name: SideReport(**content[name]) for name in ("source", "target")}
         return cls(**(content | sides))
 
+    def place_of(self, line: int) -> str:
+        """A line counted through all origins in words: its number in its own, with the name where there are several."""
+        first = 0
+        for name, last in self.origins:
+            if line <= last:
+                return f"{name}:{line - first}"
+            first = last
+        return str(line)
+
     def text(self) -> str:
         """The report in a few lines, to be read."""
         lines = [f"{self.name}: {self.pairs_read:,} pairs read, {self.pairs_kept:,} kept"]
         for reason, count in self.dropped.items():
             shown = self.first_dropped[reason]
             more = ", ..." if count > len(shown) else ""
-            lines.append(f"  dropped {count:,}: {reason} (line {', '.join(map(str, shown))}{more})")
+            lines.append(f"  dropped {count:,}: {reason} (line {', '.join(map(self.place_of, shown))}{more})")
         if self.truncated_to:
             share = f"{self.truncated:,} ({self.truncated / max(1, self.pairs_kept):.1%})"
             lines.append(f"  truncated {share}: of each source the first {self.truncated_to} are read")
@@ -148,12 +162,12 @@ class Counts:
         shown += map(int, lines[: LINES_SHOWN - len(shown)])
         self.dropped[reason] += len(lines)
 
-    def report(self, name: str) -> CorpusReport:
-        """The finished report."""
+    def report(self, name: str, origins: Sequence[tuple[str, int]]) -> CorpusReport:
+        """The finished report; `origins` as `CorpusReport` has them."""
         dropped = {reason: self.dropped[reason] for reason in REASONS if self.dropped[reason]}
         first_dropped = {reason: self.first_dropped[reason] for reason in dropped}
         sides = self.source.report(), self.target.report()
         return CorpusReport(
             name, self.pairs_read, self.pairs_kept, *sides, dropped, first_dropped, self.labels, self.truncated,
-            self.truncated_to,
+            self.truncated_to, origins,
         )  # fmt: skip

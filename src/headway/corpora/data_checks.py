@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from headway.corpora.corpus import CorpusReport, build_corpus
-from headway.corpora.data_config import DataConfig
+from headway.corpora.filters import Filters
 from headway.corpora.overlap import Overlap, overlap
-from headway.formats.pairs import open_source
-from headway.processing.text.text_processor import Side
+from headway.formats.pairs import PairSource
+from headway.processing.text.text_processor import TextProcessor
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,10 @@ class DataCheck:
 
 
 def check(
-    data: DataConfig,
-    sides: tuple[Side, Side],
+    train: PairSource,
+    dev: PairSource | None,
+    processors: tuple[TextProcessor, TextProcessor],
+    filters: Filters,
     *,
     progress: Callable[[int], object] | None = None,
     cache: Path | None = None,
@@ -46,9 +48,10 @@ def check(
     Raises:
         UserError: what `build_corpus` raises.
     """
-    train = build_corpus(data.train, data, sides, where="data.train", filter=True, progress=progress, cache=cache)
-    if data.dev is None:
-        return DataCheck(train.report, None, None)
-    dev = build_corpus(data.dev, data, sides, where="data.dev", filter=False, progress=progress, cache=cache)
-    shared = overlap(open_source(data.train, "data.train"), open_source(data.dev, "data.dev"))
-    return DataCheck(train.report, dev.report, shared)
+
+    def build(name: str, source: PairSource, filter: bool) -> CorpusReport:
+        corpus = build_corpus(source, processors, filters, name=name, filter=filter, progress=progress, cache=cache)
+        return corpus.report
+
+    reports = build("data.train", train, True), build("data.dev", dev, False) if dev is not None else None
+    return DataCheck(*reports, overlap(train, dev) if dev is not None else None)

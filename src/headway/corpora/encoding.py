@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from headway.formats.pairs import Pair
 from headway.processes import cores, in_processes
 from headway.processing.labeller import Labeller
-from headway.processing.text.text_processor import Side, load_sides
+from headway.processing.text.text_processor import TextProcessor, load_processors
 from headway.processing.text.truncation import Truncation, encode_beginnings
 
 CHUNK = 2000  # pairs: large beside the cost of handing them to a process, small in memory
@@ -96,7 +96,10 @@ def _hash(source: str, target: str) -> bytes:
 
 
 def encode(
-    chunk: Chunk, sides: tuple[Side, Side], labellers: Sequence[Labeller] = (), truncation: Truncation | None = None
+    chunk: Chunk,
+    sides: tuple[TextProcessor, TextProcessor],
+    labellers: Sequence[Labeller] = (),
+    truncation: Truncation | None = None,
 ) -> EncodedChunk:
     """Encode one chunk, and label its pieces. Labels are those of whole lines, so that nothing may be left out then."""
     assert truncation is None or not labellers
@@ -111,7 +114,7 @@ def encode(
     return EncodedChunk(lines, source, target, chunk.duplicates, labels, truncated)
 
 
-def _labels(labeller: Labeller, side: Side, texts: Sequence[str], lengths: NDArray[np.int64]) -> EncodedLabels:
+def _labels(labeller: Labeller, side: TextProcessor, texts: Sequence[str], lengths: NDArray[np.int64]) -> EncodedLabels:
     labelled = [labeller.label(text, side) for text in texts]
     assert [len(values) for values, _ in labelled] == lengths.tolist()
     values = np.concatenate([values for values, _ in labelled]) if labelled else np.zeros(0)
@@ -120,7 +123,7 @@ def _labels(labeller: Labeller, side: Side, texts: Sequence[str], lengths: NDArr
 
 
 def _encode_side(
-    side: Side, texts: Sequence[str], truncation: Truncation | None
+    side: TextProcessor, texts: Sequence[str], truncation: Truncation | None
 ) -> tuple[EncodedSide, NDArray[np.bool_]]:
     prepared = [side.prepare(text) for text in texts]
     lines, truncated = encode_beginnings(side.vocabulary, prepared, truncation)
@@ -134,7 +137,7 @@ def _encode_side(
 
 def encode_all(
     stream: Iterator[Chunk],
-    sides: tuple[Side, Side],
+    sides: tuple[TextProcessor, TextProcessor],
     sides_folder: Path,
     labellers: Sequence[Labeller] = (),
     truncation: Truncation | None = None,
@@ -163,12 +166,12 @@ def encode_all(
 
 
 # Of this process, where it is one of the pool's.
-_loaded: tuple[tuple[Side, Side], Sequence[Labeller], Truncation | None]
+_loaded: tuple[tuple[TextProcessor, TextProcessor], Sequence[Labeller], Truncation | None]
 
 
 def _start(sides_folder: Path, labellers: Sequence[Labeller], truncation: Truncation | None) -> None:
     global _loaded
-    _loaded = load_sides(sides_folder), labellers, truncation
+    _loaded = load_processors(sides_folder), labellers, truncation
 
 
 def _encode_here(chunk: Chunk) -> EncodedChunk:

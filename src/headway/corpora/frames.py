@@ -22,10 +22,10 @@ from headway.errors import RunError, UserError
 from headway.files import write_json
 from headway.formats.recordings import hash_of_audio
 from headway.processes import cores, in_processes
-from headway.processing.audio.audio_config import AudioConfig
 from headway.processing.audio.audio_files import facts_of, library, read_recording
-from headway.processing.audio.features import Frames, count_frames, filterbanks, frame_settings
+from headway.processing.audio.features import AudioConfig, count_frames, filterbanks, frame_settings
 from headway.storage import GrowingArray, cache_folder, put_in_place, read_array, workspace
+from headway.tensors.batch import Frames
 
 FORMAT = 1
 CHUNK = 64  # recordings: large beside the cost of handing them to a process, small in memory

@@ -10,17 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headway.tensors.batch import (
-    Batch,
-    Ids,
-    Indices,
-    collate,
-)
+from headway.tensors.batch import Batch, Ids, Indices, collate
 
 
 def plan_epoch(
-    source_lengths: NDArray[np.integer],
-    target_lengths: NDArray[np.integer],
+    source_widths: NDArray[np.integer],
+    target_widths: NDArray[np.integer],
     batch_tokens: int,
     seed: int,
     epoch: int,
@@ -31,18 +26,18 @@ def plan_epoch(
     A batch holds pairs of nearly the same lengths, drawn anew in each epoch, and the batches come in random order.
 
     Args:
-        source_lengths: (N,) pieces without the end mark.
-        target_lengths: (N,) pieces without the end mark.
-        batch_tokens: rows times the longest side of a batch, end marks and padding counted, is at most this much; a
-            pair that is longer than that makes a batch of its own.
+        source_widths: (N,) what a source takes of a row: its tokens, with the end mark where it gets one.
+        target_widths: (N,) what a target takes, likewise.
+        batch_tokens: rows times the longest side of a batch, padding counted, is at most this much; a pair that is
+            longer than that makes a batch of its own.
         seed: of the random order, together with `epoch`.
         epoch: its number.
         batch_sentences: a batch is so many pairs, however long, where this is given.
     """
     random = np.random.default_rng([seed, epoch])
-    order = random.permutation(len(source_lengths))
-    order = order[_by_length(np.asarray(source_lengths)[order], np.asarray(target_lengths)[order])]
-    widths = np.maximum(source_lengths, target_lengths)[order].astype(np.int64) + 1
+    order = random.permutation(len(source_widths))
+    order = order[_by_width(np.asarray(source_widths)[order], np.asarray(target_widths)[order])]
+    widths = np.maximum(source_widths, target_widths)[order].astype(np.int64)
     if batch_sentences is None:
         cuts = _cuts(widths, batch_tokens)
     else:
@@ -51,14 +46,14 @@ def plan_epoch(
     return [batches[position] for position in random.permutation(len(batches))] if len(order) else []
 
 
-def _by_length(source_lengths: NDArray[np.integer], target_lengths: NDArray[np.integer]) -> NDArray[np.intp]:
-    """The stable order by target length and then source length, ascending and descending in turn.
+def _by_width(source_widths: NDArray[np.integer], target_widths: NDArray[np.integer]) -> NDArray[np.intp]:
+    """The stable order by target width and then source width, ascending and descending in turn.
 
-    Without the turns, the batch in which one target length gives way to the next would hold the longest sources of the
+    Without the turns, the batch in which one target width gives way to the next would hold the longest sources of the
     one and the shortest of the other.
     """
-    turned = np.where(target_lengths % 2 == 0, source_lengths, -source_lengths.astype(np.int64))
-    return np.lexsort((turned, target_lengths))
+    turned = np.where(target_widths % 2 == 1, source_widths, -source_widths.astype(np.int64))
+    return np.lexsort((turned, target_widths))
 
 
 def _cuts(widths: NDArray[np.int64], batch_tokens: int) -> list[int]:
@@ -76,8 +71,8 @@ class EncodedPairs(ABC):
     """Encoded pairs by position, and how they are put into batches.
 
     Attributes:
-        source_lengths: (N,) pieces without the end mark.
-        target_lengths: (N,) pieces without the end mark.
+        source_lengths: (N,) tokens without the end mark.
+        target_lengths: (N,) tokens without the end mark.
         lines: (N,) the line or row of each pair in its origin, counted from 1.
         fingerprint: a hash of all that decides the content.
     """
@@ -97,17 +92,18 @@ class EncodedPairs(ABC):
 
     @abstractmethod
     def labels(self, index: int) -> Mapping[str, Ids]:
-        """Labels of the pieces of pair `index` by name, each as long as the side that the name begins with."""
+        """Labels of the tokens of pair `index` by name, each as long as the side that the name begins with."""
 
     def __len__(self) -> int:
         return len(self.target_lengths)
 
     def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
         """The batches of an epoch (see `plan_epoch`)."""
-        return plan_epoch(self.source_lengths, self.target_lengths, batch_tokens, seed, epoch, batch_sentences)
+        source, target = self.source_lengths + 1, self.target_lengths + 1  # with the end mark
+        return plan_epoch(source, target, batch_tokens, seed, epoch, batch_sentences)
 
     def collate(self, indices: Indices, generator: torch.Generator | None = None) -> Batch:
         """The batch of the pairs at `indices` (B,), with the labels that the pairs have; draws no random numbers."""
-        places = [int(index) for index in indices]
-        sources, targets = [self.source(place) for place in places], [self.target(place) for place in places]
-        return collate(sources, targets, indices, [self.labels(place) for place in places])
+        chosen = [int(index) for index in indices]
+        sources, targets = [self.source(index) for index in chosen], [self.target(index) for index in chosen]
+        return collate(sources, targets, indices, [self.labels(index) for index in chosen])

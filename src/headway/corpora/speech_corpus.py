@@ -17,11 +17,10 @@ from headway.corpora.frames import FrameStore
 from headway.corpora.plan import plan_epoch
 from headway.errors import UserError
 from headway.formats.recordings import Utterance
-from headway.processing.audio.audio_config import AudioConfig, SpecAugmentConfig
-from headway.processing.audio.audio_processor import AudioSide
-from headway.processing.audio.augment import spec_augment
-from headway.processing.audio.features import RunningStatistics, Statistics
-from headway.processing.text.text_processor import Side
+from headway.processing.audio.audio_processor import AudioProcessor
+from headway.processing.audio.augment import SpecAugmentConfig, spec_augment
+from headway.processing.audio.features import AudioConfig, RunningStatistics, Statistics
+from headway.processing.text.text_processor import TextProcessor
 from headway.tensors.batch import UNKNOWN, Batch, Ids, Indices, collate
 
 BROKEN, TOO_SHORT, MANY_FRAMES = "unreadable", "under audio.min_frames", "over audio.max_frames"
@@ -104,7 +103,7 @@ class SpeechCorpus:
         utterances: Sequence[Utterance],
         numbers: Indices,
         store: FrameStore,
-        side: AudioSide,
+        side: AudioProcessor,
         targets: Sequence[Ids],
         report: SpeechReport,
         fingerprint: str,
@@ -126,8 +125,8 @@ class SpeechCorpus:
         `batch_tokens` counts frames with their padding; lengths are rounded up a little, so that not every epoch has
         the same batches.
         """
-        frames = np.maximum(-(-self._frames // NEARLY) * NEARLY - 1, self._tokens)  # `plan_epoch` adds an end mark
-        return plan_epoch(frames, frames, batch_tokens, seed, epoch, batch_sentences)
+        widths = np.maximum(-(-self._frames // NEARLY) * NEARLY, self._tokens + 1)
+        return plan_epoch(widths, widths, batch_tokens, seed, epoch, batch_sentences)
 
     def collate(self, indices: Indices, generator: torch.Generator | None = None) -> Batch:
         """The batch of the utterances at `indices` (B,), some of it hidden where the corpus is for training.
@@ -155,7 +154,7 @@ def build_speech(
     name: str,
     utterances: Sequence[Utterance],
     store: FrameStore,
-    sides: tuple[AudioSide, Side],
+    sides: tuple[AudioProcessor, TextProcessor],
     *,
     max_length: int | None,
 ) -> SpeechCorpus:

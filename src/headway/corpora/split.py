@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.files import write_text
-from headway.formats.labelled_words import blocks
-from headway.formats.lines import read_lines
+from headway.formats.lines import blocks, read_lines
 
 PARTS = ("train", "dev", "test")
 
@@ -61,7 +60,7 @@ def split_parallel(source: Path, target: Path, output: Path, shares: Sequence[fl
 def _sizes(count: int, shares: Sequence[float], where: str) -> dict[str, int]:
     """How many sentences each part gets. Raises UserError unless each gets one."""
     if len(shares) != len(PARTS) or min(shares) <= 0:
-        raise UserError("there are three shares, all above 0", where="--shares", received=list(shares))
+        raise UserError("there are three shares, all above 0", where=option("shares"), received=list(shares))
     first = round(count * shares[0] / sum(shares))
     second = round(count * (shares[0] + shares[1]) / sum(shares))
     sizes = dict(zip(PARTS, (first, second - first, count - second), strict=True))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headway.corpora.plan import plan_epoch
 from headway.formats.labelled_words import Labelled, fingerprint
-from headway.processing.pretrained import Window, WordPieces
+from headway.processing.pretrained import Window, WordProcessor
 from headway.tensors.batch import UNLABELLED, Indices, TokenBatch
 from headway.tensors.masks import padding_mask
 
@@ -95,7 +95,7 @@ class TokenCorpus:
         self,
         name: str,
         sentences: Sequence[tuple[Labelled, Sequence[str]]],
-        pieces: WordPieces,
+        pieces: WordProcessor,
         labels: Sequence[str],
         longest: int,
     ) -> None:
@@ -126,8 +126,7 @@ class TokenCorpus:
 
     def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
         """The batches of an epoch (see `plan_epoch`)."""
-        inner = self._lengths - 1  # `plan_epoch` adds an end mark, which is among these pieces already
-        return plan_epoch(inner, inner, batch_tokens, seed, epoch, batch_sentences)
+        return plan_epoch(self._lengths, self._lengths, batch_tokens, seed, epoch, batch_sentences)
 
     def collate(self, indices: Indices, generator: torch.Generator | None = None) -> TokenBatch:
         """The batch of the windows at `indices`; draws no random numbers."""

@@ -1,4 +1,4 @@
-"""`headway data annotate`: both sides of a recipe's corpora, or one file, parsed; or a few trees, drawn."""
+"""Parses of both sides of a recipe's corpora, or of one file; or a few trees, drawn."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, open_source
 from headway.log import say
@@ -59,7 +59,7 @@ def parts_of_recipe(recipe: Recipe) -> list[Part]:
 def part_of_file(path: Path, parser: ParserConfig, folder: Path | None) -> Part:
     """A text file, one sentence a line. Raises UserError where it cannot be read."""
     next(read_lines(path), None)
-    return Part(str(path), lambda: read_lines(path), parser, store_beside(path, parser, folder), "--parser")
+    return Part(str(path), lambda: read_lines(path), parser, store_beside(path, parser, folder), option("parser"))
 
 
 def run_annotate(parts: Iterable[Part], processes: int | None) -> None:
@@ -104,11 +104,11 @@ def draw(line: str, parse: Parse) -> str:
 
 
 def _sample(lines: Iterator[str], count: int, seed: int) -> list[str]:
-    """At most `count` lines, each with the same probability, in their order."""
+    """At most `count` lines, drawn with the same probability, in their order."""
     generator, chosen = random.Random(seed), list[tuple[int, str]]()
-    for number, line in enumerate(lines):
-        if number < count:
-            chosen.append((number, line))
-        elif (slot := generator.randrange(number + 1)) < count:
-            chosen[slot] = (number, line)
+    for index, line in enumerate(lines):
+        if index < count:
+            chosen.append((index, line))
+        elif (slot := generator.randrange(index + 1)) < count:
+            chosen[slot] = (index, line)
     return [line for _, line in sorted(chosen)]

@@ -5,22 +5,19 @@ from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table as RichTable
-
 from headway.corpora.generated.dates import DateExample, generate_dates, languages, write_dates
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.formats.pairs import Pair
 from headway.log import say
 from headway.metrics import build_metric
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import Options, Predictor, load
 from headway.recipe import Recipe, load_recipe
-from headway.runs.inspect.figures import alignment_figure
-from headway.runs.inspect.report_page import Table
-from headway.runs.inspect.run_report import write_run_report
+from headway.runs.inspect.drawing import alignment_figure
+from headway.runs.inspect.pages import write_run_report
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
+from headway.tables import Cell, Column, Table
 from headway.tasks.translation import example_of, examples_of
 
 SHOWN = 12
@@ -42,8 +39,8 @@ def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
     """
     data = output / "data"
     with as_file(files("headway.experiments") / "demo.yaml") as recipe_file:
-        place = json.dumps(str(data))  # as YAML, whatever characters it has
-        recipe = load_recipe(recipe_file, [f"data.folder={place}", f"training.seed={seed}", *overrides])
+        folder = json.dumps(str(data))  # as YAML, whatever characters it has
+        recipe = load_recipe(recipe_file, [f"data.folder={folder}", f"training.seed={seed}", *overrides])
     resume = _is_begun(output, recipe)
     say(f"dates in {len(languages())} languages -> ISO 8601; the run folder is {output}")
     dates = generate_dates(seed)
@@ -60,16 +57,16 @@ def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
         ),
     }
     summary = Table(
-        "Exact match",
-        ["test", "dates", "right"],
-        [[name, str(len(given)), f"{exact_match(given, said):.1f} %"] for name, (given, said) in scores.items()],
-        "Unambiguous ways of writing only: the month by name, or the year first.",
+        ["test", "dates", Column("right", "%", ".1f")],
+        [[name, len(given), exact_match(given, said)] for name, (given, said) in scores.items()],
+        title="Exact match",
+        notes=["Unambiguous ways of writing only: the month by name, or the year first."],
     )
     given, said = scores["dates never seen"]
     shown = _examples(given, said)
     for table in (summary, shown):
-        _print(table)
-    pairs = [Pair(number, each.text, each.iso) for number, each in enumerate(_one_a_language(given), start=1)]
+        say(f"\n{table.text()}")
+    pairs = [Pair(line, example.text, example.iso) for line, example in enumerate(_one_a_language(given), start=1)]
     report = write_run_report(
         output, [summary, _by_language(given, said), shown], examples_of(predictor, pairs[:SHOWN])
     )
@@ -88,54 +85,43 @@ def _is_begun(output: Path, recipe: Recipe) -> bool:
         unfinished = (folder.checkpoints.name, "data")
         other = output.exists() and not (output.is_dir() and all(path.name in unfinished for path in output.iterdir()))
     if other:
-        raise UserError("this folder holds something else than a demo", where=f"--output {output}")
+        raise UserError("this folder holds something else than a demo", where=option("output"), received=str(output))
     return begun
 
 
 def _decode(predictor: Predictor, examples: Sequence[DateExample]) -> list[Prediction]:
-    return predictor.predict([each.text for each in examples])
+    return predictor.predict([example.text for example in examples])
 
 
 def exact_match(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> float:
     """The share of dates that were read right, in percent."""
-    references = [[each.iso for each in examples]]
-    return build_metric("exact_match").score([each.text for each in predictions], references).value
+    references = [[example.iso for example in examples]]
+    return build_metric("exact_match").score([prediction.text for prediction in predictions], references).value
 
 
 def _one_a_language(examples: Sequence[DateExample]) -> list[DateExample]:
-    """The first example of each language, longer ones first."""
-    first = {each.language: each for each in reversed(examples)}
-    return sorted(first.values(), key=lambda each: -len(each.text))
+    """The first example of every language, longer ones first."""
+    first = {example.language: example for example in reversed(examples)}
+    return sorted(first.values(), key=lambda example: -len(example.text))
 
 
 def _examples(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> Table:
-    said = {each.text: prediction.text for each, prediction in zip(examples, predictions, strict=True)}
-    rows = [
-        [each.language, each.text, said[each.text], "yes" if said[each.text] == each.iso else f"no: {each.iso}"]
-        for each in sorted(_one_a_language(examples), key=lambda each: each.language)
-    ]
-    return Table("Dates never seen in training", ["language", "written", "read as", "right"], rows)
+    outputs = {example.text: prediction.text for example, prediction in zip(examples, predictions, strict=True)}
+    rows = []
+    for example in sorted(_one_a_language(examples), key=lambda example: example.language):
+        output = outputs[example.text]
+        right = "yes" if output == example.iso else f"no: {example.iso}"
+        rows.append([example.language, example.text, output, right])
+    return Table(["language", "written", "read as", "right"], rows, title="Dates never seen in training")
 
 
 def _by_language(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> Table:
-    rows = []
-    for language in sorted({each.language for each in examples}):
-        pairs = [(each, said) for each, said in zip(examples, predictions, strict=True) if each.language == language]
-        right = exact_match([each for each, _ in pairs], [said for _, said in pairs])
-        rows.append([language, str(len(pairs)), f"{right:.1f}"])
-    return Table("By language", ["language", "dates", "right, %"], rows)
-
-
-def _print(table: Table) -> None:
-    drawn = RichTable(title=table.title, caption=table.note or None)
-    for column in table.columns:
-        drawn.add_column(column)
-    for row in table.rows:
-        drawn.add_row(*row)
-    console = Console(width=100)
-    with console.capture() as capture:
-        console.print(drawn)
-    say(capture.get().rstrip())
+    rows: list[list[Cell]] = []
+    for language in sorted({example.language for example in examples}):
+        pairs = [pair for pair in zip(examples, predictions, strict=True) if pair[0].language == language]
+        right = exact_match([example for example, _ in pairs], [prediction for _, prediction in pairs])
+        rows.append([language, len(pairs), right])
+    return Table(["language", "dates", Column("right", "%", ".1f")], rows, title="By language")
 
 
 def _draw_alignment(predictor: Predictor, pair: Pair, path: Path) -> None:

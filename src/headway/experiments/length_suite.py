@@ -1,25 +1,22 @@
-"""How far beyond the lengths of training does a model go? Variants of a recipe, trained and tested on a length task."""
+"""Length generalisation: variants of a recipe, trained on a task and tested on longer examples of it."""
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.files import sha256, write_json, write_text
-from headway.formats.corpus_config import CorpusConfig
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.log import say
 from headway.metrics import build_metric, scores_by_group
-from headway.models.model_config import ModelConfig
 from headway.predictors.sequence_predictor import Predictor, load
 from headway.recipe import Recipe, load_recipe
-from headway.runs.inspect.charts import line_chart
+from headway.runs.inspect.drawing import line_chart
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
+from headway.tables import Cell, Column, Table
 
 FIGURES = ("accuracy.png", "accuracy.svg")
 TABLE = "accuracy.csv"
@@ -44,7 +41,7 @@ class LengthScore:
 
 @dataclass(frozen=True)
 class LengthTest:
-    """What `headway data lengths` wrote: prompts and answers with their lengths, and the longest length of training."""
+    """A test by `headway data lengths`: prompts and answers with their lengths, and the longest one of training."""
 
     folder: Path
     prompts: list[str]
@@ -69,8 +66,10 @@ def read_test(folder: Path) -> LengthTest:
         facts = json.loads((folder / "lengths.json").read_text(encoding="utf-8"))
         trained = facts["trained"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError("this is no folder of `headway data lengths`", where=f"--data {folder}") from error
-    pairs = list(open_source(CorpusConfig(tsv=folder / "test.tsv"), "test"))
+        raise UserError(
+            "this is no folder of `headway data lengths`", where=option("data"), received=str(folder)
+        ) from error
+    pairs = list(open_source({"tsv": folder / "test.tsv"}, "test"))
     lengths = list(read_lines(folder / "test.lengths"))
     if len(lengths) != len(pairs):
         what = f"{len(lengths)} lengths for {len(pairs)} examples"
@@ -88,7 +87,7 @@ def compare_lengths(recipes: Sequence[Path], data: Path, output: Path, overrides
 
     Args:
         recipes: the variants.
-        data: what `headway data lengths` wrote.
+        data: the folder of `headway data lengths`.
         output: the folder of all runs.
         overrides: changes to all of the recipes.
 
@@ -99,10 +98,10 @@ def compare_lengths(recipes: Sequence[Path], data: Path, output: Path, overrides
         UserError: recipes or data that cannot be used, or runs that were made with other ones.
     """
     test = read_test(data)
-    place = json.dumps(str(data.absolute()))  # as YAML, whatever characters it has
-    loaded = {path.stem: load_recipe(path, [f"data.folder={place}", *overrides]) for path in recipes}
+    folder = json.dumps(str(data.absolute()))  # as YAML, whatever characters it has
+    loaded = {path.stem: load_recipe(path, [f"data.folder={folder}", *overrides]) for path in recipes}
     if len(loaded) < len(recipes):
-        raise UserError("each variant is named after its recipe, so these must differ", where="recipes")
+        raise UserError("a variant is named after its recipe, so these must differ", where="recipes")
     scores: list[LengthScore] = []
     for name, recipe in loaded.items():
         say(f"\n{name}: {test.title}")
@@ -125,44 +124,41 @@ def _scores(name: str, recipe: Recipe, run: Path, test: LengthTest) -> list[Leng
     }
     known = json.loads((run / SCORES).read_text(encoding="utf-8")) if (run / SCORES).is_file() else {}
     if known.get("of") == stamp:
-        return [LengthScore(**each) for each in known["scores"]]
+        return [LengthScore(**score) for score in known["scores"]]
     scores = score_lengths(name, load(run), test)
-    write_json(run / SCORES, {"of": stamp, "scores": [asdict(each) for each in scores]})
+    write_json(run / SCORES, {"of": stamp, "scores": [asdict(score) for score in scores]})
     return scores
 
 
 def score_lengths(name: str, predictor: Predictor, test: LengthTest) -> list[LengthScore]:
     """Decode the test's prompts and score each length. A prompt that is too long for the model counts as wrong."""
-    longest = predictor.recipe.model_as(ModelConfig).longest_source()
+    longest = predictor.models[0].longest_source()
     reads = [len(predictor.source.encode(prompt)) <= longest for prompt in test.prompts]
-    said = predictor.predict([prompt if read else "" for prompt, read in zip(test.prompts, reads, strict=True)])
+    prompts = [prompt if read else "" for prompt, read in zip(test.prompts, reads, strict=True)]
+    outputs = [prediction.text for prediction in predictor.predict(prompts)]
     metric = build_metric("exact_match")
-    statistics = metric.statistics([each.text for each in said], [test.answers])
-    groups = scores_by_group(metric, statistics, test.lengths)
+    groups = scores_by_group(metric, metric.statistics(outputs, [test.answers]), test.lengths)
     refused = [length for length, read in zip(test.lengths, reads, strict=True) if not read]
     return [
         LengthScore(
-            name, int(each.group), each.segments, each.value, each.interval.low, each.interval.high,
-            refused.count(each.group),
+            name, int(group.group), group.segments, group.value, group.interval.low, group.interval.high,
+            refused.count(group.group),
         )
-        for each in groups
+        for group in groups
     ]  # fmt: skip
 
 
 def write_table(scores: Sequence[LengthScore], path: Path) -> None:
     """Write scores as CSV, a row a variant and length."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(field.name for field in fields(LengthScore))
-    writer.writerows(astuple(each) for each in scores)
-    write_text(path, text.getvalue())
+    table = Table([field.name for field in fields(LengthScore)], [astuple(score) for score in scores])
+    write_text(path, table.csv())
 
 
 def draw(scores: Sequence[LengthScore], test: LengthTest, output: Path) -> None:
     """Draw accuracy by length into the folder `output`."""
     lines: dict[str, list[tuple[float, float]]] = {}
-    for each in scores:
-        lines.setdefault(each.variant, []).append((each.length, each.exact_match))
+    for score in scores:
+        lines.setdefault(score.variant, []).append((score.length, score.exact_match))
     for figure in FIGURES:
         line_chart(
             lines,
@@ -171,16 +167,21 @@ def draw(scores: Sequence[LengthScore], test: LengthTest, output: Path) -> None:
             y="exact match, %",
             title=test.title,
             percent=True,
-            shaded=(min(each.length for each in scores) - 0.5, test.trained + 0.5, "trained lengths"),
+            shaded=(min(score.length for score in scores) - 0.5, test.trained + 0.5, "trained lengths"),
         )
 
 
 def summary(scores: Sequence[LengthScore], trained: int) -> str:
-    """A line a variant: mean exact match over trained lengths, and over those beyond; each length counts the same."""
-    lines = [f"{'variant':<14}{'trained lengths':>16}{'unseen lengths':>16}"]
-    for name in dict.fromkeys(each.variant for each in scores):
-        own = [each for each in scores if each.variant == name]
-        parts = [[each.exact_match for each in own if (each.length <= trained) == seen] for seen in (True, False)]
-        cells = [f"{sum(part) / len(part):.1f}" if part else "" for part in parts]
-        lines.append(f"{name:<14}{cells[0]:>16}{cells[1]:>16}")
-    return "\n".join(lines)
+    """A row a variant: mean exact match over trained lengths, and over those beyond; all lengths count the same."""
+    rows: list[list[Cell]] = []
+    for variant in dict.fromkeys(score.variant for score in scores):
+        row: list[Cell] = [variant]
+        for seen in (True, False):
+            matches = [
+                score.exact_match for score in scores
+                if score.variant == variant and (score.length <= trained) == seen
+            ]  # fmt: skip
+            row.append(sum(matches) / len(matches) if matches else None)
+        rows.append(row)
+    columns = [Column(name, format=".1f") for name in ("variant", "trained lengths", "unseen lengths")]
+    return Table(columns, rows).text()

@@ -1,0 +1,24 @@
+"""Formats of corpora by name. Each opens itself as pairs, labelled words or recordings (`corpus_format`)."""
+
+from typing import TYPE_CHECKING
+
+from headway.registry import Registry
+
+if TYPE_CHECKING:
+    from headway.formats.corpus_format import CorpusFormat
+
+FORMATS: "Registry[CorpusFormat]" = Registry(
+    "corpus format",
+    "headway.formats.corpus_format:CorpusFormat",
+    {
+        "parallel": "headway.formats.parallel:Parallel",
+        "tsv": "headway.formats.tsv:Tsv",
+        "jsonl": "headway.formats.records:JsonLinesFile",
+        "hub": "headway.formats.records:Hub",
+        "trees": "headway.formats.treebanks:Treebank",
+        "columns": "headway.formats.labelled_words:Columns",
+        "conllu": "headway.formats.conllu:Conllu",
+        "m2": "headway.formats.m2:M2",
+        "librispeech": "headway.formats.recordings:LibriSpeech",
+    },
+)

@@ -1,80 +1,131 @@
-"""A corpus, as the `data` section of a recipe names it."""
+"""_Corpora as a recipe names them: `{kind: tsv, path: ...}`, short forms of it, or a list of either."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, PlainValidator, SerializeAsAny, TypeAdapter, ValidationError
 
-from headway.config import Section
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str | Path) else value
+from headway.config import Section, explain
+from headway.errors import UserError
+from headway.formats import FORMATS
 
 
 class CorpusConfig(Section):
-    """Where examples come from. Pairs: two line-aligned files, one TSV, one JSONL file or a data set of the hub.
+    """The options of a corpus format. Those of type `Path` are looked for where `data.folder` says."""
 
-    Plain files may be compressed (.gz, .xz). `columns` names the source and target column of a TSV (numbers from 1, or
-    names that stand in its first row), or the two fields of a JSONL file or hub data set (dots reach into nested
-    fields: `translation.de`). Further columns, or `references` in the place of `target`, are further references:
-    metrics compare with all of them, training learns the first.
+    kind: str
 
-    Speech: pairs whose source is the path of a recording, relative to the file it stands in, or one or more folders
-    laid out as `librispeech` is.
 
-    Labelled words: a `tsv` with a word a row and a blank line between sentences (`columns`: those of word and label), a
-    `conllu` file (`label`: its column), an `m2` file (`annotator`: one by number, or all) or a `source` with corrected
-    `references`, from which wrong words are found.
+# A key that tells the kind by itself: `{tsv: FILE}` stands for `{kind: tsv, path: FILE}`.
+SHORT_FORMS: dict[str, dict[str, str]] = {
+    "parallel": {"source": "source", "target": "target", "references": "references"},
+    "tsv": {"tsv": "path"},
+    "jsonl": {"jsonl": "path"},
+    "hub": {"hub": "name", "hub_config": "configuration"},
+    "trees": {"trees": "path"},
+    "conllu": {"conllu": "path"},
+    "m2": {"m2": "path"},
+    "librispeech": {"librispeech": "folders"},
+}
+# Short forms that were written out in full have these keys, whatever their kind.
+ALWAYS_WRITTEN = {"label": "upos", "leaves": "tags", "functions": False}
+EITHER = (
+    "a corpus is either {kind: NAME, ...} or, for short, {source, target}, {source, references}, {tsv}, {jsonl}, {hub},"
+    " {m2}, {conllu}, {trees} or {librispeech}"
+)
 
-    `trees`: a treebank in Penn brackets or TIGER-XML. The target is the linear form of a tree, with `leaves` of `tags`
-    or `xx`; `functions` keeps what labels say of grammatical functions.
-    """
 
-    source: Path | None = None
-    target: Path | None = None
-    tsv: Path | None = None
-    jsonl: Path | None = None
-    hub: str | None = None
-    hub_config: str | None = None
-    split: str | None = None
-    m2: Path | None = None
-    annotator: Annotated[int, Field(ge=0)] | None = None
-    conllu: Path | None = None
-    label: Literal["upos", "xpos", "lemma", "deprel"] = "upos"
-    references: tuple[Path, ...] = ()
-    librispeech: Annotated[tuple[Path, ...], BeforeValidator(_listed)] = ()
-    trees: Path | None = None
-    leaves: Literal["tags", "xx"] = "tags"
-    functions: bool = False
-    columns: tuple[str, ...] | tuple[int, ...] | None = None
+def expand(value: Any) -> Any:
+    """The long form of a corpus. Raises ValueError where a short one does not tell its kind, or tells several."""
+    if not isinstance(value, Mapping):
+        return value
+    given = dict(value)
+    if "kind" not in given:
+        given = {name: option for name, option in given.items() if option is not None and option not in ([], ())}
+        kinds = [kind for kind, names in SHORT_FORMS.items() if names.keys() & given.keys()]
+        if len(kinds) != 1:
+            raise ValueError(EITHER)
+        given["kind"] = kinds[0]
+        known = _options_of(kinds[0])
+        given = {
+            name: option
+            for name, option in given.items()
+            if name in known or name not in ALWAYS_WRITTEN or option != ALWAYS_WRITTEN[name]
+        }
+    for short, name in SHORT_FORMS.get(str(given["kind"]), {}).items():
+        if short in given:  # also beside a kind, so that an override of the short form changes the long one
+            given[name] = given.pop(short)
+    return given
 
-    @model_validator(mode="after")
-    def _one_origin(self) -> CorpusConfig:
-        origins = (self.tsv, self.jsonl, self.hub, self.m2, self.conllu, self.librispeech, self.trees)
-        files = self.source is not None or self.target is not None or bool(self.references)
-        if files + sum(map(bool, origins)) != 1:
-            raise ValueError(
-                "a corpus is either {source, target}, {tsv}, {jsonl}, {hub}, {m2}, {conllu}, {trees}, {references} or"
-                " {librispeech}"
-            )
-        if files and (self.source is None or (self.target is None) != bool(self.references)):
-            raise ValueError("a corpus of several files needs a source, and a target or references")
-        if self.columns is not None and len(self.columns) < 2:
-            raise ValueError("columns are those of the source and of one or more targets")
-        if self.annotator is not None and not self.m2:
-            raise ValueError("annotator belongs to m2")
-        if (self.leaves != "tags" or self.functions) and not self.trees:
-            raise ValueError("leaves and functions belong to trees")
-        if self.tsv and any(isinstance(column, int) and column < 1 for column in self.columns or ()):
-            raise ValueError("columns of a TSV are numbers, counted from 1, or names of its first row")
-        if (self.jsonl or self.hub) and not (self.columns and all(isinstance(name, str) for name in self.columns)):
-            raise ValueError("a jsonl or hub corpus needs columns: [source field, target field]")
-        return self
 
-    def origin(self) -> str:
-        """Which kind of origin this is, by the key that tells, such as target (of two files), tsv or trees."""
-        keys = ("target", "tsv", "jsonl", "hub", "m2", "conllu", "references", "trees", "librispeech")
-        return next(key for key in keys if getattr(self, key))
+def _options_of(kind: str) -> set[str]:
+    return {choice.name for choice in FORMATS.choices(kind)}
+
+
+def _parse_one(value: Any) -> Any:
+    if isinstance(value, CorpusConfig):
+        return value
+    expanded = expand(value)
+    if not isinstance(expanded, dict):
+        raise ValueError(EITHER)
+    return FORMATS.section(expanded)
+
+
+OneCorpus = Annotated[SerializeAsAny[CorpusConfig], BeforeValidator(_parse_one)]
+_Corpora = tuple[OneCorpus, ...]
+_SEVERAL: TypeAdapter[_Corpora] = TypeAdapter(_Corpora)
+
+
+def _parse(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return _parse_one(value)
+    if not value:
+        raise ValueError("a list of corpora has at least one")
+    return _SEVERAL.validate_python(tuple(value))
+
+
+AnyCorpus = CorpusConfig | _Corpora
+# As Python code may write it: like a part of a recipe.
+GivenCorpus = AnyCorpus | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+# As a field of a recipe.
+CorpusField = Annotated[SerializeAsAny[CorpusConfig] | _Corpora, PlainValidator(_parse)]
+
+
+class _CorpusAlone(Section):
+    corpus: CorpusField
+
+
+def parse_corpus(value: GivenCorpus, where: str) -> AnyCorpus:
+    """A corpus, or a list of several, that is given elsewhere than in a recipe. Raises UserError."""
+    try:
+        return _CorpusAlone.model_validate({"corpus": value}).corpus
+    except ValidationError as error:
+        raise UserError(re.sub("(?m)^corpus", lambda _: where, explain(error, _CorpusAlone))) from error
+
+
+def parts(corpus: GivenCorpus, where: str) -> list[tuple[str, CorpusConfig]]:
+    """The corpora of a list, or the only one, each with its key, such as `data.train.0`."""
+    parsed = corpus if isinstance(corpus, CorpusConfig) else parse_corpus(corpus, where)
+    if isinstance(parsed, CorpusConfig):
+        return [(where, parsed)]
+    return [(f"{where}.{index}", part) for index, part in enumerate(parsed)]
+
+
+def paths_resolved(corpus: AnyCorpus, resolve: Callable[[Path], Path]) -> AnyCorpus:
+    """The corpora with all their paths as `resolve` gives them."""
+    if isinstance(corpus, tuple):
+        return tuple(_resolved(part, resolve) for part in corpus)
+    return _resolved(corpus, resolve)
+
+
+def _resolved(config: CorpusConfig, resolve: Callable[[Path], Path]) -> CorpusConfig:
+    def resolved(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(resolved, value))
+        return resolve(value) if isinstance(value, Path) else value
+
+    return config.model_copy(update={name: resolved(value) for name, value in config})

@@ -59,3 +59,16 @@ def open_bytes(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
     return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
+
+
+def blocks(path: Path) -> Iterator[list[tuple[int, str]]]:
+    """The lines between blank ones, with their numbers."""
+    block = list[tuple[int, str]]()
+    for line, row in enumerate(read_lines(path), start=1):
+        if row.strip():
+            block.append((line, row))
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block

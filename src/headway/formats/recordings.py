@@ -1,50 +1,54 @@
-"""Where recordings and their transcripts come from: manifests (TSV, JSON lines), folders laid out as LibriSpeech's."""
+"""Recordings and their transcripts: manifests, and folders laid out as LibriSpeech's."""
+
+from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, Field
 
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import CorpusConfig, GivenCorpus
+from headway.formats.corpus_format import RECORDINGS, CorpusFormat, open_corpora
 from headway.formats.lines import read_lines
-from headway.formats.pairs import Pair, PairSource, check_origin, open_source
+from headway.formats.pairs import Pair, PairSource, joined
 
-RECORDING_ORIGINS = ("tsv", "jsonl", "librispeech")
 SUFFIXES = (".flac", ".wav")  # of audio beside LibriSpeech's transcripts
 
 
 class Utterance(NamedTuple):
-    """A recording and what is said in it; `line` counts from 1 in its manifest, or among all of a folder."""
+    """A recording and what is said in it; `line` counts from 1 in its manifest, or among all of a corpus."""
 
     line: int
     audio: Path
     text: str
 
 
-class LibriSpeech(PairSource):
-    """Folders with files `*.trans.txt`, below them at any depth: a line `ID TEXT` for each `ID.flac` beside it."""
+class Manifest(PairSource):
+    """Pairs of a path and a transcript, whose paths are relative to the folder of the file that they stand in."""
 
-    def __init__(self, folders: Sequence[Path], where: str) -> None:
-        files: list[Path] = []
-        for folder in folders:
-            if not folder.is_dir():
-                raise UserError("there is no such folder", where=f"{where}.librispeech", received=str(folder))
-            files += sorted(folder.rglob("*.trans.txt"))
-        if not files:
-            raise UserError(
-                "no transcripts (*.trans.txt) are in there", where=f"{where}.librispeech",
-                received=", ".join(map(str, folders)),
-            )  # fmt: skip
-        super().__init__(", ".join(map(str, folders)), files)
+    def __init__(self, rows: PairSource) -> None:
+        super().__init__(rows.name, rows.files, rows.columns)
+        self.rows, self.folder = rows, rows.files[0].parent
 
     def __iter__(self) -> Iterator[Pair]:
-        number = 0
+        for pair in self.rows:
+            name = pair.source.strip()
+            yield pair._replace(source=str(self.folder / name) if name else "")
+
+
+class Transcripts(PairSource):
+    """Files `*.trans.txt`: a line `ID TEXT` for each `ID.flac` beside the file."""
+
+    def __iter__(self) -> Iterator[Pair]:
+        line = 0
         for file in self.files:
             for row in read_lines(file):
-                number += 1
+                line += 1
                 name, _, text = row.strip().partition(" ")
-                yield Pair(number, str(_audio_beside(file, name)) if name else "", text)
+                yield Pair(line, str(_audio_beside(file, name)) if name else "", text)
 
 
 def _audio_beside(transcripts: Path, name: str) -> Path:
@@ -52,29 +56,55 @@ def _audio_beside(transcripts: Path, name: str) -> Path:
     return next((path for path in candidates if path.exists()), candidates[0])
 
 
-def open_recordings(config: CorpusConfig, where: str) -> PairSource:
-    """The pairs of paths and transcripts that `config` names.
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str | Path) else value
+
+
+class LibriSpeech(CorpusFormat):
+    """Folders with files `*.trans.txt` below them at any depth, each beside its recordings."""
+
+    class Config(CorpusConfig):
+        """One or more `folders`."""
+
+        folders: Annotated[tuple[Path, ...], Field(min_length=1), BeforeValidator(_listed)]
+
+    config: Config
+    products = (RECORDINGS,)
+
+    def check(self) -> None:
+        for folder in self.config.folders:
+            if not folder.is_dir():
+                raise UserError("there is no such folder", where=f"{self.where}.folders", received=str(folder))
+
+    def recordings(self) -> PairSource:
+        names = ", ".join(map(str, self.config.folders))
+        files = [file for folder in self.config.folders for file in sorted(folder.rglob("*.trans.txt"))]
+        if not files:
+            what = "no transcripts (*.trans.txt) are in there"
+            raise UserError(what, where=f"{self.where}.folders", received=names)
+        return Transcripts(names, files)
+
+
+def open_recordings(corpus: GivenCorpus, where: str) -> PairSource:
+    """The pairs of paths and transcripts of a corpus, or of several.
 
     Args:
-        config: one corpus of the recipe.
-        where: its recipe key, such as `data.train`, for messages.
+        corpus: as the recipe names it; a mapping is read like a part of a recipe.
+        where: its key, such as `data.train`, for messages.
 
     Raises:
         UserError: a manifest or folder that is missing or empty, or another kind of corpus.
     """
-    check_origin(config, where, RECORDING_ORIGINS)
-    return LibriSpeech(config.librispeech, where) if config.librispeech else open_source(config, where)
+    return joined([each.recordings() for each in open_corpora(corpus, where, RECORDINGS)])
 
 
 def read_utterances(source: PairSource) -> list[Utterance]:
-    """All utterances, their paths taken from where the manifest stands; blank rows are left out.
+    """All utterances; blank rows are left out.
 
     Raises:
         UserError: a manifest that is at fault, with its line, or that holds nothing.
     """
-    folder = source.files[0].parent
-    named = (pair for pair in source if pair.source.strip())
-    utterances = [Utterance(pair.line, folder / pair.source.strip(), pair.target) for pair in named]
+    utterances = [Utterance(pair.line, Path(pair.source), pair.target) for pair in source if pair.source]
     if not utterances:
         raise UserError("there is no recording here", where=source.name)
     return utterances

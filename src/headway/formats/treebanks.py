@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_format import PAIRS, TREES, CorpusFormat, Pair, PairSource
 from headway.formats.lines import read_lines
-from headway.formats.pairs import Pair, PairSource
 from headway.formats.penn import Found, read_penn
 from headway.formats.tiger import read_tiger
 from headway.trees.linear_form import Leaves, linearise
@@ -38,3 +39,20 @@ class TreePairs(PairSource):
                 yield Pair(line, "", "")
             else:
                 yield Pair(line, " ".join(tree.words()), linearise(tree, self.leaves), (tree.write(),))
+
+
+class Treebank(CorpusFormat):
+    """A treebank in Penn brackets or TIGER-XML: pairs of a sentence and the linear form of its tree."""
+
+    class Config(CorpusConfig):
+        """The file; `leaves` of the linear form are the words' `tags` or `xx`; `functions` keeps grammatical ones."""
+
+        path: Path
+        leaves: Leaves = "tags"
+        functions: bool = False
+
+    config: Config
+    products = (PAIRS, TREES)
+
+    def pairs(self) -> PairSource:
+        return TreePairs(self.config.path, self.config.leaves, self.config.functions)

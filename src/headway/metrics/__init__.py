@@ -1,14 +1,23 @@
 """Scoring: metrics over per-segment statistics, significance, and reports on files."""
 
-from headway.metrics.groups import GroupScore, scores_by_group
-from headway.metrics.metric import METRICS, Metric, Score, build_metric, build_metrics
-from headway.metrics.significance import (
-    Comparison,
-    Interval,
-    approximate_randomisation,
-    bootstrap_interval,
-    paired_bootstrap,
-)
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import UserError, option
+from headway.registry import Registry, config_of, construct
+
+if TYPE_CHECKING:
+    from headway.metrics.groups import GroupScore, scores_by_group
+    from headway.metrics.metric import Metric, Score
+    from headway.metrics.signature import Signature
+    from headway.metrics.significance import (
+        Comparison,
+        Interval,
+        approximate_randomisation,
+        bootstrap_interval,
+        paired_bootstrap,
+    )
 
 __all__ = [
     "METRICS",
@@ -17,6 +26,7 @@ __all__ = [
     "Interval",
     "Metric",
     "Score",
+    "Signature",
     "approximate_randomisation",
     "bootstrap_interval",
     "build_metric",
@@ -24,3 +34,75 @@ __all__ = [
     "paired_bootstrap",
     "scores_by_group",
 ]
+
+_HOMES = {
+    "GroupScore": "groups",
+    "scores_by_group": "groups",
+    "Metric": "metric",
+    "Score": "metric",
+    "Signature": "signature",
+    "Comparison": "significance",
+    "Interval": "significance",
+    "approximate_randomisation": "significance",
+    "bootstrap_interval": "significance",
+    "paired_bootstrap": "significance",
+}
+
+METRICS: Registry["Metric"] = Registry(
+    "metric",
+    "headway.metrics.metric:Metric",
+    {
+        "bleu": "headway.metrics.translation_scores:Bleu",
+        "chrf": "headway.metrics.translation_scores:Chrf",
+        "ter": "headway.metrics.translation_scores:Ter",
+        "aer": "headway.metrics.alignment_error:AlignmentErrorRate",
+        "rouge-1": "headway.metrics.rouge:Rouge1",
+        "rouge-2": "headway.metrics.rouge:Rouge2",
+        "rouge-l": "headway.metrics.rouge:RougeL",
+        "rouge-lsum": "headway.metrics.rouge:RougeLsum",
+        "wer": "headway.metrics.error_rates:WordErrorRate",
+        "cer": "headway.metrics.error_rates:CharacterErrorRate",
+        "exact_match": "headway.metrics.exact_match:ExactMatch",
+        "precision": "headway.metrics.label_metrics:Precision",
+        "recall": "headway.metrics.label_metrics:Recall",
+        "f0.5": "headway.metrics.label_metrics:FBeta",
+        "accuracy": "headway.metrics.label_metrics:Accuracy",
+        "bracket-f1": "headway.metrics.brackets:BracketF1",
+        "bracket-precision": "headway.metrics.brackets:BracketPrecision",
+        "bracket-recall": "headway.metrics.brackets:BracketRecall",
+        "complete-match": "headway.metrics.brackets:CompleteMatch",
+        "tagging-accuracy": "headway.metrics.brackets:TaggingAccuracy",
+        "crossing-brackets": "headway.metrics.brackets:CrossingBrackets",
+        "well-formed": "headway.metrics.brackets:WellFormed",
+    },
+)
+
+
+def __getattr__(name: str) -> Any:
+    """The public names are imported when they are first used, so that the options of scoring are quick to import."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headway.metrics' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"headway.metrics.{_HOMES[name]}"), name)
+
+
+def build_metric(name: str, **options: object) -> "Metric":
+    """A metric by name, or by import path, with its options: `build_metric("chrf", word_order=2)` is chrF++.
+
+    Raises:
+        UserError: an unknown metric or option (both name the nearest), or a value that is not allowed.
+    """
+    return construct(METRICS.get(name, option("metric")), options, where=name)
+
+
+def build_metrics(names: Sequence[str], options: Mapping[str, object]) -> list["Metric"]:
+    """Metrics by name, each with those of the options that it has.
+
+    Raises:
+        UserError: as `build_metric`; an option that none of the metrics has.
+    """
+    known = [config_of(METRICS.get(name, option("metric"))).model_fields for name in names]
+    for key in options:
+        if not any(key in fields for fields in known):
+            raise UserError("none of these metrics has such an option", where=option(key), received=", ".join(names))
+    pairs = zip(names, known, strict=True)
+    return [build_metric(name, **{key: options[key] for key in options if key in fields}) for name, fields in pairs]

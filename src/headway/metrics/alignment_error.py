@@ -9,13 +9,14 @@ import numpy as np
 from headway.errors import UserError
 from headway.formats.alignments import parse_pharaoh, read_alignments
 from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.signature import Signature
 
 
 class AlignmentErrorRate(Metric):
     """AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), times 100, over lines of Pharaoh links.
 
-    A are the links that were found, S the sure ones of the reference, P all of the reference. Two empty alignments have
-    no error. Statistics: |A ∩ S|, |A ∩ P|, |A|, |S|.
+    A are the links of the hypothesis, S the sure ones of the reference, P all of the reference. Two empty alignments
+    have no error. Statistics: |A ∩ S|, |A ∩ P|, |A|, |S|.
     """
 
     name = "aer"
@@ -29,19 +30,18 @@ class AlignmentErrorRate(Metric):
         return read_alignments(path)
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        check_segments(hypotheses, references)
-        if len(references) > 1:
+        if check_segments(hypotheses, references) > 1:
             raise UserError("AER knows one reference", where="references", received=f"{len(references)} sets")
         rows = []
-        for number, (found, gold) in enumerate(zip(hypotheses, references[0], strict=True), start=1):
-            links = parse_pharaoh(found, f"hypotheses, segment {number}").possible
-            sure, possible = parse_pharaoh(gold, f"references, segment {number}")
+        for segment, (hypothesis, reference) in enumerate(zip(hypotheses, references[0], strict=True), start=1):
+            links = parse_pharaoh(hypothesis, f"hypotheses, segment {segment}").possible
+            sure, possible = parse_pharaoh(reference, f"references, segment {segment}")
             rows.append([len(links & sure), len(links & possible), len(links), len(sure)])
         return np.array(rows, dtype=np.float64)
 
     def aggregate(self, totals: Statistics) -> float:
-        sure, possible, found, wanted = totals
-        return float(100 * (1 - (sure + possible) / (found + wanted))) if found + wanted else 0.0
+        sure, possible, links, gold = totals
+        return float(100 * (1 - (sure + possible) / (links + gold))) if links + gold else 0.0
 
-    def signature(self) -> str:
-        return f"links:words|version:headway-{version('headway')}"
+    def signature(self) -> Signature:
+        return Signature.of(links="words", version=f"headway-{version('headway')}")

@@ -25,6 +25,7 @@ from headway.formats.lines import read_lines
 from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees
 from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.signature import Signature
 from headway.trees.linear_form import KINDS, NO_TREE, mend
 from headway.trees.tree import TOP, Tree, clean
 
@@ -34,7 +35,7 @@ EQUAL = {"PRT": "ADVP"}
 
 
 class Brackets(NamedTuple):
-    """What is compared of a tree: labels with spans of words that are no punctuation, and the tags of these."""
+    """The parts of a tree that are compared: labels with spans of words that are no punctuation, and their tags."""
 
     spans: Counter[tuple[str, int, int]]
     tags: list[str]
@@ -42,7 +43,7 @@ class Brackets(NamedTuple):
 
 def brackets_of(tree: Tree, punctuation: Sequence[bool]) -> Brackets:
     """The brackets and tags of a tree; `punctuation` says of each word whether it is left out."""
-    before = [0]  # words that count before each place
+    before = [0]  # words that count before each word
     for left_out in punctuation:
         before.append(before[-1] + (not left_out))
     spans = Counter(
@@ -54,13 +55,13 @@ def brackets_of(tree: Tree, punctuation: Sequence[bool]) -> Brackets:
     return Brackets(spans, tags)
 
 
-def crossing(said: Brackets, gold: Brackets) -> int:
-    """How many brackets overlap with a reference's without one being within the other."""
-    wanted = {(start, end) for _, start, end in gold.spans}
+def crossing(hypothesis: Brackets, reference: Brackets) -> int:
+    """The number of brackets that overlap with a reference's without one being within the other."""
+    spans = {(start, end) for _, start, end in reference.spans}
     return sum(
         count
-        for (_, start, end), count in said.spans.items()
-        if any(left < start < right < end or start < left < end < right for left, right in wanted)
+        for (_, start, end), count in hypothesis.spans.items()
+        if any(left < start < right < end or start < left < end < right for left, right in spans)
     )
 
 
@@ -70,12 +71,12 @@ def is_linear(text: str) -> bool:
 
 
 class TreeMetric(Metric):
-    """A metric of trees. Files are treebanks (brackets, TIGER-XML) or lines that a model wrote (`--format linear`).
+    """A metric of trees. Files are treebanks (brackets, TIGER-XML) or the linear lines that a model wrote.
 
     Statistics: those of `NAMES`, in that order, and how often each of `KINDS` had to be mended.
     """
 
-    NAMES = ("matched", "said", "wanted", "complete", "sentences", "right tags", "tags", "crossing", "mended")
+    NAMES = ("matched", "output", "reference", "complete", "sentences", "right tags", "tags", "crossing", "mended")
 
     def read(self, path: Path) -> list[str]:
         first = next((line for line in read_lines(path) if line.strip()), "")
@@ -84,33 +85,32 @@ class TreeMetric(Metric):
         return [tree.write() if tree else "" for _, tree in read_trees(path)]
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        check_segments(hypotheses, references)
-        if len(references) > 1:
+        if check_segments(hypotheses, references) > 1:
             raise UserError("a tree has one reference", where="references", received=f"{len(references)} sets")
         pairs = enumerate(zip(hypotheses, references[0], strict=True), start=1)
-        return np.array([self._compare(said, gold, number) for number, (said, gold) in pairs], dtype=np.float64)
+        return np.array([self._compare(output, gold, segment) for segment, (output, gold) in pairs], dtype=np.float64)
 
-    def _compare(self, said: str, gold: str, number: int) -> list[int]:
-        """What one sentence adds; one without a reference adds nothing."""
+    def _compare(self, output: str, gold: str, segment: int) -> list[int]:
+        """The statistics of one sentence; one without a reference adds nothing."""
         reference = clean(parse_tree(gold)) if gold.strip() else None
         if reference is None:
             return [0] * (len(self.NAMES) + len(KINDS))
         words = reference.words()
-        tree, counts = _read(said, words)
+        tree, counts = _read(output, words)
         if tree is not None and tree.words() != words:
             received = " ".join(tree.words())
             raise UserError(
-                "this tree is over other words than its reference", where=f"segment {number}", received=received,
+                "this tree is over other words than its reference", where=f"segment {segment}", received=received,
                 allowed=" ".join(words),
             )  # fmt: skip
         punctuation = [leaf.tag in PUNCTUATION for leaf in reference.leaves()]
-        wanted = brackets_of(reference, punctuation)
-        found = brackets_of(tree, punctuation) if tree else Brackets(Counter(), [])
+        right = brackets_of(reference, punctuation)
+        given = brackets_of(tree, punctuation) if tree else Brackets(Counter(), [])
         row = [
-            (found.spans & wanted.spans).total(), found.spans.total(), wanted.spans.total(),
-            found.spans == wanted.spans, 1,
-            sum(one == other for one, other in zip(found.tags, wanted.tags, strict=False)), len(wanted.tags),
-            crossing(found, wanted), bool(counts),
+            (given.spans & right.spans).total(), given.spans.total(), right.spans.total(),
+            given.spans == right.spans, 1,
+            sum(one == other for one, other in zip(given.tags, right.tags, strict=False)), len(right.tags),
+            crossing(given, right), bool(counts),
         ]  # fmt: skip
         return [*map(int, row), *(counts[kind] for kind in KINDS)]
 
@@ -118,8 +118,9 @@ class TreeMetric(Metric):
         """One of the sums, by its name."""
         return float(totals[self.NAMES.index(name)])
 
-    def signature(self) -> str:
-        return f"evalb:COLLINS|labelled|punctuation:removed|version:headway-{version('headway')}"
+    def signature(self) -> Signature:
+        release = f"headway-{version('headway')}"
+        return Signature.of(evalb="COLLINS", labelled=True, punctuation="removed", version=release)
 
 
 def _read(text: str, words: Sequence[str]) -> tuple[Tree | None, Counter[str]]:
@@ -131,8 +132,8 @@ def _read(text: str, words: Sequence[str]) -> tuple[Tree | None, Counter[str]]:
             return clean(parse_tree(text)), Counter()
         except UserError:
             pass  # subwords can spell anything
-    found = mend(text, words)
-    return clean(found.tree), found.counts
+    mended = mend(text, words)
+    return clean(mended.tree), mended.counts
 
 
 def _share(part: float, whole: float) -> float:
@@ -145,12 +146,12 @@ class BracketF1(TreeMetric):
     name = "bracket-f1"
 
     def aggregate(self, totals: Statistics) -> float:
-        return _share(2 * self.total(totals, "matched"), self.total(totals, "said") + self.total(totals, "wanted"))
+        return _share(2 * self.total(totals, "matched"), self.total(totals, "output") + self.total(totals, "reference"))
 
     def notes(self, totals: Statistics) -> list[str]:
-        matched, said, wanted = (self.total(totals, name) for name in ("matched", "said", "wanted"))
-        counts = f"{matched:,.0f} of {said:,.0f} brackets are among the {wanted:,.0f} of the references"
-        return [f"precision {_share(matched, said):.2f}, recall {_share(matched, wanted):.2f}: {counts}"]
+        matched, output, gold = (self.total(totals, name) for name in ("matched", "output", "reference"))
+        counts = f"{matched:,.0f} of {output:,.0f} brackets are among the {gold:,.0f} of the references"
+        return [f"precision {_share(matched, output):.2f}, recall {_share(matched, gold):.2f}: {counts}"]
 
 
 class TreeShare(TreeMetric):
@@ -166,13 +167,13 @@ class TreeShare(TreeMetric):
 class BracketPrecision(TreeShare):
     """The share of labelled brackets that are in the reference, times 100."""
 
-    name, part, whole = "bracket-precision", "matched", "said"
+    name, part, whole = "bracket-precision", "matched", "output"
 
 
 class BracketRecall(TreeShare):
     """The share of the reference's labelled brackets that were found, times 100."""
 
-    name, part, whole = "bracket-recall", "matched", "wanted"
+    name, part, whole = "bracket-recall", "matched", "reference"
 
 
 class CompleteMatch(TreeShare):

@@ -8,9 +8,9 @@ from typing import Any
 
 import jiwer
 import numpy as np
-from pydantic import validate_call
 
 from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.signature import Signature
 
 CHUNKS = ("equal", "substitute", "delete", "insert")  # jiwer's names of what its alignments are made of
 
@@ -31,7 +31,6 @@ class ErrorRate(Metric):
     higher_is_better = False
     unit: str
 
-    @validate_call
     def __init__(self, *, lowercase: bool = False, punctuation: bool = True) -> None:
         self._lowercase, self._punctuation = lowercase, punctuation
         self._reference_sets: int | None = None
@@ -47,16 +46,15 @@ class ErrorRate(Metric):
     def _normalise(self, text: str) -> str:
         text = text.lower() if self._lowercase else text
         if not self._punctuation:
-            text = "".join(each for each in text if not unicodedata.category(each).startswith("P"))
+            text = "".join(sign for sign in text if not unicodedata.category(sign).startswith("P"))
         return " ".join(text.split())
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        check_segments(hypotheses, references)
-        self._reference_sets = len(references)
-        said = [self._normalise(text) for text in hypotheses]
-        each = np.stack([self._counts([self._normalise(text) for text in texts], said) for texts in references])
-        nearest = each[:, :, 1:].sum(axis=2).argmin(axis=0)
-        chosen: Statistics = each[nearest, np.arange(len(said))]
+        self._reference_sets = check_segments(hypotheses, references)
+        outputs = [self._normalise(text) for text in hypotheses]
+        counts = np.stack([self._counts([self._normalise(text) for text in texts], outputs) for texts in references])
+        nearest = counts[:, :, 1:].sum(axis=2).argmin(axis=0)
+        chosen: Statistics = counts[nearest, np.arange(len(outputs))]
         return chosen
 
     def _counts(self, references: list[str], hypotheses: list[str]) -> Statistics:
@@ -76,10 +74,15 @@ class ErrorRate(Metric):
         length = f"{hits + substitutions + deletions:,} {self.unit}"
         return [f"{substitutions:,} substitutions, {deletions:,} deletions, {insertions:,} insertions in {length}"]
 
-    def signature(self) -> str:
-        references = f"nrefs:{self._reference_sets}|" if self._reference_sets else ""
+    def signature(self) -> Signature:
         case, punctuation = "lc" if self._lowercase else "mixed", "yes" if self._punctuation else "no"
-        return f"{references}case:{case}|punct:{punctuation}|space:collapsed|version:jiwer-{version('jiwer')}"
+        return Signature.of(
+            nrefs=self._reference_sets,
+            case=case,
+            punct=punctuation,
+            space="collapsed",
+            version=f"jiwer-{version('jiwer')}",
+        )
 
 
 class WordErrorRate(ErrorRate):

@@ -6,6 +6,7 @@ from importlib.metadata import version
 import numpy as np
 
 from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.signature import Signature
 
 
 class ExactMatch(Metric):
@@ -20,8 +21,7 @@ class ExactMatch(Metric):
         self._reference_sets: int | None = None
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        check_segments(hypotheses, references)
-        self._reference_sets = len(references)
+        self._reference_sets = check_segments(hypotheses, references)
         rows = zip(hypotheses, zip(*references, strict=True), strict=True)
         matches = [any(output.strip() == target.strip() for target in targets) for output, targets in rows]
         return np.stack([np.array(matches, dtype=np.float64), np.ones(len(matches))], axis=1)
@@ -29,6 +29,6 @@ class ExactMatch(Metric):
     def aggregate(self, totals: Statistics) -> float:
         return float(100 * totals[0] / totals[1])
 
-    def signature(self) -> str:
-        references = f"nrefs:{self._reference_sets}|" if self._reference_sets else ""
-        return f"{references}case:mixed|space:stripped|version:headway-{version('headway')}"
+    def signature(self) -> Signature:
+        sets, release = self._reference_sets, f"headway-{version('headway')}"
+        return Signature.of(nrefs=sets, case="mixed", space="stripped", version=release)

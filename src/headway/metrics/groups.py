@@ -42,13 +42,13 @@ def scores_by_group(
         what = f"{len(groups)} groups for {len(statistics)} segments; there must be one a segment"
         raise UserError(what, where="groups")
     members: dict[str, list[int]] = {}
-    for place, group in enumerate(groups):
-        members.setdefault(group, []).append(place)
+    for segment, group in enumerate(groups):
+        members.setdefault(group, []).append(segment)
     scores = []
     for group in _ordered(list(members)):
-        own = statistics[np.array(members[group])]
-        interval = bootstrap_interval(metric, own, samples, seed)
-        scores.append(GroupScore(group, metric.aggregate(own.sum(axis=0)), interval, len(own)))
+        rows = statistics[np.array(members[group])]
+        interval = bootstrap_interval(metric, rows, samples, seed)
+        scores.append(GroupScore(group, metric.aggregate(rows.sum(axis=0)), interval, len(rows)))
     return tuple(scores)
 
 

@@ -4,14 +4,17 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from headway.errors import UserError
-from headway.formats.labelled_words import read_columns, read_conllu
+from headway.formats.conllu import read_conllu
+from headway.formats.labelled_words import read_columns
 from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.signature import Signature
 
 
 class LabelMetric(Metric):
@@ -20,39 +23,37 @@ class LabelMetric(Metric):
     each_reference = True
 
     def __init__(self) -> None:
-        self._reference_sets = 0
+        self._reference_sets: int | None = None
 
     def read(self, path: Path) -> list[str]:
         sentences = read_conllu(path, "upos") if ".conllu" in path.suffixes else read_columns(path)
         return [" ".join(sentence.labels[0]) for sentence in sentences]
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        check_segments(hypotheses, references)
-        self._reference_sets = len(references)
+        self._reference_sets = check_segments(hypotheses, references)
         rows = []
-        for number, (said, *wanted) in enumerate(zip(hypotheses, *references, strict=True), start=1):
-            labels, gold = said.split(), [each.split() for each in wanted]
-            for each in gold:
-                if len(each) != len(labels):
+        for segment, (hypothesis, *texts) in enumerate(zip(hypotheses, *references, strict=True), start=1):
+            labels, gold = hypothesis.split(), [text.split() for text in texts]
+            for reference in gold:
+                if len(reference) != len(labels):
                     raise UserError(
                         "a sentence has one label a word",
-                        where=f"segment {number}",
+                        where=f"segment {segment}",
                         received=f"{len(labels)} labels",
-                        allowed=f"{len(each)}, as in the reference",
+                        allowed=f"{len(reference)}, as in the reference",
                     )
             rows.append(self._counts(labels, gold))
         return np.array(rows, dtype=np.float64)
 
     @abstractmethod
     def _counts(self, labels: list[str], gold: list[list[str]]) -> list[int]:
-        """What one sentence adds."""
+        """The statistics of one sentence."""
 
-    def _settings(self) -> str:
-        return ""
+    def _settings(self) -> dict[str, str]:
+        return {}
 
-    def signature(self) -> str:
-        references = f"nrefs:{self._reference_sets}|" if self._reference_sets else ""
-        return f"{references}{self._settings()}version:headway-{version('headway')}"
+    def signature(self) -> Signature:
+        return Signature.of(nrefs=self._reference_sets, **self._settings(), version=f"headway-{version('headway')}")
 
 
 class OneLabel(LabelMetric):
@@ -64,18 +65,18 @@ class OneLabel(LabelMetric):
         label: the label that is looked for.
     """
 
-    def __init__(self, label: str = "i") -> None:
+    def __init__(self, *, label: str = "i") -> None:
         super().__init__()
         self.label_sought = label
 
     def _counts(self, labels: list[str], gold: list[list[str]]) -> list[int]:
-        said = [label == self.label_sought for label in labels]
-        true = [self.label_sought in wanted for wanted in zip(*gold, strict=True)]
-        pairs = list(zip(said, true, strict=True))
+        predicted = [label == self.label_sought for label in labels]
+        true = [self.label_sought in reference for reference in zip(*gold, strict=True)]
+        pairs = list(zip(predicted, true, strict=True))
         return [pairs.count((True, True)), pairs.count((True, False)), pairs.count((False, True))]
 
-    def _settings(self) -> str:
-        return f"label:{self.label_sought}|"
+    def _settings(self) -> dict[str, str]:
+        return {"label": self.label_sought}
 
 
 class Precision(OneLabel):
@@ -106,10 +107,8 @@ class FBeta(OneLabel):
 
     name = "f0.5"
 
-    def __init__(self, label: str = "i", beta: float = 0.5) -> None:
-        super().__init__(label)
-        if not beta > 0:
-            raise UserError("beta is above 0", where=f"{self.name}.beta", received=beta)
+    def __init__(self, *, label: str = "i", beta: Annotated[float, Field(gt=0)] = 0.5) -> None:
+        super().__init__(label=label)
         self.beta = beta
 
     @property
@@ -145,7 +144,7 @@ def _share(part: float, whole: float) -> float:
 def best_threshold(
     scores: NDArray[np.floating[Any]], wanted: NDArray[np.bool_], beta: float = 0.5
 ) -> tuple[float, float]:
-    """From which score on words should be given the label, for the best F-beta.
+    """The score from which on words should be given the label, for the best F-beta.
 
     Args:
         scores: (N,) of each word.
@@ -153,7 +152,7 @@ def best_threshold(
         beta: as for `FBeta`.
 
     Returns:
-        Of such thresholds the highest, half-way to the next lower score, and its F-beta.
+        The highest of such thresholds, half-way to the next lower score, and its F-beta.
     """
     order = np.argsort(-scores, kind="stable")
     found = np.cumsum(wanted[order])

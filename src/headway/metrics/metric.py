@@ -6,48 +6,20 @@ A metric says what it needs to know of each segment (`statistics`) apart from ho
 Shapes: N segments, k statistics of one segment.
 """
 
-import importlib
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
-from headway.errors import UserError, flag, nearest
+from headway.errors import UserError
 from headway.formats.lines import read_lines
+from headway.metrics.signature import Signature
 
 Statistics: TypeAlias = NDArray[np.float64]
-
-# Imported when first asked for, so that a metric's library is loaded only by those who use it.
-METRICS = {
-    "bleu": "headway.metrics.translation_scores:Bleu",
-    "chrf": "headway.metrics.translation_scores:Chrf",
-    "ter": "headway.metrics.translation_scores:Ter",
-    "aer": "headway.metrics.alignment_error:AlignmentErrorRate",
-    "rouge-1": "headway.metrics.rouge:Rouge1",
-    "rouge-2": "headway.metrics.rouge:Rouge2",
-    "rouge-l": "headway.metrics.rouge:RougeL",
-    "rouge-lsum": "headway.metrics.rouge:RougeLsum",
-    "wer": "headway.metrics.error_rates:WordErrorRate",
-    "cer": "headway.metrics.error_rates:CharacterErrorRate",
-    "exact_match": "headway.metrics.exact_match:ExactMatch",
-    "precision": "headway.metrics.label_metrics:Precision",
-    "recall": "headway.metrics.label_metrics:Recall",
-    "f0.5": "headway.metrics.label_metrics:FBeta",
-    "accuracy": "headway.metrics.label_metrics:Accuracy",
-    "bracket-f1": "headway.metrics.brackets:BracketF1",
-    "bracket-precision": "headway.metrics.brackets:BracketPrecision",
-    "bracket-recall": "headway.metrics.brackets:BracketRecall",
-    "complete-match": "headway.metrics.brackets:CompleteMatch",
-    "tagging-accuracy": "headway.metrics.brackets:TaggingAccuracy",
-    "crossing-brackets": "headway.metrics.brackets:CrossingBrackets",
-    "well-formed": "headway.metrics.brackets:WellFormed",
-}
 
 
 @dataclass(frozen=True)
@@ -63,7 +35,7 @@ class Score:
 
     metric: str
     value: float
-    signature: str
+    signature: Signature
     segments: int
 
     def __str__(self) -> str:
@@ -73,8 +45,11 @@ class Score:
 class Metric(ABC):
     """A corpus metric over per-segment statistics. Options are keyword-only arguments of the constructor.
 
+    The registry checks options against the annotations of these arguments, which may carry bounds
+    (`Annotated[float, Field(gt=0)]`).
+
     Attributes:
-        name: the name in `METRICS`.
+        name: the name in `METRICS`, or any for a metric that is named by import path.
         higher_is_better: False for error rates.
         each_reference: whether reports show the score by each reference set alone beside that by all together.
     """
@@ -94,7 +69,7 @@ class Metric(ABC):
 
     @abstractmethod
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        """What each segment adds to the corpus score, (N, k).
+        """The statistics (N, k) that segments add to the corpus score.
 
         Args:
             hypotheses: N segments; an empty one is an empty output.
@@ -109,11 +84,11 @@ class Metric(ABC):
         """The corpus score from statistics (k,) summed over segments."""
 
     @abstractmethod
-    def signature(self) -> str:
-        """Settings and versions, `key:value` joined by `|`; with the number of references once `statistics` has run."""
+    def signature(self) -> Signature:
+        """Settings and versions; with the number of reference sets once `statistics` has run."""
 
     def notes(self, totals: Statistics) -> list[str]:
-        """What else statistics (k,) summed over segments say, a sentence each."""
+        """Further findings in statistics (k,) summed over segments, a sentence each."""
         return []
 
     def score(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
@@ -122,56 +97,18 @@ class Metric(ABC):
         return Score(self.label, self.aggregate(totals), self.signature(), len(hypotheses))
 
 
-def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Raise a UserError unless there are hypotheses, references, and as many of each reference set as of hypotheses."""
+def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> int:
+    """The number of reference sets.
+
+    Raises:
+        UserError: no hypotheses, no references, or not as many of each reference set as of hypotheses.
+    """
     if not references:
         raise UserError("scoring needs at least one set of references", where="references")
     if not hypotheses:
         raise UserError("there is nothing to score", where="hypotheses")
-    for number, lines in enumerate(references, start=1):
+    for index, lines in enumerate(references, start=1):
         if len(lines) != len(hypotheses):
             what = f"{len(lines)} references for {len(hypotheses)} hypotheses; there must be one a segment"
-            raise UserError(what, where=f"references, set {number}")
-
-
-def _metric_class(name: str) -> type[Metric]:
-    if name not in METRICS:
-        raise UserError(f"unknown metric{nearest(name, METRICS)}", where="metric", received=name, allowed=METRICS)
-    module, _, class_name = METRICS[name].partition(":")
-    metric: type[Metric] = getattr(importlib.import_module(module), class_name)
-    return metric
-
-
-def build_metrics(names: Sequence[str], options: Mapping[str, object]) -> list[Metric]:
-    """Metrics by name, each with those of the options that it has.
-
-    Raises:
-        UserError: as `build_metric`; an option that none of the metrics has.
-    """
-    known = {name: inspect.signature(_metric_class(name)).parameters for name in names}
-    for option, value in options.items():
-        if not any(option in parameters for parameters in known.values()):
-            where = flag(f"no_{option}" if value is False else option)
-            raise UserError("none of these metrics has such an option", where=where, received=", ".join(names))
-    own = ({option: value for option, value in options.items() if option in known[name]} for name in names)
-    return [build_metric(name, **each) for name, each in zip(names, own, strict=True)]
-
-
-def build_metric(name: str, **options: object) -> Metric:
-    """Build a metric by name, with its own options: `build_metric("chrf", word_order=2)` is chrF++.
-
-    Raises:
-        UserError: an unknown metric or option (both name the nearest), or a value that is not allowed.
-    """
-    metric = _metric_class(name)
-    parameters = inspect.signature(metric).parameters
-    for option in options:
-        if option not in parameters:
-            allowed = ", ".join(parameters) or "none; it has no options"
-            raise UserError(f"unknown option{nearest(option, parameters)}", where=f"{name}.{option}", allowed=allowed)
-    try:
-        return metric(**options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join([name, *map(str, first["loc"])])
-        raise UserError(first["msg"][0].lower() + first["msg"][1:], where=where, received=first["input"]) from error
+            raise UserError(what, where=f"references, set {index}")
+    return len(references)

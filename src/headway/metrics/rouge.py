@@ -11,13 +11,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import validate_call
 from rouge_score.rouge_scorer import RougeScorer
 from rouge_score.tokenizers import DefaultTokenizer, Tokenizer
 
 from headway.errors import UserError
 from headway.log import warn
 from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.signature import Signature
 from headway.processing.text.sentences import sentences
 
 Tokenization = Literal["ascii", "words", "characters"]
@@ -31,7 +31,7 @@ class _Unicode(Tokenizer):  # type: ignore[misc]  # rouge-score has no types
 
     def tokenize(self, text: str) -> list[str]:
         """The tokens of a text."""
-        words = "".join(each if _kind(each) in "LMN" else " " for each in text.lower()).split()
+        words = "".join(sign if _kind(sign) in "LMN" else " " for sign in text.lower()).split()
         return words if self.unit == "words" else [letter for word in words for letter in _letters(word)]
 
 
@@ -42,11 +42,11 @@ def _kind(character: str) -> str:
 
 def _letters(word: str) -> list[str]:
     letters: list[str] = []
-    for each in word:
-        if letters and _kind(each) == "M":
-            letters[-1] += each
+    for sign in word:
+        if letters and _kind(sign) == "M":
+            letters[-1] += sign
         else:
-            letters.append(each)
+            letters.append(sign)
     return letters
 
 
@@ -68,8 +68,8 @@ class Rouge(Metric):
     """
 
     kind: ClassVar[str]
+    sentence_rules: ClassVar[str | None] = None  # by which a text is cut into sentences, where that is done
 
-    @validate_call
     def __init__(self, *, tokenize: Tokenization = "ascii", stem: bool = False, jackknife: bool = False) -> None:
         if stem and tokenize != "ascii":
             raise UserError(
@@ -85,11 +85,10 @@ class Rouge(Metric):
         return self.name.upper().replace("SUM", "sum")
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        check_segments(hypotheses, references)
-        self._reference_sets = len(references)
+        self._reference_sets = check_segments(hypotheses, references)
         self._check_script(references)
-        each = np.array([self._scores(hypotheses, lines) for lines in references])
-        scores = _jackknife(each) if self.jackknife and len(each) > 1 else each.max(axis=0)
+        by_set = np.array([self._scores(hypotheses, lines) for lines in references])
+        scores = _jackknife(by_set) if self.jackknife and len(by_set) > 1 else by_set.max(axis=0)
         return np.stack([scores, np.ones(len(scores))], axis=1)
 
     def _scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
@@ -103,7 +102,7 @@ class Rouge(Metric):
     def _check_script(self, references: Sequence[Sequence[str]]) -> None:
         """Warn of references that have letters but, to this tokenizer, no tokens: whatever the output, they score 0."""
         texts = [text for lines in references for text in lines]
-        written = (text for text in texts if not text.isascii() and any(_kind(each) == "L" for each in text))
+        written = (text for text in texts if not text.isascii() and any(_kind(sign) == "L" for sign in text))
         if lost := sum(not self._tokenizer.tokenize(text) for text in written):
             share = f"{lost:,} of {len(texts):,} references"
             warn(f"{self.label}: {share} have no letter from a to z and count as empty; tokenize words or characters")
@@ -111,13 +110,19 @@ class Rouge(Metric):
     def aggregate(self, totals: Statistics) -> float:
         return float(100 * totals[0] / totals[1])
 
-    def signature(self) -> str:
+    def signature(self) -> Signature:
         sets = self._reference_sets
         choice = "jackknife" if self.jackknife else "best"
-        references = "" if sets is None else f"nrefs:{sets}|" + (f"refs:{choice}|" if sets > 1 else "")
-        stem = "porter" if self.stem else "no"
-        packages = f"rouge-score-{version('rouge-score')}+headway-{version('headway')}"
-        return f"{references}f1|case:lower|tok:{self.tokenize}|stem:{stem}|version:{packages}"
+        return Signature.of(
+            nrefs=sets,
+            refs=choice if sets is not None and sets > 1 else None,
+            f1=True,
+            sentences=self.sentence_rules,
+            case="lower",
+            tok=self.tokenize,
+            stem="porter" if self.stem else "no",
+            version=f"rouge-score-{version('rouge-score')}+headway-{version('headway')}",
+        )
 
 
 def _jackknife(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -152,10 +157,7 @@ class RougeLsum(Rouge):
     Options as `Rouge`.
     """
 
-    name, kind = "rouge-lsum", "rougeLsum"
+    name, kind, sentence_rules = "rouge-lsum", "rougeLsum", "headway"
 
     def _text(self, segment: str) -> str:
         return "\n".join(sentences(segment))
-
-    def signature(self) -> str:
-        return super().signature().replace("f1|", "f1|sentences:headway|", 1)

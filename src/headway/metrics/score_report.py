@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any
 
+from headway.config import validated_options
 from headway.errors import UserError
 from headway.formats.lines import read_lines
 from headway.metrics.groups import GroupScore, scores_by_group
 from headway.metrics.metric import Metric, Score, Statistics
+from headway.metrics.score_options import ScoreOptions, Significance
 from headway.metrics.significance import (
     Comparison,
     Interval,
@@ -18,8 +20,8 @@ from headway.metrics.significance import (
     bootstrap_interval,
     paired_bootstrap,
 )
+from headway.tables import Cell, Column, Spread, Table
 
-Significance = Literal["bootstrap", "randomisation"]
 TESTS: dict[Significance, Callable[[Metric, Statistics, Statistics, int, int], Comparison]] = {
     "bootstrap": paired_bootstrap,
     "randomisation": approximate_randomisation,
@@ -55,19 +57,27 @@ class ScoreReport:
     interval_samples: int
     seed: int
 
+    def table(self) -> Table:
+        """A row a system, and a column a metric, with p where systems are compared."""
+        columns = [Column("system")]
+        cells: list[list[Cell]] = [[row.system for row in self.scores[0]]]
+        for scores in self.scores:
+            columns.append(Column(scores[0].score.metric, format=".2f"))
+            cells.append([_with_interval(row.score.value, row.interval) for row in scores])
+            if any(row.comparison for row in scores):
+                columns.append(Column("p", format=".4f"))
+                cells.append([row.comparison.p_value if row.comparison else None for row in scores])
+        return Table(columns, list(zip(*cells, strict=True)), notes=self._notes())
+
+    def group_tables(self) -> list[Table]:
+        """For each metric a table with a row a group and a column a system, where there are groups."""
+        return [_by_group(scores) for scores in self.scores if scores[0].groups]
+
     def text(self) -> str:
-        """A table (a row a system, a column a metric), then groups, signatures, and how intervals and p came about."""
-        table = [["system"], *([row.system] for row in self.scores[0])]
-        for column in self.scores:
-            table[0].append(column[0].score.metric)
-            for line, row in zip(table[1:], column, strict=True):
-                line.append(_with_interval(row.score.value, row.interval))
-            if any(row.comparison for row in column):
-                table[0].append("p")
-                for line, row in zip(table[1:], column, strict=True):
-                    line.append(f"{row.comparison.p_value:.4f}" if row.comparison else "")
-        groups = [line for column in self.scores if column[0].groups for line in ("", *_aligned(_by_group(column)))]
-        return "\n".join([*_aligned(table), *groups, "", *self._notes()])
+        """The table, then groups, signatures, and how intervals and p came about."""
+        table = self.table()
+        tables = [Table(table.columns, table.rows), *self.group_tables()]
+        return "\n".join(["\n\n".join(part.text() for part in tables), "", *table.notes])
 
     def _notes(self) -> list[str]:
         sets = len(self.references)
@@ -87,33 +97,35 @@ class ScoreReport:
         return notes
 
     def to_json(self) -> str:
-        """Everything in the report as JSON text."""
-        return json.dumps(asdict(self), ensure_ascii=False, indent=1)
+        """The whole report as JSON text."""
+        values = asdict(self)
+        for rows, scores in zip(values["scores"], self.scores, strict=True):
+            for row, score in zip(rows, scores, strict=True):
+                row["score"]["signature"] = str(score.score.signature)
+        return json.dumps(values, ensure_ascii=False, indent=1)
 
 
-def _by_group(column: Sequence[SystemScore]) -> list[list[str]]:
-    """A row a group, a column a system."""
-    table = [[f"{column[0].score.metric} by group", "segments", *(row.system for row in column)]]
-    for scores in zip(*(row.groups for row in column), strict=True):
-        cells = [_with_interval(each.value, each.interval) for each in scores]
-        table.append([scores[0].group, str(scores[0].segments), *cells])
-    return table
+def _by_group(scores: Sequence[SystemScore]) -> Table:
+    systems = [Column(row.system, format=".2f") for row in scores]
+    rows = [
+        [groups[0].group, groups[0].segments, *(_with_interval(group.value, group.interval) for group in groups)]
+        for groups in zip(*(row.groups for row in scores), strict=True)
+    ]
+    return Table([Column(f"{scores[0].score.metric} by group"), Column("segments"), *systems], rows)
 
 
-def _with_interval(value: float, interval: Interval) -> str:
-    return f"{value:.2f} ± {(interval.high - interval.low) / 2:.2f}"
+def _with_interval(value: float, interval: Interval) -> Spread:
+    return Spread(value, (interval.high - interval.low) / 2)
 
 
 def score_files(
     metrics: Sequence[Metric],
     hypotheses: Sequence[Path],
     references: Sequence[Path],
+    options: ScoreOptions | None = None,
     *,
-    significance: Significance | None = None,
-    samples: int | None = None,
-    seed: int = 12345,
-    by: Path | None = None,
     baselines: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    **keywords: Any,
 ) -> ScoreReport:
     """Score files of hypotheses against one or more reference files, one segment a line unless a metric says otherwise.
 
@@ -124,35 +136,32 @@ def score_files(
         metrics: what to score by.
         hypotheses: a file a system; the others are compared with the first.
         references: reference sets.
-        significance: the test to compare by.
-        samples: resamples or trials of the test; by default 1000 for the bootstrap, 10000 for randomisation.
-        seed: of all resampling.
-        by: a file with a name a line, of the group (such as a length) that the segment belongs to: each group is scored
-            by itself, too.
+        options: resampling and groups; or as keywords.
         baselines: by name, outputs that are no file, such as the beginnings of the sources; they come after the
             hypotheses.
 
     Raises:
         UserError: no metrics, hypotheses or references; a file that is missing, empty or no UTF-8; files with different
-            numbers of lines; a test with nothing to compare.
+            numbers of lines; a test with nothing to compare; options that are not allowed.
     """
+    options = validated_options(ScoreOptions, keywords) if options is None else options
     for given, where in ((metrics, "metrics"), (hypotheses, "hypotheses"), (references, "references")):
         if not given:
             raise UserError("scoring needs at least one", where=where)
     systems = len(hypotheses) + len(baselines)
-    if significance and systems < 2:
+    if options.significance and systems < 2:
         raise UserError("a test compares two or more systems", where="hypotheses", received=systems)
-    if samples is None:
-        samples = DEFAULT_SAMPLES[significance] if significance else INTERVAL_SAMPLES
-    groups = [list(read_lines(by))] if by else []
+    groups = None if options.by is None else list(read_lines(options.by))
     scores = []
     for metric in metrics:
         targets = [_read(metric, path) for path in references]
         outputs = [*(_read(metric, path) for path in hypotheses), *map(list, baselines.values())]
         names = [*map(str, hypotheses), *baselines]
-        _check_counts([*map(str, references), *names, *([str(by)] if by else [])], [*targets, *outputs, *groups])
-        scores.append(_score_systems(metric, names, outputs, targets, significance, samples, seed, groups))
-    return ScoreReport(tuple(scores), scores[0][0].score.segments, tuple(map(str, references)), INTERVAL_SAMPLES, seed)
+        grouped = {} if groups is None else {str(options.by): groups}
+        _check_counts([*map(str, references), *names, *grouped], [*targets, *outputs, *grouped.values()])
+        scores.append(_score_systems(metric, names, outputs, targets, options, groups))
+    segments, sets = scores[0][0].score.segments, tuple(map(str, references))
+    return ScoreReport(tuple(scores), segments, sets, INTERVAL_SAMPLES, options.seed)
 
 
 def _score_systems(
@@ -160,27 +169,30 @@ def _score_systems(
     names: list[str],
     outputs: list[list[str]],
     references: list[list[str]],
-    significance: Significance | None,
-    samples: int,
-    seed: int,
-    groups: list[list[str]],
+    options: ScoreOptions,
+    groups: list[str] | None,
 ) -> tuple[SystemScore, ...]:
-    alone: list[tuple[float, ...]] = [()] * len(outputs)
-    if metric.each_reference and len(references) > 1:
-        alone = [tuple(metric.score(output, [each]).value for each in references) for output in outputs]
+    alone = [_by_reference(metric, output, references) for output in outputs]  # before those whose signature is shown
     statistics = [metric.statistics(output, references) for output in outputs]
     rows: list[SystemScore] = []
-    for name, each, by_reference in zip(names, statistics, alone, strict=True):
+    for name, segments, by_reference in zip(names, statistics, alone, strict=True):
         comparison = None
-        if significance and rows:
-            comparison = TESTS[significance](metric, statistics[0], each, samples, seed)
-        totals = each.sum(axis=0)
-        score = Score(metric.label, metric.aggregate(totals), metric.signature(), len(each))
-        interval = bootstrap_interval(metric, each, INTERVAL_SAMPLES, seed)
-        by_group = scores_by_group(metric, each, groups[0], INTERVAL_SAMPLES, seed) if groups else ()
-        notes = tuple(metric.notes(totals))
-        rows.append(SystemScore(name, score, interval, comparison, by_reference, by_group, notes))
+        if options.significance and rows:
+            samples = options.samples or DEFAULT_SAMPLES[options.significance]
+            comparison = TESTS[options.significance](metric, statistics[0], segments, samples, options.seed)
+        totals = segments.sum(axis=0)
+        score = Score(metric.label, metric.aggregate(totals), metric.signature(), len(segments))
+        interval = bootstrap_interval(metric, segments, INTERVAL_SAMPLES, options.seed)
+        by_group = scores_by_group(metric, segments, groups, INTERVAL_SAMPLES, options.seed) if groups else ()
+        rows.append(SystemScore(name, score, interval, comparison, by_reference, by_group, tuple(metric.notes(totals))))
     return tuple(rows)
+
+
+def _by_reference(metric: Metric, output: list[str], references: list[list[str]]) -> tuple[float, ...]:
+    """The scores by each reference set alone, where there are several and the metric shows them."""
+    if not metric.each_reference or len(references) < 2:
+        return ()
+    return tuple(metric.score(output, [lines]).value for lines in references)
 
 
 def _read(metric: Metric, path: Path) -> list[str]:
@@ -197,13 +209,3 @@ def _check_counts(names: Sequence[str], files: Sequence[Sequence[str]]) -> None:
                 f"{len(lines)} segments, but {names[0]} has {len(files[0])}; segment i of each file is the same segment"
             )
             raise UserError(what, where=name)
-
-
-def _aligned(table: list[list[str]]) -> list[str]:
-    """Lines with the first column to the left and numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    aligned = []
-    for name, *cells in table:
-        numbers = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        aligned.append("  ".join([name.ljust(widths[0]), *numbers]).rstrip())
-    return aligned

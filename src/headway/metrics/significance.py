@@ -1,4 +1,4 @@
-"""Is the difference between two systems more than chance? Resampling tests for every Metric.
+"""Resampling tests, for every Metric, of whether the difference between two systems is more than chance.
 
 Resamples are drawn in the order in which sacrebleu draws them, so that the same seed gives the same resamples as there.
 All draws are deterministic in (seed, samples, N) and do not depend on how they are cut into chunks.
@@ -83,10 +83,10 @@ def paired_bootstrap(
         sacrebleu:  (#{r : |d_r| - mean|d_r| >= |d|} + 1) / (R + 1)
         centred:    (#{r : |d_r - mean d_r|  >= |d|} + 1) / (R + 1)
 
-    The first is that of `sacrebleu --paired-bs`, except that ties count: a system compared with itself has p = 1 here
-    and 1 / (R + 1) there. It takes the absolute value before it centres, and so is no level of error: where d is large
-    only one tail counts, and under the null hypothesis p <= 0.05 comes out about 12% of the time; near d = 0, p is
-    about 0.43. The second counts both tails and keeps its level.
+    The first is that of sacreBLEU's paired bootstrap, except that ties count: a system compared with itself has p = 1
+    here and 1 / (R + 1) there. It takes the absolute value before it centres, and so is no level of error: where d is
+    large only one tail counts, and under the null hypothesis p <= 0.05 comes out about 12% of the time; near d = 0, p
+    is about 0.43. The second counts both tails and keeps its level.
 
     Raises:
         UserError: the two (N, k) differ in shape, or `samples` is not positive.
@@ -150,8 +150,8 @@ def _bootstrap_scores(metric: Metric, systems: list[Statistics], samples: int, s
     _check_samples(samples)
     scores = [np.empty(samples) for _ in systems]
     for rows, counts in _chunks(samples, len(systems[0]), seed, _draw_counts):
-        for each, statistics in zip(scores, systems, strict=True):
-            each[rows] = _scores(metric, counts @ statistics)
+        for resampled, statistics in zip(scores, systems, strict=True):
+            resampled[rows] = _scores(metric, counts @ statistics)
     return scores
 
 
@@ -174,7 +174,7 @@ def _chunks(samples: int, segments: int, seed: int, draw: Draw) -> Iterator[tupl
 
 
 def _draw_counts(generator: np.random.Generator, rows: int, segments: int) -> NDArray[np.float64]:
-    """How often each segment is drawn when N of N are drawn with replacement."""
+    """The number of times that each segment is drawn when N of N are drawn with replacement."""
     counts = np.empty((rows, segments))
     for row in counts:
         row[:] = np.bincount(generator.integers(0, segments, size=segments), minlength=segments)

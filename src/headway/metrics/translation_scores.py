@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 
 import numpy as np
 import sacrebleu
-from pydantic import Field, NonNegativeInt, PositiveInt, validate_call
+from pydantic import Field, NonNegativeInt, PositiveInt
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 from headway.errors import UserError, nearest
 from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.signature import Signature
 
 
 class Sacrebleu(Metric):
@@ -36,8 +37,8 @@ class Sacrebleu(Metric):
     def aggregate(self, totals: Statistics) -> float:
         return float(self._metric._compute_score_from_stats(totals.tolist()).score)
 
-    def signature(self) -> str:
-        return str(self._metric.get_signature())
+    def signature(self) -> Signature:
+        return Signature.parse(str(self._metric.get_signature()))
 
 
 class Bleu(Sacrebleu):
@@ -59,7 +60,6 @@ class Bleu(Sacrebleu):
 
     name = "bleu"
 
-    @validate_call
     def __init__(
         self,
         *,
@@ -107,7 +107,6 @@ class Chrf(Sacrebleu):
 
     name = "chrf"
 
-    @validate_call
     def __init__(
         self,
         *,
@@ -144,7 +143,6 @@ class Ter(Sacrebleu):
     name = "ter"
     higher_is_better = False
 
-    @validate_call
     def __init__(
         self,
         *,

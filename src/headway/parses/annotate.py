@@ -8,8 +8,7 @@ from pathlib import Path
 from headway.log import progress
 from headway.parses.parse import Parse
 from headway.parses.parse_store import key_of, open_writer
-from headway.parses.parsers import Parser, load_parser
-from headway.parses.parses_config import ParserConfig
+from headway.parses.parsers import Parser, ParserConfig, load_parser
 from headway.processes import cores, in_processes
 
 CHUNK = 200  # sentences parsed between two writes

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
-from headway.parses.parse_store import ParseStore, store_of
-from headway.parses.parses_config import ParsesConfig
+from headway.formats.corpus_config import AnyCorpus
+from headway.parses.parse_store import ParsesConfig, ParseStore, store_of
 from headway.parses.projection import COUNTED, Projection, project
 from headway.processing.labeller import Labeller
-from headway.processing.text.text_processor import Side
+from headway.processing.text.text_processor import TextProcessor
 
 
 class HeadLabeller(Labeller):
@@ -40,18 +39,18 @@ class HeadLabeller(Labeller):
     def fingerprint(self) -> str:
         return self._fingerprint
 
-    def project(self, line: str, side: Side) -> Projection:
+    def project(self, line: str, side: TextProcessor) -> Projection:
         """The heads of a line's pieces, those to the right included."""
         return project(side.pieces(line), self._store.get(line), segmented=side.config.segment != "none")
 
-    def label(self, line: str, side: Side) -> tuple[NDArray[np.integer], Sequence[int]]:
-        projection = self.project(line, side)
+    def label(self, line: str, processor: TextProcessor) -> tuple[NDArray[np.integer], Sequence[int]]:
+        projection = self.project(line, processor)
         if self.side == 1:
             projection = projection.left_only()
         return projection.heads, [projection.counts[name] for name in COUNTED]
 
 
-def head_labellers(corpus: CorpusConfig, parses: ParsesConfig, names: Sequence[str]) -> list[HeadLabeller]:
+def head_labellers(corpus: AnyCorpus, parses: ParsesConfig, names: Sequence[str]) -> list[HeadLabeller]:
     """The labellers called `names` for a corpus that was parsed as `parses` says.
 
     Raises:

@@ -18,15 +18,24 @@ from typing import Any
 
 import numpy as np
 
-from headway.errors import UserError
+from headway.config import Section
+from headway.errors import UserError, option
 from headway.files import sha256
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import AnyCorpus, parts
+from headway.formats.corpus_format import open_format
 from headway.parses.parse import Parse
-from headway.parses.parses_config import ParserConfig, ParsesConfig
-from headway.storage import cache_folder
+from headway.parses.parsers import AnyParser, ParserConfig
 
 FORMAT = 1
 KEY_BYTES = 16  # two of a billion sentences share a key with a probability below 1e-20
+
+
+class ParsesConfig(Section):
+    """The parsers of both sides. Parses are kept beside the corpus, or in `folder` where it is given."""
+
+    source: AnyParser | None = None
+    target: AnyParser | None = None
+    folder: Path | None = None
 
 
 def key_of(line: str) -> str:
@@ -34,16 +43,15 @@ def key_of(line: str) -> str:
     return hashlib.blake2b(line.encode(), digest_size=KEY_BYTES).hexdigest()
 
 
-def store_of(corpus: CorpusConfig, side: str, parses: ParsesConfig) -> Path:
-    """The store of one side (`source`, `target`) of a corpus, by the parser that `parses` names for it."""
+def store_of(corpus: AnyCorpus, side: str, parses: ParsesConfig) -> Path:
+    """The store of one side (`source`, `target`) of a corpus, by the parser that `parses` names for it.
+
+    Several corpora share the store of the first, since sentences are found by their text.
+    """
     parser: ParserConfig | None = getattr(parses, side)
     assert parser is not None
-    origin: Path | None = getattr(corpus, side)
-    if origin is None:
-        whole = corpus.tsv or corpus.jsonl
-        hub = cache_folder() / "parses" / "-".join(filter(None, [corpus.hub, corpus.hub_config, corpus.split]))
-        origin = Path(f"{whole or hub}.{side}")
-    return store_beside(origin, parser, parses.folder)
+    where, first = parts(corpus, "data")[0]
+    return store_beside(open_format(first, where).annotations(side), parser, parses.folder)
 
 
 def store_beside(file: Path, parser: ParserConfig, folder: Path | None) -> Path:
@@ -151,7 +159,9 @@ def open_writer(path: Path, parser: dict[str, Any]) -> Iterator[StoreWriter]:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError as error:
         raise UserError(
-            f"parses cannot be kept here ({error.strerror})", where=str(path), allowed="data.parses.folder or --folder"
+            f"parses cannot be kept here ({error.strerror})",
+            where=str(path),
+            allowed=f"data.parses.folder or {option('folder')}",
         ) from error
     try:
         try:

@@ -4,29 +4,63 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import BeforeValidator, SerializeAsAny
+
+from headway.config import Section
 from headway.errors import UserError
-from headway.parses.parse import Parse, Token
-from headway.parses.parses_config import ParserConfig
+from headway.formats.conllu import ConlluSentence, read_sentences
+from headway.parses import PARSERS
+from headway.parses.parse import NotATreeError, Parse, Token
 
 EXTRA = "pip install 'headway[parse]'"
 
 
-class Parser(ABC):
-    """Parses lines of text. `version` is that of the model, as far as it is known."""
+class ParserConfig(Section):
+    """A dependency parser; `KIND:MODEL` for short, or just the name of a spaCy pipeline.
 
+    `model`: a spaCy pipeline by name or folder, a language (`en`) or folder of Stanza models with the language as its
+    name, or a CoNLL-U file, or folder of such, made elsewhere. `whitespace` says what white space is in the corpus:
+    part of the `text` as people write it, what separates the `tokens` that the parser has to take as they are, or
+    `none` of the text's, so that the parser reads lines without it (segmented Japanese).
+    """
+
+    kind: str = "spacy"
+    model: str
+    whitespace: Literal["text", "tokens", "none"] = "text"
+
+
+def _parse_config(value: Any) -> Any:
+    if isinstance(value, str):
+        kind, colon, model = value.partition(":")
+        value = {"kind": kind, "model": model} if colon and kind in PARSERS else {"model": value}
+    return PARSERS.section({"kind": "spacy"} | dict(value)) if isinstance(value, Mapping) else value
+
+
+AnyParser = Annotated[SerializeAsAny[ParserConfig], BeforeValidator(_parse_config)]
+
+
+class Parser(ABC):
+    """Parses lines of text.
+
+    Attributes:
+        Config: its options.
+        version: that of the model, as far as it is known.
+    """
+
+    Config: ClassVar[type[ParserConfig]] = ParserConfig
     version = ""
 
-    def __init__(self, config: ParserConfig) -> None:
-        self.config = config
+    def __init__(self, config: ParserConfig, where: str) -> None:
+        self.config, self.where = config, where
 
     def identity(self) -> dict[str, Any]:
-        """What tells this parser's parses from those of others, as JSON has it."""
-        kept = {"kind": self.config.kind, "model": Path(self.config.model).name, "version": self.version}
-        return kept | {"whitespace": self.config.whitespace}
+        """The settings that tell this parser's parses from those of others, as JSON has them."""
+        named = {"kind": self.config.kind, "model": Path(self.config.model).name, "version": self.version}
+        return self.config.model_dump(mode="json") | named
 
     @abstractmethod
     def parse(self, lines: Sequence[str]) -> Iterator[Parse]:
@@ -41,7 +75,7 @@ class SpacyParser(Parser):
     """
 
     def __init__(self, config: ParserConfig, where: str) -> None:
-        super().__init__(config)
+        super().__init__(config, where)
         spacy = _import("spacy", where)
         try:
             self.pipeline = spacy.load(config.model)
@@ -84,7 +118,7 @@ class StanzaParser(Parser):
     """
 
     def __init__(self, config: ParserConfig, where: str) -> None:
-        super().__init__(config)
+        super().__init__(config, where)
         stanza = _import("stanza", where)
         folder = Path(config.model)
         options = {"dir": str(folder.parent)} if folder.is_dir() else {}
@@ -130,7 +164,7 @@ class ConlluParser(Parser):
     """
 
     def __init__(self, config: ParserConfig, where: str) -> None:
-        super().__init__(config)
+        super().__init__(config, where)
         path = Path(config.model)
         files = sorted(path.glob("*.conllu")) if path.is_dir() else [path]
         if not files or not all(file.is_file() for file in files):
@@ -169,35 +203,31 @@ def read_conllu(path: Path) -> Iterator[tuple[str, Parse]]:
     The words of a contraction (`2-3  im`) all cover the characters of the whole; empty nodes (`8.1`) are left out.
 
     Raises:
-        UserError: the file is no CoNLL-U, or holds heads that make no tree.
+        UserError: with file and line: no CoNLL-U, or heads that make no tree.
     """
-    conllu = _import("conllu", str(path))
-    with path.open(encoding="utf-8") as file:
-        number = 1
+    for sentence in read_sentences(path):
         try:
-            for sentence in conllu.parse_incr(file):
-                yield _conllu_sentence(sentence)
-                number += 1
-        except (conllu.exceptions.ParseException, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"sentence {number} cannot be read ({error})", where=str(path)) from error
+            yield _conllu_sentence(sentence)
+        except NotATreeError as error:
+            raise UserError(f"these heads make no tree ({error})", where=f"{path}:{sentence.line}") from error
 
 
-def _conllu_sentence(sentence: Any) -> tuple[str, Parse]:
+def _conllu_sentence(sentence: ConlluSentence) -> tuple[str, Parse]:
     """The text, with spaces where SpaceAfter=No does not forbid them, and the parse."""
     spans, heads, labels, visible, text, until, shared = [], list[int](), [], 0, "", 0, (0, 0)
-    for token in sentence:
-        if isinstance(token["id"], tuple) and token["id"][1] == ".":
+    for token in sentence.tokens:
+        first, mark, last = token.id if isinstance(token.id, tuple) else (token.id, "", token.id)
+        if mark == ".":  # an empty node
             continue
-        single = isinstance(token["id"], int)
-        if not single or token["id"] > until:  # a word with characters of its own, or the whole of a contraction
-            form = "".join(token["form"].split())
+        if mark or first > until:  # a word with characters of its own, or the whole of a contraction
+            form = "".join(token.form.split())
             shared, visible = (visible, visible + len(form)), visible + len(form)
-            text += token["form"] + ("" if (token["misc"] or {}).get("SpaceAfter") == "No" else " ")
-            until = token["id"] if single else token["id"][2]
-        if single:
+            text += token.form + ("" if token.misc.get("SpaceAfter") == "No" else " ")
+            until = last
+        if not mark:
             spans.append(shared)
-            heads.append(token["head"] - 1 if token["head"] else len(heads))
-            labels.append(token["deprel"])
+            heads.append(token.head - 1 if token.head else len(heads))
+            labels.append(token.deprel)
     return text.rstrip(), _parse(spans, heads, labels)
 
 
@@ -239,17 +269,10 @@ def _import(module: str, where: str) -> Any:
         raise UserError(f"{module} is not installed: {EXTRA}", where=where) from error
 
 
-PARSERS: dict[str, Callable[[ParserConfig, str], Parser]] = {
-    "spacy": SpacyParser,
-    "stanza": StanzaParser,
-    "conllu": ConlluParser,
-}
-
-
 def load_parser(config: ParserConfig, where: str) -> Parser:
     """The parser that a recipe names; `where` is its key.
 
     Raises:
         UserError: it is not installed, or cannot be loaded.
     """
-    return PARSERS[config.kind](config, where)
+    return PARSERS.get(config.kind, f"{where}.kind")(config, where)

@@ -72,7 +72,7 @@ def project(pieces: Sequence[Piece], parse: Parse | None, *, segmented: bool = T
     """The heads of the pieces of a line.
 
     Args:
-        pieces: all pieces of the line, as `Side.pieces` gives them.
+        pieces: all pieces of the line, as `TextProcessor.pieces` gives them.
         parse: its parse, None where there is none.
         segmented: whether white space in the prepared line separates words. Where it does not (Japanese without a
             segmenter), a word also ends where a piece and a token end together.

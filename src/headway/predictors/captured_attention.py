@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from headway.errors import UserError
 from headway.models.model import Axes
 
-BEGIN, END = "<s>", "</s>"  # how the marks at both ends are written among tokens
+BEGIN, END = "<s>", "</s>"  # how the special tokens at both ends are written among tokens
 ALL = "all"
+LAYERS = "layers"  # the attention of a tagger to the layers of its encoder
 
 Floats = NDArray[np.float32]
 Capture = str | Sequence[str]
@@ -29,7 +30,7 @@ class Attention:
     """The weights of one kind of attention in all layers that have them.
 
     Args:
-        layers: the numbers of the layers, lowest first; a layer whose mixer has no weights is not there.
+        layers: the indices of the layers from 0, lowest first; a layer whose mixer has no weights is not there.
         weights: (L, K, T, S).
         rows: the T tokens of the rows.
         columns: the S tokens of the columns.
@@ -49,30 +50,85 @@ def patterns_of(capture: Capture) -> tuple[str, ...]:
 
 
 def row_tokens(axes: Axes, source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """What the rows stand for: what is read at the source, end mark included, and the tokens written at the target."""
-    sides = {"source": list(source), "target": [*target, END]}
-    return sides["source"] + sides["target"] if axes.queries == "both" else sides[axes.queries]
+    """The tokens of the rows: those read at the source, end mark included, and those written at the target."""
+    tokens = {"source": list(source), "target": [*target, END]}
+    return tokens["source"] + tokens["target"] if axes.queries == "both" else tokens[axes.queries]
 
 
 def column_tokens(axes: Axes, source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """What the columns stand for: what is read, at the source with the end mark."""
-    sides = {"source": list(source), "target": [BEGIN, *target]}
-    return sides["source"] + sides["target"] if axes.keys == "both" else sides[axes.keys]
+    """The tokens of the columns: those that are read, at the source with the end mark."""
+    tokens = {"source": list(source), "target": [BEGIN, *target]}
+    return tokens["source"] + tokens["target"] if axes.keys == "both" else tokens[axes.keys]
+
+
+@dataclass(frozen=True)
+class AttentionName:
+    """The name of one attention of a model: `encoder.0.self`, `decoder.2.cross`, or `layers` for attention to layers.
+
+    Names count layers from 0, as files, JSON and patterns have them; `title` is for readers, who count from 1.
+
+    Args:
+        stack: `encoder` or `decoder`; `layers` for attention to layers.
+        layer: from 0; None for attention to layers.
+        kind: `self` or `cross`, or whatever else a model captures there; empty for attention to layers.
+    """
+
+    stack: str
+    layer: int | None = None
+    kind: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "AttentionName":
+        """The name that `str` gave. Raises ValueError for a text that is none."""
+        stack, *rest = text.split(".")
+        if not rest and stack:
+            return cls(stack)
+        if len(rest) != 2 or not rest[0].isdecimal():
+            raise ValueError(f"{text!r} is no name of attention such as encoder.0.self")
+        return cls(stack, int(rest[0]), rest[1])
+
+    def __str__(self) -> str:
+        return self.stack if self.layer is None else f"{self.stack}.{self.layer}.{self.kind}"
+
+    @property
+    def group(self) -> str:
+        """Stack and kind, such as `encoder.self`: what all layers of a stack have in common."""
+        return self.stack if self.layer is None else f"{self.stack}.{self.kind}"
+
+    @property
+    def group_title(self) -> str:
+        """The group as people read it: `encoder, self`."""
+        return self.stack if self.layer is None else f"{self.stack}, {self.kind}"
+
+    @property
+    def layer_title(self) -> str:
+        """The layer as people read it, without its stack: `layer 1` is the lowest."""
+        return "all layers" if self.layer is None else f"layer {self.layer + 1}"
+
+    @property
+    def title(self) -> str:
+        """The whole as people read it: `encoder layer 1, self`."""
+        return LAYERS if self.layer is None else f"{self.stack} {self.layer_title}, {self.kind}"
+
+
+def layer_titles(count: int) -> list[str]:
+    """So many layers as people read them, `layer 1` being the lowest."""
+    return [f"layer {layer + 1}" for layer in range(count)]
 
 
 def by_kind(names: Sequence[str]) -> dict[str, dict[int, str]]:
-    """Names such as `encoder.0.self` by kind (`encoder.self`) and layer, lowest layer first."""
+    """Names such as `encoder.0.self` by stack and kind (`encoder.self`) and layer, lowest layer first."""
     kinds: dict[str, dict[int, str]] = {}
-    for name in names:
-        stack, layer, kind = name.split(".")
-        kinds.setdefault(f"{stack}.{kind}", {})[int(layer)] = name
+    for text in names:
+        name = AttentionName.parse(text)
+        kinds.setdefault(name.group, {})[name.layer or 0] = text
     return {kind: dict(sorted(layers.items())) for kind, layers in kinds.items()}
 
 
 def stack_layers(weights: Mapping[str, Floats], names: Mapping[int, str]) -> Floats:
     """(L, K, T, S) from the layers of one kind. Raises UserError where they have different numbers of heads."""
     layers = [weights[name] for name in names.values()]
-    heads = {name: len(each) for name, each in zip(names.values(), layers, strict=True)}
+    heads = {name: len(layer) for name, layer in zip(names.values(), layers, strict=True)}
     if len(set(heads.values())) > 1:
         raise UserError(
             "these layers have different numbers of heads, so that no array holds them all",
@@ -101,8 +157,8 @@ def to_bertviz(
         for kind, names in kinds.items()
     }
     read = {"source": list(source), "target": [BEGIN, *target]}
-    own = kinds.get("decoder.self")
-    if own is not None and axes[next(iter(own.values()))].keys == "both":
+    decoder = kinds.get("decoder.self")
+    if decoder is not None and axes[next(iter(decoder.values()))].keys == "both":
         return {"attention": tensors["decoder.self"], "tokens": read["source"] + read["target"]}
     arguments = {"encoder.self": "encoder_attention", "decoder.self": "decoder_attention"}
     arguments["decoder.cross"] = "cross_attention"

@@ -1,17 +1,31 @@
 """The seam between a task's lines and the text of its model."""
 
+from collections.abc import Mapping
+from typing import NamedTuple
 
-class Form:
-    """How a task's lines stand to the text of its model; by default they are that text."""
+
+class Formatted(NamedTuple):
+    """An output as it is shown.
+
+    Attributes:
+        text: the output.
+        repairs: how often what had to be repaired in the model's text, by kind; None where nothing can need repair.
+    """
+
+    text: str
+    repairs: Mapping[str, int] | None = None
+
+
+class Formatter:
+    """The way from a task's lines to the text of its model, and back; by default they are the same.
+
+    A formatter keeps nothing of the lines that it has seen, so threads may share it.
+    """
 
     def source(self, line: str) -> str:
-        """What the model reads of a line. Raises UserError for a line that is none of the task's."""
+        """The text that the model reads for a line. Raises UserError for a line that is none of the task's."""
         return line
 
-    def output(self, line: str, text: str) -> str:
-        """What is made, for a line, of the text that the model writes."""
-        return text
-
-    def notes(self) -> list[str]:
-        """What is to be said of the lines so far."""
-        return []
+    def output(self, line: str, text: str) -> Formatted:
+        """The output for a line that is made of the text which the model wrote."""
+        return Formatted(text)

@@ -1,80 +1,108 @@
 """From sentences to labels, with a run's tagger: every word gets one.
 
-Shapes: N words of a sentence, V labels, J heads over layers, L layers, K heads, P pieces.
+Shapes: N words of a sentence, V labels, J heads over layers, L layers, K heads, P tokens of the encoder.
 """
 
+from __future__ import annotations
+
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from headway.corpora.word_corpus import collate_windows
-from headway.device import keep_freed_memory, pick_device
-from headway.errors import UserError
-from headway.files import write_json
-from headway.models.model_config import TaggerConfig
-from headway.models.tagger import Tagger, build_tagger
-from headway.predictors.captured_attention import ALL, Attention, Capture
-from headway.processing.pretrained import Window, WordPieces
-from headway.recipe import Recipe
-from headway.runs.run_folder import RunFolder, load_weights, trained_weights
+from headway.errors import UserError, option
+from headway.files import sha256, write_json
+from headway.log import say
+from headway.metrics.label_metrics import best_threshold
+from headway.models.tagger import LAYERS, Tagger
+from headway.predictors.captured_attention import ALL, Attention
+from headway.predictors.options import Capture, LabelOptions, checked_options
+from headway.predictors.predictor import Predictor, batches
+from headway.predictors.run import WEIGHTS, Run
+from headway.predictors.showing import chosen_layer, plot_weights, shortened, table_of
+from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
+from headway.processing.text.text_processor import PreparationConfig, prepare
 
-LABELS = "labels.json"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes as Plot
+
+THRESHOLD = "threshold.json"
+RED, RESET = "\x1b[4;31m", "\x1b[0m"  # of a terminal
+LEAST = 1e-45  # of a probability whose logarithm is taken
 Floats = NDArray[np.float32]
+Sentence = str | Sequence[str]
+LabelledSentence = tuple[Sequence[str], Sequence[str]]
 
 
-@dataclass(frozen=True)
-class Labelling:
-    """What a tagger reads and writes: the encoder's tokenizer, and the labels in the order of their ids."""
-
-    pieces: WordPieces
-    labels: tuple[str, ...]
-
-    def save(self, folder: Path) -> None:
-        """Write both into `folder`."""
-        self.pieces.save(folder)
-        write_json(folder / LABELS, list(self.labels))
-
-    @classmethod
-    def load(cls, folder: Path) -> "Labelling":
-        """What `save` wrote. Raises UserError where it is missing or damaged."""
-        try:
-            labels = json.loads((folder / LABELS).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot read the labels ({error})", where=str(folder / LABELS)) from error
-        return cls(WordPieces.load(str(folder)), tuple(labels))
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LabelledWords:
-    """What a tagger makes of a sentence.
+    """A sentence with a label for each word.
 
     Attributes:
         words: the N words.
         probabilities: (N, V).
         labels: one a word.
-        looks: what was looked at, window by window, where it was asked for.
+        names: the V labels that there are.
+        captures: where they were asked for, the weights of attention, window by window.
     """
 
     words: tuple[str, ...]
     probabilities: Floats
     labels: tuple[str, ...]
-    looks: "tuple[Look, ...]" = ()
+    names: tuple[str, ...] = ()
+    captures: tuple[WindowCapture, ...] = ()
+
+    @property
+    def log_probabilities(self) -> list[float]:
+        """The log probability of each word's label."""
+        columns = [self.names.index(label) for label in self.labels]
+        chosen = self.probabilities[np.arange(len(columns)), columns]
+        values: list[float] = np.log(np.maximum(chosen, LEAST)).tolist()
+        return values
+
+    def __repr__(self) -> str:
+        tagged = " ".join(f"{word}/{label}" for word, label in zip(self.words, self.labels, strict=True))
+        parts = [shortened(tagged)] + ([f"windows={len(self.captures)}"] if self.captures else [])
+        return f"LabelledWords({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        probabilities = self.probabilities.max(1, initial=0)
+        rows = zip(self.words, self.labels, (f"{value:.4f}" for value in probabilities), strict=True)
+        return table_of(list(rows), ("word", "label", "highest probability"))
+
+    def plot(
+        self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None
+    ) -> Plot:
+        """A picture of attention in the first window, rows attending to columns.
+
+        Args:
+            name: `encoder.self`, or `layers` for the weights of layers where the model attends to these.
+            layer: counted from 1; by default the last.
+            head: counted from 1; by default the mean of all.
+            ax: matplotlib's axes to draw on; new ones by default.
+
+        Raises:
+            UserError: that attention was not captured.
+        """
+        if not self.captures:
+            chosen_layer({}, name, layer)
+        return self.captures[0].plot(name, layer, head, ax)
 
 
 @dataclass(frozen=True)
-class Look:
-    """What the encoder looked at in one window of a sentence.
+class WindowCapture:
+    """The weights of attention in one window of a sentence.
 
     Attributes:
         words: those of the window.
-        window: which they are, and their pieces.
-        tokens: the P pieces.
+        window: their positions, and their tokens.
+        tokens: the P tokens.
         self_attention: (L, K, P, P), lowest layer first.
         layer_weights: (N, J, L), of the window's words; None for a model that does not attend to layers.
     """
@@ -87,175 +115,247 @@ class Look:
 
     @property
     def captured(self) -> dict[str, Attention]:
-        """`encoder.self` (L, K, P, P) over pieces and, for a model that attends to layers, `layers` (1, J, N, L)."""
+        """`encoder.self` (L, K, P, P) over tokens and, for a model that attends to layers, `layers` (1, J, N, L)."""
         layers = tuple(range(len(self.self_attention)))
-        found = {"encoder.self": Attention(layers, self.self_attention, self.tokens, self.tokens)}
+        captured = {"encoder.self": Attention(layers, self.self_attention, self.tokens, self.tokens)}
         if self.layer_weights is not None:
             names = [f"layer {layer}" for layer in range(self.layer_weights.shape[2])]
-            found["layers"] = Attention((0,), self.layer_weights.transpose(1, 0, 2)[None], list(self.words), names)
-        return found
+            captured[LAYERS] = Attention((0,), self.layer_weights.transpose(1, 0, 2)[None], list(self.words), names)
+        return captured
+
+    def plot(self, name: str | None, layer: int | None, head: int | None, ax: Plot | None) -> Plot:
+        """A picture of attention (see `LabelledWords.plot`). Raises UserError."""
+        if name == LAYERS and self.layer_weights is not None:
+            columns = [str(index + 1) for index in range(self.layer_weights.shape[2])]
+            return plot_weights(self.layer_weights.transpose(1, 0, 2), self.words, columns, head, LAYERS, ax)
+        attention = {f"encoder.{index}.self": weights for index, weights in enumerate(self.self_attention)}
+        chosen = chosen_layer(attention, name, layer)
+        title = f"encoder.self, layer {int(chosen.split('.')[1]) + 1}"
+        return plot_weights(attention[chosen], self.tokens, self.tokens, head, title, ax)
 
     def to_bertviz(self) -> dict[str, Any]:
-        """What bertviz shows: `bertviz.head_view(**look.to_bertviz())`."""
-        return {"attention": [torch.from_numpy(each)[None] for each in self.self_attention], "tokens": self.tokens}
+        """The arguments of bertviz: `bertviz.head_view(**capture.to_bertviz())`."""
+        return {"attention": [torch.from_numpy(layer)[None] for layer in self.self_attention], "tokens": self.tokens}
 
 
-@dataclass(frozen=True)
-class LoadedTagger:
-    """A trained tagger with what it reads and writes."""
-
-    recipe: Recipe
-    labelling: Labelling
-    model: Tagger = field(repr=False)
-
-
-def load_tagger(path: Path, device: torch.device, average: int | None = None) -> LoadedTagger:
-    """Load a run's tagger; nothing but the run folder is read.
-
-    Raises:
-        UserError: no run of a tagger, no weights yet, or weights that are damaged.
-    """
-    keep_freed_memory()
-    folder = RunFolder(path)
-    recipe = folder.read_recipe()
-    if not folder.vocabulary.is_dir():
-        raise UserError("this run has no tokenizer yet: training has not begun", where=str(path))
-    labelling = Labelling.load(folder.vocabulary)
-    config = recipe.model_as(TaggerConfig)
-    model = build_tagger(config, len(labelling.labels), folder.vocabulary, initial=False)
-    load_weights(model, trained_weights(folder, average), str(folder.weights))
-    return LoadedTagger(recipe, labelling, model.to(device).eval())
-
-
-class TokenPredictor:
+class LabelPredictor(Predictor[Sentence, LabelledWords]):
     """One tagger, or several whose probabilities are averaged.
 
     Args:
         runs: the loaded runs.
         device: where their models are.
         positive: the label that a threshold is about; None where the most probable label is taken.
+        dev: opens the words and labels of the recipe's dev, on which the threshold `dev` is chosen.
 
     Raises:
         UserError: runs with different labels.
     """
 
-    def __init__(self, runs: Sequence[LoadedTagger], device: torch.device, positive: str | None = None) -> None:
-        self.runs, self.device, self.positive = runs, device, positive
-        self.recipe, self.labels = runs[0].recipe, runs[0].labelling.labels
+    Options: ClassVar[type[LabelOptions]] = LabelOptions
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        device: torch.device,
+        positive: str | None = None,
+        dev: Callable[[], Sequence[LabelledSentence]] | None = None,
+    ) -> None:
+        super().__init__(runs, device)
+        self.positive, self._dev = positive, dev
+        self.labels = _labels(runs[0])
         for number, run in enumerate(runs[1:], start=2):
-            if run.labelling.labels != self.labels:
+            if _labels(run) != self.labels:
                 raise UserError("runs that label together need the same labels", where=f"run {number}",
-                                received=", ".join(run.labelling.labels), allowed=self.labels)  # fmt: skip
+                                received=", ".join(_labels(run)), allowed=self.labels)  # fmt: skip
 
     def predict(
         self,
-        sentences: str | Sequence[str | Sequence[str]],
+        inputs: Sentence | Sequence[Sentence],
+        options: BaseModel | None = None,
         *,
-        threshold: float | None = None,
-        batch_tokens: int | None = None,
-        capture: Capture = (),
+        first_line: int = 1,
+        **keywords: Any,
     ) -> list[LabelledWords]:
-        """Label sentences; results come in their order, and every word has a label.
+        """Sentences with a label for every word, in their order.
 
         Args:
-            sentences: words, or text whose words white space separates; one text is one sentence.
-            threshold: the probability from which a word has the `positive` label; by default it has the most probable.
-            batch_tokens: pieces that are read at once; by default the recipe's `decoding.batch_tokens`.
-            capture: `all` for what the first run's model looks at, or nothing.
+            inputs: words, or text whose words white space separates; one text is one sentence.
+            options: how to label; `headway.predictors.options.LabelOptions` lists all.
+            first_line: the number of the first sentence.
+            keywords: single options by name (`threshold=0.3`, `capture="all"`).
 
         Raises:
-            UserError: a threshold where no label is sought, or one that is no probability; another `capture`.
+            UserError: a threshold where no label is sought, or options that are not allowed.
         """
-        self._check_threshold(threshold)
-        if capture and capture != ALL:
-            raise UserError("a tagger captures all or nothing", where="capture", received=capture, allowed=ALL)
-        sentences = [sentences] if isinstance(sentences, str) else sentences
-        words = [tuple(each.split() if isinstance(each, str) else each) for each in sentences]
-        budget = batch_tokens or self.recipe.decoding.batch_tokens
-        totals = [np.zeros((len(each), len(self.labels)), dtype=np.float32) for each in words]
-        for run in self.runs:
-            windows = self._windows(run, words)
-            for chosen in _batches([len(window.ids) for window in windows], budget):
-                batch = [windows[place] for place in chosen]
-                for window, found in zip(batch, self._probabilities(run, batch), strict=True):
-                    totals[window.sentence][window.start : window.start + len(found)] = (
-                        found / len(self.runs) + (totals[window.sentence][window.start : window.start + len(found)])
-                    )
+        chosen = self.settled(checked_options(self.Options, options, keywords))
+        if chosen.capture and chosen.capture != ALL:
+            what = "a tagger captures all or nothing"
+            raise UserError(what, where=option("capture"), received=chosen.capture, allowed=ALL)
+        sentences = [self._words(each, raw=chosen.raw) for each in ([inputs] if isinstance(inputs, str) else inputs)]
+        size = chosen.given().get("batch_tokens", self.recipe.decoding.batch_tokens)
         return [
             LabelledWords(
-                each, probabilities, self._labels(probabilities, threshold), tuple(self.look(each)) if capture else ()
+                words,
+                probabilities,
+                self._labels(probabilities, chosen.threshold),
+                self.labels,
+                tuple(self.capture(words)) if chosen.capture else (),
             )
-            for each, probabilities in zip(words, totals, strict=True)
+            for words, probabilities in zip(sentences, self._probabilities(sentences, size), strict=True)
         ]
 
+    def force(
+        self, inputs: Sequence[Sentence], targets: Sequence[Sentence], *, capture: Capture = ()
+    ) -> list[LabelledWords]:
+        """Sentences with the given labels; `log_probabilities` are those of these.
+
+        Raises:
+            UserError: labels that the model does not have, or that are not one a word.
+        """
+        forced = []
+        predicted = self.predict(inputs, capture=capture)
+        if len(predicted) != len(targets):
+            received = f"{len(predicted)} sentences and {len(targets)} lines of labels"
+            raise UserError("each sentence needs its labels", received=received)
+        for number, (sentence, target) in enumerate(zip(predicted, targets, strict=True), start=1):
+            labels = tuple(target.split() if isinstance(target, str) else target)
+            if len(labels) != len(sentence.words):
+                received = f"{len(labels)} labels for {len(sentence.words)} words"
+                raise UserError("each word needs one label", where=f"line {number}", received=received)
+            LabelProcessor(self.labels).encode(labels)
+            forced.append(LabelledWords(sentence.words, sentence.probabilities, labels, self.labels, sentence.captures))
+        return forced
+
     @torch.inference_mode()
-    def look(self, words: Sequence[str]) -> list[Look]:
-        """What the first run's model looks at in a sentence, window by window."""
-        run, looks = self.runs[0], []
+    def capture(self, words: Sequence[str]) -> list[WindowCapture]:
+        """The attention of the first run's model in a sentence, window by window."""
+        run, captures = self.runs[0], []
+        processor = _processor(run)
         for window in self._windows(run, [tuple(words)]):
-            batch = collate_windows([window], run.labelling.pieces.padding).to(self.device)
-            attention = {
-                name: each[0].float().cpu().numpy() for name, each in run.model(batch, capture=("*",))[1].items()
-            }
+            batch = collate_windows([window], processor.padding).to(self.device)
+            output = run.model(batch, capture=("*",))
+            attention = {name: weights[0].float().cpu().numpy() for name, weights in output.attention.items()}
             layers = [name for name in attention if name.startswith("encoder.")]
-            weights = attention.get("layers")
-            looks.append(
-                Look(
+            weights = attention.get(LAYERS)
+            captures.append(
+                WindowCapture(
                     tuple(words[window.start : window.start + len(window.first)]),
                     window,
-                    run.labelling.pieces.tokens(window.ids),
+                    processor.tokens(window.ids),
                     np.stack([attention[name] for name in layers]),
                     None if weights is None else weights.transpose(1, 0, 2),
                 )
             )
-        return looks
+        return captures
 
-    def _windows(self, run: LoadedTagger, words: Sequence[Sequence[str]]) -> list[Window]:
-        longest = run.recipe.data.max_length
-        pieces = run.labelling.pieces
-        return [window for number, each in enumerate(words) for window in pieces.windows(each, longest, number)]
+    @property
+    def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The ids that stand before and after the words of a window."""
+        return _processor(self.runs[0]).special_tokens
+
+    def best_threshold(self) -> float:
+        """The threshold with the best F0.5 on the recipe's dev, found once and kept in the run folder.
+
+        Raises:
+            UserError: the run has no dev.
+        """
+        path = self.runs[0].path
+        known = None if path is None else path / THRESHOLD
+        key = None if path is None else sha256(path / WEIGHTS)
+        if known is not None and known.is_file():
+            content = json.loads(known.read_text(encoding="utf-8"))
+            if content["model_sha256"] == key:
+                return float(content["threshold"])
+        if self._dev is None or self.recipe.data.dev is None:
+            raise UserError("the run has no dev to choose it on", where=option("threshold"), received="dev")
+        threshold, score = self.choose_threshold(self._dev())
+        say(f"threshold {threshold:.4f}: F0.5 {score:.2f} on dev")
+        if known is not None:
+            write_json(known, {"model_sha256": key, "threshold": threshold, "dev_f0.5": score})
+        return threshold
+
+    def choose_threshold(self, sentences: Sequence[LabelledSentence]) -> tuple[float, float]:
+        """The threshold with the best F0.5 on words with their labels, and that F0.5."""
+        assert self.positive is not None
+        sought = self.labels.index(self.positive)
+        predicted = self.predict([words for words, _ in sentences])
+        scores = np.concatenate([sentence.probabilities[:, sought] for sentence in predicted])
+        wanted = [label == self.positive for _, labels in sentences for label in labels]
+        return best_threshold(scores, np.array(wanted))
+
+    def _words(self, sentence: Sentence, *, raw: bool) -> tuple[str, ...]:
+        """The words of a sentence; a text is prepared as the recipe says of the source, and cut at white space."""
+        if not isinstance(sentence, str):
+            return tuple(sentence)
+        source = self.recipe.text.source
+        cut = PreparationConfig(
+            language=source.language, normalise=source.normalise, segment="moses" if raw else "whitespace"
+        )
+        return tuple(prepare(sentence, cut).split())
+
+    def _probabilities(self, sentences: Sequence[Sequence[str]], size: int) -> list[Floats]:
+        """(N, V) of each sentence, the mean of all models."""
+        totals = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]
+        for run in self.runs:
+            windows = self._windows(run, sentences)
+            for chosen in batches([len(window.ids) for window in windows], size):
+                batch = [windows[index] for index in chosen]
+                for window, found in zip(batch, self._of_windows(run, batch), strict=True):
+                    total = totals[window.sentence][window.start : window.start + len(found)]
+                    total[:] = found / len(self.runs) + total
+        return totals
+
+    def _windows(self, run: Run, sentences: Sequence[Sequence[str]]) -> list[Window]:
+        longest, processor = run.recipe.data.max_length, _processor(run)
+        return [window for index, words in enumerate(sentences) for window in processor.windows(words, longest, index)]
 
     @torch.inference_mode()
-    def _probabilities(self, run: LoadedTagger, windows: Sequence[Window]) -> Iterator[Floats]:
+    def _of_windows(self, run: Run, windows: Sequence[Window]) -> Iterator[Floats]:
         """(words, V) of each window."""
-        batch = collate_windows(windows, run.labelling.pieces.padding).to(self.device)
+        batch = collate_windows(windows, _processor(run).padding).to(self.device)
         found = run.model(batch).logits.float().softmax(-1).cpu().numpy()
         for row, window in zip(found, windows, strict=True):
             yield row[: len(window.first)]
 
-    def _check_threshold(self, threshold: float | None) -> None:
-        if threshold is None:
-            return
-        if self.positive is None:
-            raise UserError("this task seeks no label that a threshold could be about", where="--threshold")
-        if not 0 <= threshold <= 1:
-            raise UserError("a threshold is a probability", where="--threshold", received=threshold)
+    def settled(self, options: LabelOptions) -> LabelOptions:
+        """The same options, with a probability as threshold where that is `dev`.
 
-    def _labels(self, probabilities: Floats, threshold: float | None) -> tuple[str, ...]:
-        if threshold is None or self.positive is None:
+        Raises:
+            UserError: a threshold where no label is sought, or no dev to choose it on.
+        """
+        if options.threshold is None:
+            return options
+        if self.positive is None:
+            raise UserError("this task seeks no label that a threshold could be about", where=option("threshold"))
+        if options.threshold == "dev":
+            return options.model_copy(update={"threshold": self.best_threshold()})
+        return options
+
+    def _labels(self, probabilities: Floats, threshold: float | str | None) -> tuple[str, ...]:
+        if self.positive is None or not isinstance(threshold, float):
             return tuple(self.labels[best] for best in probabilities.argmax(1))
         sought = self.labels.index(self.positive)
         others = probabilities.copy()
         others[:, sought] = -1
-        found = probabilities[:, sought] >= threshold
-        return tuple(self.labels[sought if hit else best] for hit, best in zip(found, others.argmax(1), strict=True))
+        positive = probabilities[:, sought] >= threshold
+        return tuple(self.labels[sought if hit else best] for hit, best in zip(positive, others.argmax(1), strict=True))
 
 
-def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Places of windows of like length, longest first, with at most `budget` padded pieces together."""
-    batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
+def _processor(run: Run) -> WordProcessor:
+    assert isinstance(run.source, WordProcessor)
+    return run.source
 
 
-def load_token_predictor(
-    runs: Sequence[Path], device: str = "auto", average: int | None = None, positive: str | None = None
-) -> TokenPredictor:
-    """Load the taggers of these runs. Raises UserError as `load_tagger` and `TokenPredictor` do."""
-    where = pick_device(device)
-    return TokenPredictor([load_tagger(run, where, average) for run in runs], where, positive)
+def _labels(run: Run) -> tuple[str, ...]:
+    assert isinstance(run.target, LabelProcessor)
+    assert isinstance(run.model, Tagger)
+    return run.target.names
+
+
+def mark(words: tuple[str, ...], labels: tuple[str, ...], positive: str | None, *, colour: bool = False) -> str:
+    """Words in one line: those labelled `positive` in brackets or, with `colour`, red; without it `word/LABEL`."""
+    pairs = zip(words, labels, strict=True)
+    if positive is None:
+        return " ".join(f"{word}/{label}" for word, label in pairs)
+    before, after = (RED, RESET) if colour else ("[", "]")
+    return " ".join(f"{before}{word}{after}" if label == positive else word for word, label in pairs)

@@ -1,10 +1,13 @@
-"""What a model makes of a line: outputs with their scores, and the attention behind the best one.
+"""A prediction: outputs with their scores, and the attention behind the best one.
 
-Shapes: L layers, K heads, S positions of the source, T target pieces with the end mark.
+Shapes: L layers, K heads, S positions of the source, T target tokens with the end mark.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +22,24 @@ from headway.predictors.captured_attention import (
     stack_layers,
     to_bertviz,
 )
-from headway.processing.text.text_processor import Words
+from headway.predictors.showing import chosen_layer, plot_weights, shortened, table_of
+from headway.processing.processor import NO_WORDS, Words
 
-NO_WORDS = Words((), ())
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes as Plot
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One output for a line: its text, its score (see `Hypothesis`), its tokens and their log probabilities.
+class TextHypothesis:
+    """One output for an input.
 
-    `log_probabilities` has one entry more than `tokens`: the last is the end mark's. `written` is what the model wrote,
-    of which its task made the text.
+    Attributes:
+        text: the output.
+        score: see `headway.search.hypotheses.Hypothesis`.
+        tokens: those that the model wrote.
+        log_probabilities: of each token and, last, of the end mark.
+        written: the text that the model wrote, of which its task made `text`.
+        repairs: how often what had to be repaired in it, by kind; None where nothing can need repair.
     """
 
     text: str
@@ -37,59 +47,62 @@ class Candidate:
     tokens: list[str]
     log_probabilities: list[float]
     written: str = ""
+    repairs: Mapping[str, int] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
-    """What a model makes of one line. `text`, `score` and `tokens` are those of the best candidate.
+    """The outputs of a model for one input. `text`, `score` and `tokens` are those of the best hypothesis.
 
-    `attention`, where it was asked for, maps names to weights: `decoder.0.cross` (K, T, S) over `tokens`, followed by
-    the end mark, and `attended`; `rows` and `columns` say what the axes of each stand for. With it come the words that
-    either's tokens are parts of. Speech has no source tokens but `seconds`: where each position of the model's memory
-    begins. `truncated`: only the beginning of the source was read. `problem` says why a source was skipped
-    (`Options.skip_broken`).
+    Attributes:
+        source: the name of the input; a text is its own.
+        source_tokens: the tokens of a text, without the end mark.
+        hypotheses: best first.
+        attention: where it was asked for, weights by name: `decoder.0.cross` (K, T, S) over `tokens`, followed by the
+            end mark, and `attended`. `rows` and `columns` name the axes of each.
+        source_words: with attention, the words that the source's tokens are parts of.
+        words: with attention, those of the best hypothesis.
+        axes: with attention, what the axes of each stand for.
+        attended: the labels of what is read of the source: tokens and the end mark, or seconds of a recording.
+        truncated: whether only the beginning of the source was read.
+        problem: why a source was skipped, where it was.
     """
 
     source: str
     source_tokens: list[str]
-    candidates: list[Candidate]
+    hypotheses: list[TextHypothesis]
     attention: dict[str, NDArray[np.float32]] = field(default_factory=dict)
     source_words: Words = NO_WORDS
     words: Words = NO_WORDS
     axes: dict[str, Axes] = field(default_factory=dict)
-    seconds: list[str] = field(default_factory=list)
+    attended: list[str] = field(default_factory=lambda: [END])
     truncated: bool = False
     problem: str | None = None
 
     @property
     def text(self) -> str:
         """The best output."""
-        return self.candidates[0].text
+        return self.hypotheses[0].text
 
     @property
     def written(self) -> str:
-        """What the model wrote, of which its task made the text."""
-        return self.candidates[0].written
+        """The text that the model wrote, of which its task made the output."""
+        return self.hypotheses[0].written
 
     @property
     def score(self) -> float:
         """The best output's score."""
-        return self.candidates[0].score
+        return self.hypotheses[0].score
 
     @property
     def tokens(self) -> list[str]:
         """The best output's tokens."""
-        return self.candidates[0].tokens
+        return self.hypotheses[0].tokens
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was read: an empty line, or a source that was skipped."""
-        return not self.candidates[0].log_probabilities
-
-    @property
-    def attended(self) -> list[str]:
-        """What is read of the source: its tokens and the end mark or, of speech, the seconds."""
-        return self.seconds or [*self.source_tokens, END]
+        return not self.hypotheses[0].log_probabilities
 
     def rows(self, name: str) -> list[str]:
         """The tokens of the rows of an attention: those read at the source, those written at the target."""
@@ -116,8 +129,39 @@ class Prediction:
             for kind, layers in by_kind(list(self.attention)).items()
         }
 
+    def __repr__(self) -> str:
+        parts = [f"{shortened(self.source)} -> {shortened(self.text)}", f"score={self.score:.4f}"]
+        parts += [f"{len(self.hypotheses)} hypotheses"] if len(self.hypotheses) > 1 else []
+        parts += [f"attention={len(self.attention)}"] if self.attention else []
+        parts += [f"problem={shortened(self.problem)}"] if self.problem else []
+        return f"Prediction({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        rows = [(f"{hypothesis.score:.4f}", hypothesis.text) for hypothesis in self.hypotheses]
+        return table_of([("", self.source), *rows], ("score", "text"))
+
+    def plot(
+        self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None
+    ) -> Plot:
+        """A picture of attention, rows attending to columns.
+
+        Args:
+            name: `decoder.cross` and the like, or a whole name such as `decoder.0.cross`; by default the attention to
+                the source.
+            layer: counted from 1; by default the last.
+            head: counted from 1; by default the mean of all.
+            ax: matplotlib's axes to draw on; new ones by default.
+
+        Raises:
+            UserError: that attention was not captured.
+        """
+        chosen = chosen_layer(self.attention, name, layer)
+        stack, index, kind = chosen.split(".")
+        title = f"{stack}.{kind}, layer {int(index) + 1}"
+        return plot_weights(self.attention[chosen], self.rows(chosen), self.columns(chosen), head, title, ax)
+
     def to_bertviz(self) -> dict[str, Any]:
-        """What bertviz shows: `bertviz.head_view(**prediction.to_bertviz())`.
+        """The arguments of bertviz: `bertviz.head_view(**prediction.to_bertviz())`.
 
         Raises:
             UserError: there is no attention, or its layers have different numbers of heads.

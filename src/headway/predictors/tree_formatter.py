@@ -1,20 +1,21 @@
-"""Sentences in, trees out: the form of a parser's lines."""
+"""Sentences in, trees out: the lines of a parser."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from headway.errors import UserError
-from headway.predictors.formatter import Form
+from headway.errors import UserError, option
+from headway.predictors.formatter import Formatted, Formatter
 from headway.trees.drawing import draw
 from headway.trees.linear_form import KINDS, mend
 from headway.trees.tree import Tree, escape
 
 STYLES: dict[str, Callable[[Tree], str]] = {"brackets": Tree.write, "drawing": lambda tree: f"{draw(tree)}\n"}
-LINEAR = "linear"  # what the model writes, as it is
+LINEAR = "linear"  # the text of the model, unchanged
 
 
-class Trees(Form):
-    """Every line is a sentence, its words separated by spaces; every output a tree over exactly these words.
+class TreeFormatter(Formatter):
+    """Every line is a sentence, its words separated by spaces; every output is a tree over exactly these words.
 
     Args:
         style: a name in `STYLES`, or `LINEAR`.
@@ -26,24 +27,17 @@ class Trees(Form):
 
     def __init__(self, style: str = "brackets", *, tagged: bool = False) -> None:
         if style not in (*STYLES, LINEAR):
-            raise UserError("unknown format", where="--format", received=style, allowed=(*STYLES, LINEAR))
+            raise UserError("unknown format", where=option("format"), received=style, allowed=(*STYLES, LINEAR))
         self.style, self.tagged = style, tagged
-        self.trees, self.mended, self.counts = 0, 0, Counter[str]()
 
     def source(self, line: str) -> str:
         return " ".join(self._read(line)[0])
 
-    def output(self, line: str, text: str) -> str:
+    def output(self, line: str, text: str) -> Formatted:
         if self.style == LINEAR:
-            return text
-        found = mend(text, *self._read(line))
-        self.trees += 1
-        self.mended += bool(found.counts)
-        self.counts += found.counts
-        return STYLES[self.style](found.tree)
-
-    def notes(self) -> list[str]:
-        return [mending(self.trees, self.mended, self.counts)] if self.trees else []
+            return Formatted(text)
+        repaired = mend(text, *self._read(line))
+        return Formatted(STYLES[self.style](repaired.tree), repaired.counts)
 
     def _read(self, line: str) -> tuple[list[str], list[str] | None]:
         if not self.tagged:
@@ -52,13 +46,32 @@ class Trees(Form):
         for token in line.split():
             word, _, tag = token.rpartition("_")
             if not word or not tag:
-                raise UserError("a word comes with its tag", where="--tagged", received=token, allowed="WORD_TAG")
+                what = "a word comes with its tag"
+                raise UserError(what, where=option("tagged"), received=token, allowed="WORD_TAG")
             words.append(word)
             tags.append(escape(tag))
         return words, tags
 
 
-def mending(trees: int, mended: int, counts: Counter[str]) -> str:
-    """How many trees were mended, and what was amiss."""
-    kinds = ", ".join(f"{kind}: {counts[kind]:,}" for kind in KINDS if counts[kind])
-    return f"{mended:,} of {trees:,} trees were mended ({mended / trees:.1%})" + (f"; {kinds}" if kinds else "")
+@dataclass
+class RepairCount:
+    """The repairs of many trees, summed up."""
+
+    trees: int = 0
+    repaired: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def add(self, repairs: Mapping[str, int] | None) -> None:
+        """Count one output; None stands for one that is no tree."""
+        if repairs is not None:
+            self.trees += 1
+            self.repaired += bool(repairs)
+            self.kinds.update(repairs)
+
+    def text(self) -> str:
+        """The number of trees that were repaired, and of what was amiss; empty where there was no tree."""
+        if not self.trees:
+            return ""
+        kinds = ", ".join(f"{kind}: {self.kinds[kind]:,}" for kind in KINDS if self.kinds[kind])
+        share = f"{self.repaired:,} of {self.trees:,} trees were mended ({self.repaired / self.trees:.1%})"
+        return share + (f"; {kinds}" if kinds else "")

@@ -1,6 +1,6 @@
 """Alignments of words, from the attention of any model to its source.
 
-Shapes: K heads, S source pieces and T target pieces, each with the end mark; M source words, N target words.
+Shapes: K heads, S source tokens and T target tokens, both with the end mark; M source words, N target words.
 """
 
 from collections.abc import Sequence
@@ -10,30 +10,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError
+from headway.errors import UserError, option
+from headway.predictors.captured_attention import AttentionName
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import Predictor
 from headway.processing.text.text_processor import Words
 
-LAYER, HEADS = "--alignment-layer", "--alignment-heads"
-
 
 @dataclass(frozen=True)
 class WordAlignment:
-    """Which source words each target word looked at: weights (N, M)."""
+    """The weights (N, M) that target words gave to source words."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     weights: NDArray[np.floating[Any]]
 
     def links(self) -> list[tuple[int, int]]:
-        """(source, target) for each target word with the source word that it looked at most, numbered from 0.
+        """(source, target) of every target word with the source word that it looked at most, counted from 0.
 
         This is how Luong et al. (2015, appendix A) read alignments. The end mark of the source is no word.
         """
         if not len(self.source):
             return []
-        return [(int(place), number) for number, place in enumerate(self.weights.argmax(axis=1))]
+        return [(int(source), target) for target, source in enumerate(self.weights.argmax(axis=1))]
 
     def pharaoh(self) -> str:
         """The links as `i-j i-j ...`, in the order of the source."""
@@ -47,15 +46,15 @@ class WordAlignment:
 
 
 def merge_words(weights: NDArray[np.floating[Any]], source: Words, target: Words) -> NDArray[np.float64]:
-    """Weights (N, M) from those of pieces (T, S).
+    """Weights (N, M) from those of tokens (T, S).
 
-    What a word gets is the sum over its pieces, what a word gives the mean over its pieces; end marks are left out.
+    A word gets the sum over its tokens and gives the mean over its tokens; end marks are left out.
     """
     merged = np.zeros((len(target.texts), len(source.texts)))
-    places = np.ix_(range(len(target.of)), range(len(source.of)))
-    np.add.at(merged, (np.array(target.of, int)[:, None], np.array(source.of, int)[None]), weights[places])
-    pieces = np.bincount(np.array(target.of, int), minlength=len(target.texts))
-    return merged / np.maximum(pieces, 1)[:, None]
+    real = np.ix_(range(len(target.of)), range(len(source.of)))
+    np.add.at(merged, (np.array(target.of, int)[:, None], np.array(source.of, int)[None]), weights[real])
+    counts = np.bincount(np.array(target.of, int), minlength=len(target.texts))
+    return merged / np.maximum(counts, 1)[:, None]
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Aligner:
 
     Args:
         layer: its name, such as `decoder.0.cross`.
-        heads: their numbers.
+        heads: their indices, from 0.
     """
 
     layer: str
@@ -78,9 +77,9 @@ class Aligner:
         weights = prediction.attention[self.layer]
         heads = range(len(weights)) if self.heads is None else self.heads
         if max(heads) >= len(weights):
-            raise UserError(
-                "there is no such head", where=HEADS, received=max(heads), allowed=f"0 to {len(weights) - 1}"
-            )
+            allowed = f"0 to {len(weights) - 1}"
+            what = "there is no such head"
+            raise UserError(what, where=option("alignment_heads"), received=max(heads), allowed=allowed)
         mean = weights[list(heads)].astype(np.float64).mean(axis=0)
         return WordAlignment(source.texts, target.texts, merge_words(mean, source, target))
 
@@ -101,15 +100,16 @@ def build_aligner(predictor: Predictor, layer: int | None = None, heads: Sequenc
     if layer is None:
         chosen = names[max(0, len(names) - 2)]
     else:
-        chosen = f"decoder.{layer}.cross"
+        chosen = str(AttentionName("decoder", layer, "cross"))
         if chosen not in names:
-            raise UserError("no attention to the source there", where=LAYER, received=layer, allowed=", ".join(names))
+            what, allowed = "no attention to the source there", ", ".join(names)
+            raise UserError(what, where=option("alignment_layer"), received=layer, allowed=allowed)
     return Aligner(chosen, None if heads is None else tuple(heads))
 
 
 def cross_layers(predictor: Predictor) -> list[str]:
     """The names of the model's attention to the source, lowest layer first. Raises UserError where it has none."""
-    names = [name for name in predictor.attention_names() if name.endswith(".cross")]
+    names = [name for name in predictor.attention_names() if AttentionName.parse(name).kind == "cross"]
     if not names:
-        raise UserError("this model has no attention to the source, so nothing to align by", where="--alignments")
+        raise UserError("this model has no attention to the source, so nothing to align by", where=option("alignments"))
     return names

@@ -1,0 +1,31 @@
+"""From what people write and say to arrays, and back: processors of text and of recordings."""
+
+from typing import TYPE_CHECKING
+
+from headway.registry import Registry
+
+if TYPE_CHECKING:
+    from headway.processing.text.segmentation import Segmenter
+    from headway.processing.text.vocabulary import Vocabulary
+
+SEGMENTERS: "Registry[Segmenter]" = Registry(
+    "segmenter",
+    "headway.processing.text.segmentation:Segmenter",
+    {
+        "none": "headway.processing.text.segmentation:Segmenter",
+        "whitespace": "headway.processing.text.segmentation:WhitespaceSegmenter",
+        "moses": "headway.processing.text.segmentation:MosesSegmenter",
+    },
+)
+
+VOCABULARIES: "Registry[Vocabulary]" = Registry(
+    "vocabulary",
+    "headway.processing.text.vocabulary:Vocabulary",
+    {
+        "bpe": "headway.processing.text.subwords:SubwordVocabulary",
+        "unigram": "headway.processing.text.subwords:SubwordVocabulary",
+        "char": "headway.processing.text.subwords:SubwordVocabulary",
+        "word": "headway.processing.text.word_vocabulary:WordVocabulary",
+        "whitespace": "headway.processing.text.word_vocabulary:WordVocabulary",
+    },
+)

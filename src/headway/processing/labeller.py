@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.processing.text.text_processor import Side
+from headway.processing.text.text_processor import TextProcessor
 
 
 class Labeller(ABC):
@@ -34,5 +34,5 @@ class Labeller(ABC):
         """A hash of all that decides the labels of a line, besides the line and the side."""
 
     @abstractmethod
-    def label(self, line: str, side: Side) -> tuple[NDArray[np.integer], Sequence[int]]:
+    def label(self, line: str, processor: TextProcessor) -> tuple[NDArray[np.integer], Sequence[int]]:
         """The labels (L,) of a raw line's pieces, -1 for none, and a number for each of `counted`."""

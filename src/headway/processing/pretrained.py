@@ -1,16 +1,22 @@
-"""Words in the pieces of a pretrained encoder's tokenizer, cut into windows that the encoder can read."""
+"""The processors of a tagger: words in the tokens of a pretrained encoder, and labels."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from headway.errors import UserError
+from headway.files import write_json
+from headway.processing.processor import Encoded, Processor
+from headway.processing.text.truncation import Truncation
 
+LABELS = "labels.json"
 PACKAGE = "package:"
 
 
@@ -18,10 +24,10 @@ class Window(NamedTuple):
     """Some consecutive words of a sentence as the encoder reads them.
 
     Attributes:
-        sentence: which one.
-        start: the first word's place in it.
-        ids: the pieces, with the encoder's marks around them.
-        first: for each word, the place of its first piece in `ids`.
+        sentence: the index of the sentence.
+        start: the index of the first word in it.
+        ids: the tokens, with the encoder's special tokens around them.
+        first: for each word, the position of its first token in `ids`.
     """
 
     sentence: int
@@ -68,21 +74,40 @@ def encoder_place(name: str) -> str:
     return str(place)
 
 
-class WordPieces:
-    """A pretrained encoder's tokenizer, given sentences that are cut into words already."""
+class WordProcessor(Processor):
+    """Sentences that are cut into words, in the tokens of a pretrained encoder.
 
-    def __init__(self, tokenizer: Any) -> None:
+    Args:
+        tokenizer: a fast tokenizer of Hugging Face.
+        place: the name or folder that the tokenizer and the encoder's configuration are read from.
+
+    Raises:
+        UserError: a tokenizer that cannot tell words apart.
+    """
+
+    unit: ClassVar[str] = "tokens"
+    noun: ClassVar[str] = "sentence"
+
+    def __init__(self, tokenizer: Any, place: str) -> None:
         if not tokenizer.is_fast:
             raise UserError("this tokenizer cannot tell which pieces are whose word's", where="model.encoder",
                             received=type(tokenizer).__name__, allowed="a fast tokenizer")  # fmt: skip
-        self.tokenizer = tokenizer
+        self.tokenizer, self.place = tokenizer, place
 
     @classmethod
-    def load(cls, place: str) -> WordPieces:
-        """The tokenizer of a Hugging Face name or folder. Raises UserError where there is none."""
+    def load(cls, folder: str | Path) -> Self:
+        """The tokenizer of a Hugging Face name or folder. Nothing of it is executed.
+
+        Raises:
+            UserError: there is none.
+        """
+        place = str(folder)
         with transformers_quiet() as transformers:
             try:
-                return cls(transformers.AutoTokenizer.from_pretrained(place, add_prefix_space=True))
+                tokenizer = transformers.AutoTokenizer.from_pretrained(
+                    place, add_prefix_space=True, trust_remote_code=False
+                )
+                return cls(tokenizer, place)
             except (OSError, ValueError) as error:
                 raise UserError(
                     f"cannot load this encoder's tokenizer ({str(error).splitlines()[0]})",
@@ -90,8 +115,31 @@ class WordPieces:
                 ) from error  # fmt: skip
 
     def save(self, folder: Path) -> None:
-        """Write all that `load` needs into `folder`."""
         self.tokenizer.save_pretrained(str(folder))
+
+    @property
+    def size(self) -> int:
+        return len(self.tokenizer)
+
+    def encode(self, raw: str | Sequence[str], truncation: Truncation | None = None) -> Encoded:
+        """The window that holds all words of a sentence; white space separates the words of a text."""
+        assert truncation is None
+        words = raw.split() if isinstance(raw, str) else raw
+        before, after = self.special_tokens
+        pieces = self.pieces(words)
+        first = [len(before) + sum(map(len, pieces[:index])) for index in range(len(words))]
+        return Encoded(Window(0, 0, (*before, *chain.from_iterable(pieces), *after), tuple(first)))
+
+    def length(self, encoded: Window) -> int:
+        return len(encoded.ids)
+
+    def labels(self, encoded: Window, positions: Sequence[int]) -> list[str]:
+        """The tokens of a window at these positions."""
+        return self.tokens([encoded.ids[position] for position in positions])
+
+    def same(self, other: Processor) -> bool:
+        """Whether the other tokenizer has the same tokens."""
+        return isinstance(other, WordProcessor) and self.tokenizer.get_vocab() == other.tokenizer.get_vocab()
 
     @property
     def padding(self) -> int:
@@ -100,15 +148,15 @@ class WordPieces:
 
     @property
     def longest(self) -> int:
-        """The most pieces, marks included, that the tokenizer says its encoder reads; huge where it does not say."""
+        """The most tokens that the encoder reads, as the tokenizer says it; huge where it does not say."""
         return int(self.tokenizer.model_max_length)
 
     @cached_property
-    def marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The ids that stand before and after every sentence."""
         encoded = self.tokenizer(["a"], is_split_into_words=True)
         ids, words = encoded["input_ids"], encoded.word_ids()
-        real = [place for place, word in enumerate(words) if word is not None]
+        real = [position for position, word in enumerate(words) if word is not None]
         return tuple(ids[: real[0]]), tuple(ids[real[-1] + 1 :])
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
@@ -122,16 +170,16 @@ class WordPieces:
         return [ids or [self.padding if unknown is None else unknown] for ids in result]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The pieces with these ids, marks included."""
+        """The tokens with these ids, special tokens included."""
         return list(map(str, self.tokenizer.convert_ids_to_tokens(list(ids))))
 
     def windows(self, words: Sequence[str], longest: int, sentence: int = 0) -> list[Window]:
-        """A sentence in as few windows of at most `longest` pieces, marks included, as it takes; every word in one.
+        """A sentence in as few windows of at most `longest` tokens as it takes; every word is in one.
 
         Windows of a sentence that takes several are about equally long; of a word that is longer than a window, the
         beginning is read.
         """
-        before, after = self.marks
+        before, after = self.special_tokens
         room = longest - len(before) - len(after)
         assert room > 0
         pieces = [ids[:room] for ids in self.pieces(words)]
@@ -153,9 +201,58 @@ def _cuts(lengths: Sequence[int], room: int) -> list[int]:
     total = sum(lengths)
     share = -(-total // -(-total // room))
     cuts, filled = list[int](), 0
-    for place, length in enumerate(lengths):
+    for index, length in enumerate(lengths):
         if filled and (filled >= share or filled + length > room):
-            cuts.append(place)
+            cuts.append(index)
             filled = 0
         filled += length
     return [*cuts, len(lengths)]
+
+
+class LabelProcessor(Processor):
+    """Labels of words: a line has a label a word, separated by spaces.
+
+    Args:
+        names: the V labels, in the order of their ids.
+    """
+
+    unit: ClassVar[str] = "labels"
+    noun: ClassVar[str] = "line of labels"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+
+    @property
+    def size(self) -> int:
+        """The number of labels V."""
+        return len(self.names)
+
+    def encode(self, raw: str | Sequence[str], truncation: Truncation | None = None) -> Encoded:
+        """The ids of the labels of a line. Raises UserError for a label that there is not."""
+        assert truncation is None
+        given = raw.split() if isinstance(raw, str) else raw
+        unknown = next((label for label in given if label not in self.names), None)
+        if unknown is not None:
+            raise UserError("there is no such label", received=unknown, allowed=self.names)
+        return Encoded([self.names.index(label) for label in given])
+
+    def length(self, encoded: Sequence[int]) -> int:
+        return len(encoded)
+
+    def labels(self, encoded: Sequence[int], positions: Sequence[int]) -> list[str]:
+        """The labels at these positions."""
+        return [self.names[encoded[position]] for position in positions]
+
+    def same(self, other: Processor) -> bool:
+        """Whether the other labels are the same, in the same order."""
+        return isinstance(other, LabelProcessor) and self.names == other.names
+
+    def save(self, folder: Path) -> None:
+        write_json(folder / LABELS, list(self.names))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        try:
+            return cls(json.loads((folder / LABELS).read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot read the labels ({error})", where=str(folder / LABELS)) from error

@@ -4,12 +4,12 @@ A recipe is read from YAML, changed by `key.path=value` overrides, checked as a 
 written, resolved, into the run folder. A key that does not exist is an error that names the nearest one that does.
 """
 
+from headway.formats.corpus_config import parse_corpus
 from headway.recipe.reading import (
     apply_override,
     changed_keys,
     dump_recipe,
     load_recipe,
-    parse_corpus,
     parse_lead,
     parse_parser,
     parse_recipe,

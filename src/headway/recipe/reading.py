@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from headway.config import explain, merge
-from headway.corpora.data_config import LeadConfig
-from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
-from headway.models.model_config import ModelSection, TaggerConfig, parse_model
-from headway.parses.parses_config import AnyParser, ParserConfig
+from headway.config import Section, explain, merge
+from headway.corpora.lead import LeadConfig
+from headway.errors import UserError, option
+from headway.formats.corpus_config import paths_resolved
+from headway.models import ModelSection, TaggerConfig, model_section
+from headway.parses.parsers import AnyParser, ParserConfig
 from headway.recipe.sections import Recipe
 
 
-def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe file, apply `key.path=value` overrides (values are YAML) and check all of it.
 
     A recipe may begin from another: `base: FILE`, relative to itself, gives every key that it does not.
@@ -28,6 +28,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         UserError: a file that cannot be read, is no YAML mapping, or holds unknown keys or values that are not allowed.
     """
+    path = Path(path)
     tree = read_tree(path)
     for override in overrides:
         apply_override(tree, override)
@@ -43,7 +44,7 @@ def _resolve_match(tree: dict[str, Any], beside: Path) -> None:
     path = Path(to) if Path(to).exists() else beside / to
     other = read_tree(path)
     _resolve_match(other, path.parent)
-    _set_matched(tree, parse_model(other.get("model", {})).model_dump(mode="json"))
+    _set_matched(tree, model_section(other.get("model", {})).model_dump(mode="json"))
 
 
 def _matched(tree: dict[str, Any]) -> str | None:
@@ -81,9 +82,7 @@ def read_tree(path: Path, below: Sequence[Path] = ()) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise UserError("a recipe is a mapping of keys to values", where=str(path), received=type(tree).__name__)
     if (to := _matched(tree)) is not None and (path.parent / to).exists():
-        _set_matched(
-            tree, str((path.parent / to).resolve())
-        )  # it stands beside this recipe, not one that begins from it
+        _set_matched(tree, str((path.parent / to).resolve()))  # beside this recipe, not one that begins from it
     if "base" not in tree:
         return tree
     base, path = tree.pop("base"), path.resolve()
@@ -133,13 +132,6 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
         found = next((place / path for place in places if (place / path).exists()), places[0] / path)
         return found.absolute()
 
-    def corpus(config: CorpusConfig) -> CorpusConfig:
-        names = ("source", "target", "tsv", "jsonl", "m2", "conllu", "trees")
-        paths = {name: getattr(config, name) for name in names if getattr(config, name) is not None}
-        found: dict[str, Any] = {name: resolve(path) for name, path in paths.items()}
-        lists = {name: tuple(map(resolve, getattr(config, name))) for name in ("references", "librispeech")}
-        return config.model_copy(update=found | lists)
-
     def parser(config: ParserConfig | None) -> ParserConfig | None:
         """A model that is a file or folder here; any other model has a name."""
         found = config and resolve(Path(config.model))
@@ -159,7 +151,12 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
             "folder": parses.folder and parses.folder.absolute(),
         }
     )
-    resolved = {"train": corpus(data.train), "dev": data.dev and corpus(data.dev), "folder": None, "parses": parses}
+    resolved = {
+        "train": paths_resolved(data.train, resolve),
+        "dev": data.dev and paths_resolved(data.dev, resolve),
+        "folder": None,
+        "parses": parses,
+    }
     return recipe.model_copy(update={"data": data.model_copy(update=resolved), "model": model(recipe.model)})
 
 
@@ -181,27 +178,26 @@ def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def parse_corpus(value: dict[str, Any], where: str) -> CorpusConfig:
-    """A corpus given on the command line. Raises UserError."""
-    try:
-        return CorpusConfig.model_validate(value)
-    except ValidationError as error:
-        raise UserError(explain(error, CorpusConfig), where=where) from error
-
-
 def parse_lead(value: str) -> LeadConfig:
     """A lead given on the command line, such as `8` or `3-sentences`. Raises UserError."""
     try:
         return LeadConfig.model_validate(value)
     except ValidationError as error:
         allowed = "a number of words, or with a unit: 8-words, 3-sentences, 20-characters"
-        raise UserError("this is no beginning of a source", where="--lead", received=value, allowed=allowed) from error
+        raise UserError(
+            "this is no beginning of a source", where=option("lead"), received=value, allowed=allowed
+        ) from error
+
+
+class _ParserAlone(Section):
+    parser: AnyParser
 
 
 def parse_parser(value: str, whitespace: str) -> ParserConfig:
     """A parser as `data.parses` names it, given on the command line. Raises UserError."""
     try:
-        config: ParserConfig = TypeAdapter(AnyParser).validate_python(value)
-        return ParserConfig.model_validate(config.model_dump() | {"whitespace": whitespace})
+        parser = _ParserAlone.model_validate({"parser": value}).parser
+        return _ParserAlone.model_validate({"parser": parser.model_dump() | {"whitespace": whitespace}}).parser
     except ValidationError as error:
-        raise UserError(explain(error, ParserConfig), where="--parser or --whitespace") from error
+        where = f"{option('parser')} or {option('whitespace')}"
+        raise UserError(explain(error, _ParserAlone), where=where) from error

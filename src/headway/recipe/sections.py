@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PlainValidator, PositiveInt, SerializeAsAny, model_validator
+from pydantic_core import PydanticCustomError
 
 from headway.config import Metrics, Section
-from headway.corpora.data_config import DataConfig
+from headway.corpora.filters import Filters
+from headway.corpora.lead import LeadConfig
 from headway.errors import UserError
-from headway.losses.objective_config import ObjectiveConfig
-from headway.models.model_config import MODELS, AnyModel, ModelSection, TransformerConfig
+from headway.formats.corpus_config import CorpusField
+from headway.losses import ObjectiveConfig
+from headway.models import MODELS, ModelSection, TransformerConfig, model_section
 from headway.optimizers.optimizers import OptimizerConfig
-from headway.processing.text.text_config import TextConfig, VocabularyConfig
-from headway.search.decoding_config import DecodingConfig
+from headway.parses.parse_store import ParsesConfig
+from headway.processing.audio.features import AudioConfig
+from headway.processing.text.text_processor import TextConfig
+from headway.processing.text.vocabulary import AnyVocabulary, VocabularyConfig
+from headway.registry import config_of
+from headway.search.decoding_options import SearchOptions
+
+
+class DataConfig(Filters):
+    """The corpora, and which of their examples are kept.
+
+    `train` and `dev`: a corpus (`headway list formats`), or a list of several, one after the other. `folder`: where
+    their relative paths begin. `lead`: beginnings of the dev sources that are scored as if they were outputs, beside
+    the model's. `parses` names the parsers of both sides; `audio` says how recordings become frames.
+    """
+
+    train: CorpusField
+    dev: CorpusField | None = None
+    folder: Path | None = None
+    lead: tuple[LeadConfig, ...] = ()
+    parses: ParsesConfig = ParsesConfig()
+    audio: AudioConfig = AudioConfig()
 
 
 class AverageConfig(Section):
@@ -76,6 +100,14 @@ class TrainingConfig(Section):
         return {"batch_tokens": self.batch_tokens, "batch_sentences": self.batch_sentences}
 
 
+def _model(value: Any) -> ModelSection:
+    try:
+        return model_section(value)
+    except UserError as error:
+        raise PydanticCustomError("explained", "{text}", {"text": str(error)}) from error
+
+
+AnyModel = Annotated[SerializeAsAny[ModelSection], PlainValidator(_model)]
 AnyKind = TypeVar("AnyKind", bound=ModelSection)
 
 
@@ -85,12 +117,12 @@ class Recipe(Section):
     task: str = "translation"
     data: DataConfig
     text: TextConfig = TextConfig()
-    vocabulary: VocabularyConfig = VocabularyConfig()
+    vocabulary: AnyVocabulary = VocabularyConfig()
     model: AnyModel = TransformerConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     training: TrainingConfig
-    decoding: DecodingConfig = DecodingConfig()
+    decoding: SearchOptions = SearchOptions()
 
     def model_as(self, kind: type[AnyKind]) -> AnyKind:
         """The model section, for a task that can use only such. Raises UserError where it is of another kind."""
@@ -99,6 +131,6 @@ class Recipe(Section):
                 f"the task {self.task} cannot use this kind of model",
                 where="model.kind",
                 received=self.model.kind,
-                allowed=[name for name, each in MODELS.items() if issubclass(each, kind)],
+                allowed=[name for name in MODELS if issubclass(config_of(MODELS.get(name)), kind)],
             )
         return self.model

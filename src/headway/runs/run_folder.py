@@ -1,32 +1,20 @@
 """The run folder: all that an experiment leaves, and all that using its model needs. Nothing in it is pickled."""
 
 import json
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from headway.processing.audio.audio_processor import FILE as AUDIO
-from headway.processing.audio.audio_processor import AudioSide
-from headway.errors import UserError
-from headway.files import (sha256, write_bytes, write_json, write_text)
-from headway.models import (Seq2Seq, build_model)
-from headway.models.model_config import ModelConfig
-from headway.recipe import (Recipe, dump_recipe, parse_recipe, read_tree)
-from headway.device import keep_freed_memory
-from headway.processing.text.text_processor import (Side, Words, load_side, load_sides)
-from headway.processing.text.truncation import Truncation
-from headway.processing.text.vocabulary import Vocabulary
-
-FORMAT = 1
+from headway.errors import UserError, option
+from headway.files import sha256, write_bytes, write_json, write_text
+from headway.predictors.run import WEIGHTS
+from headway.recipe import Recipe, dump_recipe, parse_recipe, read_tree
+from headway.runs.migration import FORMAT, todays_recipe
 
 
 @dataclass(frozen=True)
@@ -42,13 +30,13 @@ class RunFolder:
 
     @property
     def vocabulary(self) -> Path:
-        """The folder of both sides' text preparation and vocabularies."""
+        """The folder of the processors."""
         return self.path / "vocabulary"
 
     @property
     def weights(self) -> Path:
         """The final weights, or, while training goes on, the best so far."""
-        return self.path / "model.safetensors"
+        return self.path / WEIGHTS
 
     @property
     def checkpoints(self) -> Path:
@@ -70,26 +58,12 @@ class RunFolder:
         """The report page."""
         return self.path / "report.html"
 
-    def read_sides(self) -> tuple["SourceSide", Side]:
-        """How sources become what the model reads, and targets ids. Raises UserError where it is missing or damaged."""
-        if (self.vocabulary / AUDIO).is_file():
-            return AudioSide.load(self.vocabulary), load_side(self.vocabulary / "target")
-        return load_sides(self.vocabulary)
-
-    def keep_sides(self, save: Callable[[Path], None]) -> None:
-        """Store what prepares sources and targets, which `save` writes into a folder, whole or not at all."""
-        unfinished = self.path / ".vocabulary.tmp"  # renamed when it is whole: a run may be killed here, too
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir()
-        save(unfinished)
-        unfinished.rename(self.vocabulary)
-
     def read_recipe(self) -> Recipe:
         """The recipe of this run. Raises UserError where the folder is no run."""
         if not self.recipe_file.is_file():
             raise UserError("this is not a run folder: it has no recipe.yaml", where=str(self.path))
-        self.read_manifest()
-        return parse_recipe(read_tree(self.recipe_file))
+        version = self.read_manifest().get("format", FORMAT)
+        return parse_recipe(todays_recipe(read_tree(self.recipe_file), version))
 
     def write_recipe(self, recipe: Recipe) -> None:
         """Store the resolved recipe."""
@@ -122,72 +96,6 @@ class RunFolder:
         self.write_manifest({"model_sha256": sha256(self.weights)} | changes)
 
 
-class SourceSide(Protocol):
-    """What prediction knows of sources: of lines of text (`Side`) or of recordings (`AudioSide`)."""
-
-    @property
-    def vocabulary(self) -> Vocabulary | None:
-        """The pieces; None where a source has none."""
-
-    @property
-    def size(self) -> int:
-        """How many pieces there are, or how many numbers a frame has."""
-
-    def name(self, source: Any) -> str:
-        """What a raw source is called."""
-
-    def encode(self, source: Any) -> Any:
-        """A raw source as batches hold it: ids without marks, or frames. Raises UserError where it cannot be read."""
-
-    def read(self, source: Any, truncation: Truncation | None) -> tuple[Any, bool]:
-        """`encode` of as much of a raw source as `truncation` says, and whether it has more."""
-
-    def tokens(self, encoded: Any) -> list[str]:
-        """The pieces of an encoded source."""
-
-    def words(self, encoded: Any) -> Words:
-        """The words that these pieces make."""
-
-    def seconds(self, frames: NDArray[np.integer]) -> list[str]:
-        """Of speech, the seconds at which these frames begin, each for one position of a memory; nothing of text."""
-
-    def same(self, other: Any) -> bool:
-        """Whether a model of the other side can read what this one encodes."""
-
-
-@dataclass(frozen=True)
-class LoadedRun:
-    """A trained model with what prepares its sources and targets."""
-
-    recipe: Recipe
-    source: SourceSide
-    target: Side
-    model: Seq2Seq
-
-
-def load_run(path: Path, device: torch.device, average: int | None = None) -> LoadedRun:
-    """Load a run's model, ready to decode.
-
-    Args:
-        path: the run folder.
-        device: where the model goes.
-        average: use the mean of the last so many checkpoints instead of the final weights.
-
-    Raises:
-        UserError: no run folder, no weights yet, or weights that do not match their recipe or are damaged.
-    """
-    keep_freed_memory()
-    folder = RunFolder(path)
-    recipe = folder.read_recipe()
-    if not folder.vocabulary.is_dir():
-        raise UserError("this run has no vocabulary yet: training has not begun", where=str(path))
-    source, target = folder.read_sides()
-    shared = source.vocabulary is target.vocabulary
-    model = build_model(recipe.model_as(ModelConfig), source.size, target.size, shared)
-    load_weights(model, trained_weights(folder, average), str(folder.weights))
-    return LoadedRun(recipe, source, target, model.to(device).eval())
-
-
 def trained_weights(folder: RunFolder, average: int | None) -> dict[str, Tensor]:
     """A run's final weights, or the mean of its last `average` checkpoints. Raises UserError where there are none."""
     if average is not None:
@@ -204,7 +112,7 @@ def checkpoint_weights(folder: RunFolder, count: int) -> list[Path]:
     if len(files) < count:
         raise UserError(
             "this run has not kept so many checkpoints",
-            where="--average",
+            where=option("average"),
             received=count,
             allowed=f"up to {len(files)}",
         )

@@ -1,17 +1,19 @@
-"""Which attention of a model aligns words best, by gold alignments of its dev set."""
+"""The attention of a model that aligns words best, by gold alignments of its dev set."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.formats.pairs import open_source
 from headway.log import say
 from headway.metrics import build_metric
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner, cross_layers
 
 
-def choose_aligner(predictor: Predictor, layer: int | None, heads: Sequence[int] | None, gold: Path | None) -> Aligner:
+def choose_aligner(
+    predictor: SequencePredictor, layer: int | None, heads: Sequence[int] | None, gold: Path | None
+) -> Aligner:
     """The aligner for a layer and heads; without a layer, the one that is best on dev where `gold` is given.
 
     Args:
@@ -32,22 +34,22 @@ def choose_aligner(predictor: Predictor, layer: int | None, heads: Sequence[int]
     return Aligner(best, None if heads is None else tuple(heads))
 
 
-def error_rates(predictor: Predictor, gold: Path, heads: Sequence[int] | None = None) -> dict[str, float]:
+def error_rates(predictor: SequencePredictor, gold: Path, heads: Sequence[int] | None = None) -> dict[str, float]:
     """AER of each layer, by name, on the dev set's own targets. Raises UserError as `choose_aligner` does."""
     metric, dev = build_metric("aer"), predictor.recipe.data.dev
     if dev is None:
-        raise UserError("this run has no dev set that the gold alignments could be of", where="--alignment-gold")
+        raise UserError("this run has no dev set that the gold alignments could be of", where=option("alignment_gold"))
     pairs, references = list(open_source(dev, "data.dev")), metric.read(gold)
     if len(pairs) != len(references):
         raise UserError(
             "gold alignments are of the dev set, a line a pair",
-            where=f"--alignment-gold {gold}",
+            where=f"{option('alignment_gold')} {gold}",
             received=f"{len(references)} alignments for {len(pairs)} pairs",
         )
     names = cross_layers(predictor)
-    forced = predictor.force([each.source for each in pairs], [each.target for each in pairs], capture=names)
+    forced = predictor.force([pair.source for pair in pairs], [pair.target for pair in pairs], capture=tuple(names))
     rates = {}
     for name in names:
         aligner = Aligner(name, None if heads is None else tuple(heads))
-        rates[name] = metric.score([aligner(each).pharaoh() for each in forced], [references]).value
+        rates[name] = metric.score([aligner(prediction).pharaoh() for prediction in forced], [references]).value
     return rates

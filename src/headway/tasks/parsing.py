@@ -1,16 +1,19 @@
 """Constituency parsing: sentences into linear trees (Vinyals et al. 2015; Vaswani et al. 2017, section 6.3)."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from headway.errors import UserError
+import torch
+
+from headway.errors import UserError, option
+from headway.formats.corpus_config import parts
+from headway.formats.corpus_format import TREES
 from headway.formats.penn import parse_tree
-from headway.predictors.sequence_predictor import Predictor
-from headway.predictors.tree_formatter import Trees
+from headway.predictors.run import Run
+from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.recipe import Recipe
-from headway.tasks.task import Example, Readings
+from headway.tasks.task import Example, RawCorpus
 from headway.tasks.translation import Translation
 from headway.trees.drawing import draw
 
@@ -20,32 +23,32 @@ class Parsing(Translation):
 
     name = "parsing"
     metrics = ({"name": "bracket-f1"}, {"name": "tagging-accuracy"}, {"name": "well-formed"})
-    origins = ("trees",)
-    forms = ("format", "tagged")
+    product = TREES
 
-    def form(self, options: Mapping[str, Any]) -> Trees:
-        return Trees(options.get("format", "brackets"), tagged=options.get("tagged", False))
+    def predictor(self, runs: Sequence[Run], device: torch.device) -> TreePredictor:
+        return TreePredictor(runs, device)
 
     def check(self, recipe: Recipe) -> None:
         super().check(recipe)
-        train, dev = recipe.data.train, recipe.data.dev
-        for key in ("leaves", "functions"):
-            if dev is not None and getattr(dev, key) != getattr(train, key):
-                raise UserError(
-                    "the trees of dev are read as those of train", where=f"data.dev.{key}",
-                    received=getattr(dev, key), allowed=str(getattr(train, key)),
-                )  # fmt: skip
+        (_, first), *others = parts(recipe.data.train, "data.train")
+        for where, other in [*others, *(parts(recipe.data.dev, "data.dev") if recipe.data.dev else ())]:
+            for key in ("leaves", "functions"):
+                received, allowed = getattr(other, key, None), getattr(first, key, None)
+                if received != allowed:
+                    raise UserError(
+                        "the trees of dev are read as those of train", where=f"{where}.{key}", received=received,
+                        allowed=str(allowed),
+                    )  # fmt: skip
 
-    def readings(
-        self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
         if reference is not None:
-            allowed = "--input FILE of sentences alone, or neither for the trees of dev"
-            raise UserError("a parser is read with its own outputs or with trees", where="--reference", allowed=allowed)
-        return super().readings(predictor, source, None, hypotheses=hypotheses)
+            allowed = f"{option('input')} FILE of sentences alone, or neither for the trees of dev"
+            what = "a parser is read with its own outputs or with trees"
+            raise UserError(what, where=option("reference"), allowed=allowed)
+        return super().raw_corpus(recipe, sources)
 
-    def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
-        return [_drawn(example) for example in super().examples(run, recipe, count)]
+    def examples(self, predictor: SequencePredictor, count: int) -> list[Example]:
+        return [_drawn(example) for example in super().examples(predictor, count)]
 
 
 def _drawn(example: Example) -> Example:

@@ -1,8 +1,8 @@
 """Speech recognition: recordings and transcripts, an encoder over frames, search."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,58 +10,26 @@ import torch
 
 from headway.corpora.frames import FrameStore, build_frames
 from headway.corpora.speech_corpus import SpeechCorpus, SpeechReport, build_speech
-from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.errors import UserError, option
+from headway.formats.corpus_config import parts
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.log import progress, say
 from headway.losses import Objective
-from headway.models import Model, Seq2Seq, build_model
-from headway.models.model_config import ModelConfig
-from headway.predictors.prediction_stream import Outlet, force_score, predict_stream, read_standard_input
-from headway.predictors.sequence_predictor import Predictor, load
-from headway.predictors.word_alignment import WordAlignment
-from headway.processing.audio.audio_processor import AudioSide
-from headway.processing.text.text_config import SideConfig
-from headway.processing.text.text_processor import Side, save_side, train_target
-from headway.recipe import Recipe, parse_corpus
-from headway.runs.run_folder import LoadedRun, RunFolder
-from headway.tasks.task import (
-    Chunk,
-    DevOutputs,
-    Example,
-    Prepared,
-    Reading,
-    Readings,
-    Task,
-    check_options,
-    check_readings,
-)
-from headway.tasks.translation import OUTPUT, SAMPLING, SEARCH, check_search_options, example_of, search_options
+from headway.models import Model, ModelConfig, Seq2Seq, build_model
+from headway.predictors.run import Run
+from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
+from headway.processing.audio.audio_processor import AudioProcessor
+from headway.processing.processor import Processors
+from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
+from headway.recipe import Recipe
+from headway.storage import keep_folder
+from headway.tasks.task import Corpora, Example, RawCorpus, RawExample, Task, check_raw_corpus
+from headway.tasks.translation import example_of
 
 WINDOW = 128  # recordings decoded together: their frames take about 0.5 MB each
-READ_TOGETHER = 16  # recordings whose attention is in memory at once
-AUDIO_FIELD = "audio"  # of a JSON line on standard input
+TARGET = "target"  # the folder of the transcripts' processor
 
-
-@dataclass(frozen=True)
-class PreparedSpeech(Prepared):
-    """Both sides, and the corpora of frames and transcripts."""
-
-    recipe: Recipe
-    source: AudioSide
-    target: Side
-    train: SpeechCorpus
-    dev: SpeechCorpus | None
-
-    def new_model(self, *, initial: bool) -> Seq2Seq:
-        return build_model(self.recipe.model_as(ModelConfig), self.source.size, self.target.size, False)
-
-    def dev_outputs(self, model: Model[Any], device: torch.device) -> DevOutputs:
-        assert isinstance(model, Seq2Seq)
-        assert self.dev is not None
-        predictor = Predictor([LoadedRun(self.recipe, self.source, self.target, model)], device)
-        said = list(transcribe(predictor, self.dev.utterances))
-        return DevOutputs(said, [[each.text for each in self.dev.utterances]])
+Both = tuple[AudioProcessor, TextProcessor]
 
 
 @dataclass(frozen=True)
@@ -96,126 +64,103 @@ class SpeechRecognition(Task):
                 raise UserError(f"{self.name} has no pairs of texts that this could be about", where=f"data.{key}")
         if recipe.vocabulary.shared:
             raise UserError("only transcripts have a vocabulary", where="vocabulary.shared", received=True)
-        if recipe.text.source != SideConfig():
+        if recipe.text.source != PreparationConfig():
             raise UserError("a recording has no text to prepare", where="text.source", allowed="text.target")
         if recipe.data.count != "pieces":
             raise UserError("transcripts are counted in pieces", where="data.count", received=recipe.data.count)
         if Objective(recipe.objective).parts:
             raise UserError("speech is learned from transcripts alone", where="objective", allowed="label_smoothing")
-        if audio.max_frames > config.longest_source():
+        with torch.device("meta"):
+            model = build_model(config.model_copy(update={"match_parameters": None}), audio.bins, 8, False)
+        if audio.max_frames > model.longest_source():
             raise UserError(
                 "recordings may be longer than the model's positions", where="data.audio.max_frames",
-                received=audio.max_frames, allowed=f"up to {config.longest_source()}, or a higher model.max_position",
+                received=audio.max_frames, allowed=f"up to {model.longest_source()}, or a higher model.max_position",
             )  # fmt: skip
-        longest = config.longest_target(0)
+        longest = model.longest_target(0)
         if longest is not None and recipe.data.max_length > longest:
             raise UserError(
                 "transcripts may be longer than there are learned positions", where="data.max_length",
                 received=recipe.data.max_length, allowed=f"up to {longest}, or a higher model.max_position",
             )  # fmt: skip
-        with torch.device("meta"):
-            build_model(config.model_copy(update={"match_parameters": None}), audio.bins, 8, False)
 
     def check_data(self, recipe: Recipe) -> SpeechDataCheck:
         heard = _hear(recipe)
-        sides = AudioSide(recipe.data.audio), _train_target(recipe, heard["data.train"][0])
-        return SpeechDataCheck([_corpus(name, recipe, *each, sides).report for name, each in heard.items()])
+        both = AudioProcessor(recipe.data.audio), _train_target(recipe, heard["data.train"][0])
+        return SpeechDataCheck([_corpus(name, recipe, *corpus, both).report for name, corpus in heard.items()])
 
-    def prepare(self, recipe: Recipe, folder: RunFolder) -> PreparedSpeech:
+    def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
         heard = _hear(recipe)
-        source, target = sides = _sides(recipe, folder, *heard["data.train"])
-        say(f"vocabulary: {target.size} pieces of transcripts; {source.size} bins a frame")
-        corpora = {name: _corpus(name, recipe, *each, sides) for name, each in heard.items()}
+        both = _prepared_processors(recipe, folder, *heard["data.train"])
+        processors = Processors(*both)
+        say(f"vocabulary: {both[1].size} pieces of transcripts; {both[0].size} bins a frame")
+        corpora = {name: _corpus(name, recipe, *corpus, both) for name, corpus in heard.items()}
         for corpus in corpora.values():
             say(corpus.report.text())
-        train = corpora["data.train"]
+        train, dev = corpora["data.train"], corpora.get("data.dev")
         if not len(train):
             raise UserError("no recording is left to train on", where="data.train", received=train.report.dropped)
-        return PreparedSpeech(recipe, source, target, train, corpora.get("data.dev"))
+        utterances = [] if dev is None else dev.utterances
+        decode = partial(_decode, recipe, processors, utterances)
+        return Corpora(processors, train, decode, dev, [[utterance.text for utterance in utterances]])
 
-    def load(self, runs: Sequence[Path], device: str, average: int | None) -> Predictor:
-        return load(*runs, device=device, average=average)
+    def processors(self, folder: Path) -> Processors:
+        return Processors(AudioProcessor.load(folder), TextProcessor.load(folder / TARGET))
 
-    def predict(
-        self, runs: Sequence[Path], device: str, average: int | None, options: Mapping[str, Any]
-    ) -> list[WordAlignment]:
-        check_options(options, (*SEARCH, *SAMPLING, *OUTPUT, "skip_broken", "files"), self.name)
-        check_search_options(options)
-        predictor = self.load(runs, device, average)
-        chosen, outlet = search_options(options)
-        chosen = replace(chosen, skip_broken=options.get("skip_broken", False))
-        recordings = options.get("files") or _paths(read_standard_input(), predictor.recipe.data.train)
-        predict_stream(predictor, chosen, outlet, options.get("prefix"), recordings, WINDOW)
-        return []
+    def model(self, recipe: Recipe, processors: Processors, *, initial: bool = True) -> Seq2Seq:
+        return build_model(recipe.model_as(ModelConfig), processors.source.size, processors.target.size, False)
 
-    def score(self, run: Path, device: str, options: Mapping[str, Any]) -> list[WordAlignment]:
-        check_options(options, ("source", "json_output"), self.name)
-        if "source" not in options:
-            raise UserError(
-                "a run scores the transcripts of a manifest", where="headway score RUN", allowed="--source MANIFEST"
-            )
-        predictor = self.load([run], device, None)
-        utterances = _manifest(options["source"], predictor.recipe, "--source")
-        audio, texts = [each.audio for each in utterances], [each.text for each in utterances]
-        force_score(predictor, audio, texts, Outlet(), as_json=options.get("json_output", False))
-        return []
+    def predictor(self, runs: Sequence[Run], device: torch.device) -> SpeechPredictor:
+        return SpeechPredictor(runs, device)
 
-    def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
-        if recipe.data.dev is None:
+    def examples(self, predictor: SequencePredictor, count: int) -> list[Example]:
+        dev = predictor.recipe.data.dev
+        if dev is None:
             return []
-        utterances = read_utterances(open_recordings(recipe.data.dev, "data.dev"))[:count]
-        predictor = load(run)
+        utterances = read_utterances(open_recordings(dev, "data.dev"))[:count]
         capture = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
-        said = predictor.predict([each.audio for each in utterances], truncate=True, skip_broken=True, capture=capture)
-        pairs = zip(said, utterances, strict=True)
-        return [example_of(prediction, each.text) for prediction, each in pairs if prediction.problem is None]
+        audio = [utterance.audio for utterance in utterances]
+        predictions = predictor.predict(audio, truncate=True, skip_broken=True, capture=capture)
+        pairs = zip(predictions, utterances, strict=True)
+        return [example_of(prediction, heard.text) for prediction, heard in pairs if prediction.problem is None]
 
-    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
-        found = [each for file in files for each in _manifest(file, recipe, "--input")]
-        if not files and recipe.data.dev is not None:
-            found = read_utterances(open_recordings(recipe.data.dev, "data.dev"))
-        return [(str(each.audio), each.text) for each in found]
-
-    def readings(
-        self, predictor: Predictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
         if reference is not None:
-            raise UserError("a manifest has its own transcripts", where="--reference", allowed="--input MANIFEST")
-        check_readings(predictor.recipe, source, None)
-        files = [] if source is None else [source]
-        pairs = [(audio, text or "") for audio, text in self.pairs(predictor.recipe, files)]
-        return Readings(len(pairs), _read(predictor, pairs, hypotheses))
+            allowed = f"{option('input')} MANIFEST"
+            raise UserError("a manifest has its own transcripts", where=option("reference"), allowed=allowed)
+        check_raw_corpus(recipe, sources, None)
+        utterances = [heard for source in sources for heard in read_manifest(source, recipe, option("input"))]
+        if not sources and recipe.data.dev is not None:
+            utterances = read_utterances(open_recordings(recipe.data.dev, "data.dev"))
+        examples = (RawExample(str(heard.audio), heard.text or "", (heard.text or "",)) for heard in utterances)
+        return RawCorpus(len(utterances), examples)
 
 
-def _read(predictor: Predictor, pairs: Sequence[tuple[str, str]], hypotheses: bool) -> Iterator[Chunk]:
-    """Recordings with their transcripts, a few at a time; what is longer than the model's positions is left out."""
-    for start in range(0, len(pairs), READ_TOGETHER):
-        chunk = pairs[start : start + READ_TOGETHER]
-        shown = [pair for pair in chunk if predictor.can_read(*pair)]
-        audio, texts = [audio for audio, _ in shown], [text for _, text in shown]
-        said: list[str | None] = [None] * len(shown)
-        if hypotheses:
-            said = [each.text for each in predictor.predict(audio)]
-        forced = predictor.force(audio, texts, capture="all")
-        readings = [
-            Reading(each.source, each.attention, text, own, (text,))
-            for each, text, own in zip(forced, texts, said, strict=True)
-        ]
-        yield Chunk(len(chunk), readings)
+def read_manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:
+    """The utterances of a manifest with the columns of the run's own, where these are of the same kind.
 
-
-def _manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:
-    """The utterances of a manifest with the columns of the run's own, where these are of the same kind."""
+    Raises:
+        UserError: the manifest is missing or at fault.
+    """
     kind = "jsonl" if path.suffix == ".jsonl" else "tsv"
-    columns = recipe.data.train.columns if kind == recipe.data.train.origin() else None
-    return read_utterances(open_recordings(parse_corpus({kind: path, "columns": columns}, where), where))
+    _, train = parts(recipe.data.train, "data.train")[0]
+    columns = getattr(train, "columns", None) if kind == train.kind else None
+    return read_utterances(open_recordings({kind: path, "columns": columns}, where))
 
 
-def transcribe(predictor: Predictor, utterances: Sequence[Utterance]) -> Iterator[str]:
-    """What a model hears, a window of recordings at a time; what is too long for it is cut."""
+def _decode(
+    recipe: Recipe,
+    processors: Processors,
+    utterances: Sequence[Utterance],
+    model: Model[Any],
+    device: torch.device,
+) -> list[str]:
+    """The transcripts of a model, a window of recordings at a time; what is too long for it is cut."""
+    predictor, texts = SpeechPredictor([Run(recipe, *processors, model)], device), list[str]()
     for start in range(0, len(utterances), WINDOW):
-        window = [each.audio for each in utterances[start : start + WINDOW]]
-        yield from (prediction.text for prediction in predictor.predict(window, truncate=True))
+        window = [utterance.audio for utterance in utterances[start : start + WINDOW]]
+        texts += [prediction.text for prediction in predictor.predict(window, truncate=True)]
+    return texts
 
 
 def _hear(recipe: Recipe) -> dict[str, tuple[list[Utterance], FrameStore]]:
@@ -225,59 +170,36 @@ def _hear(recipe: Recipe) -> dict[str, tuple[list[Utterance], FrameStore]]:
         if corpus is not None:
             utterances = read_utterances(open_recordings(corpus, name))
             with progress(f"{name}: reading", len(utterances), "recordings") as line:
-                paths = [each.audio for each in utterances]
+                paths = [utterance.audio for utterance in utterances]
                 heard[name] = utterances, build_frames(paths, recipe.data.audio, progress=line.update)
     return heard
 
 
 def _corpus(
-    name: str, recipe: Recipe, utterances: list[Utterance], store: FrameStore, sides: tuple[AudioSide, Side]
+    name: str, recipe: Recipe, utterances: list[Utterance], store: FrameStore, processors: Both
 ) -> SpeechCorpus:
     max_length = recipe.data.max_length if name == "data.train" else None
-    return build_speech(name, utterances, store, sides, max_length=max_length)
+    return build_speech(name, utterances, store, processors, max_length=max_length)
 
 
-def _sides(recipe: Recipe, folder: RunFolder, utterances: list[Utterance], store: FrameStore) -> tuple[AudioSide, Side]:
-    """The run's settings of both sides: read from the run folder, or made from the training corpus and stored there."""
-    if folder.vocabulary.is_dir():
-        source, target = folder.read_sides()
-        assert isinstance(source, AudioSide)
-        return source, target
-    sides = AudioSide(recipe.data.audio), _train_target(recipe, utterances)
+def _prepared_processors(recipe: Recipe, folder: Path, utterances: list[Utterance], store: FrameStore) -> Both:
+    """The run's processors: read from `folder`, or made from the training corpus and stored there."""
+    if folder.is_dir():
+        return AudioProcessor.load(folder), TextProcessor.load(folder / TARGET)
+    audio, text = AudioProcessor(recipe.data.audio), _train_target(recipe, utterances)
     if recipe.data.audio.normalise == "global":
-        train = _corpus("data.train", recipe, utterances, store, sides)
-        sides = replace(sides[0], statistics=train.statistics()), sides[1]
+        train = _corpus("data.train", recipe, utterances, store, (audio, text))
+        audio = replace(audio, statistics=train.statistics())
 
     def save(unfinished: Path) -> None:
-        sides[0].save(unfinished)
-        save_side(sides[1], unfinished / "target")
+        audio.save(unfinished)
+        text.save(unfinished / TARGET)
 
-    folder.keep_sides(save)
-    return sides
+    keep_folder(folder, save)
+    return audio, text
 
 
-def _train_target(recipe: Recipe, utterances: Sequence[Utterance]) -> Side:
+def _train_target(recipe: Recipe, utterances: Sequence[Utterance]) -> TextProcessor:
     say(f"vocabulary: training ({recipe.vocabulary.kind})")
-    lines = (each.text for each in utterances)
+    lines = (utterance.text for utterance in utterances)
     return train_target(recipe.text.target, recipe.vocabulary, lines, "text of transcripts")
-
-
-def _paths(lines: Iterator[str], corpus: CorpusConfig) -> Iterator[str]:
-    """The recordings that standard input names: paths, rows of a TSV manifest or JSON lines, as the run was trained on.
-
-    Raises:
-        UserError: a line without a path.
-    """
-    name, place = (corpus.columns or (1,))[0], 0
-    field = name if isinstance(name, str) else AUDIO_FIELD
-    for number, line in enumerate(lines, start=1):
-        cells = line.split("\t")
-        if number == 1 and isinstance(name, str) and name in cells:
-            place = cells.index(name)
-            continue
-        try:
-            path = json.loads(line)[field] if line.startswith("{") else cells[place]
-        except (ValueError, KeyError, IndexError, TypeError) as error:
-            where = f"standard input:{number}"
-            raise UserError(f"this line names no recording ({error!r})", where=where, received=line) from error
-        yield str(path)

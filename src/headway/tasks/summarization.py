@@ -1,12 +1,11 @@
 """Summarization: headlines of sentences, summaries of documents. Pairs of lines as in translation, other metrics."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 
-from headway.corpora.data_config import LeadConfig
+from headway.corpora.lead import LeadConfig
 from headway.formats.pairs import Pair
 from headway.recipe import Recipe
-from headway.runs.run_folder import RunFolder
-from headway.tasks.translation import PreparedPairs, Translation, prepare_pairs
+from headway.tasks.translation import Translation
 
 
 class Summarization(Translation):
@@ -15,14 +14,14 @@ class Summarization(Translation):
     name = "summarization"
     metrics = ({"name": "rouge-1"}, {"name": "rouge-2"}, {"name": "rouge-l"})
 
-    def prepare(self, recipe: Recipe, folder: RunFolder) -> PreparedPairs:
-        prepared = prepare_pairs(recipe, folder)
-        if recipe.data.lead or not prepared.dev_pairs:
-            return prepared
-        return replace(prepared, lead=(as_long_as_references(prepared.dev_pairs),))
+    def leads(self, recipe: Recipe, dev: Sequence[Pair]) -> Sequence[LeadConfig]:
+        """The recipe's beginnings or, where it has none, one that is as long as the references."""
+        if recipe.data.lead or not dev:
+            return super().leads(recipe, dev)
+        return (as_long_as_references(dev),)
 
 
-def as_long_as_references(pairs: list[Pair]) -> LeadConfig:
+def as_long_as_references(pairs: Sequence[Pair]) -> LeadConfig:
     """The lead of as many words as the references have on average."""
     counts = [len(text.split()) for pair in pairs for text in pair.references if text.strip()]
     return LeadConfig(count=max(1, round(sum(counts) / max(1, len(counts)))))

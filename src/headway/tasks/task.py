@@ -1,25 +1,30 @@
-"""The contract of a task: all that training, reports and the command line know of what is learned.
+"""The contract of a task: all that training, reports and shells know of what is learned.
 
-A task says what its examples are, which model reads them, what is compared on dev and how a trained model is used. The
-loop, resumption, the run folder, scores and reports are the same for all.
+A task says what its examples are, which model reads them, what is compared on dev and what predicts with a trained
+model. The loop, resumption, the run folder, scores and reports are the same for all. A task reads no standard input,
+prints nothing and knows no flags.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import BaseModel
 
-from headway.errors import UserError, flag, nearest
+from headway.config import Section
+from headway.errors import UserError, option
+from headway.formats.lines import check_file
 from headway.formats.pairs import PairSource, open_source
 from headway.models import Model
-from headway.predictors.word_alignment import WordAlignment
-from headway.recipe import Recipe, parse_corpus
-from headway.runs.run_folder import RunFolder
+from headway.predictors.predictor import Predictor
+from headway.predictors.run import Run
+from headway.processing.processor import Processors
+from headway.recipe import Recipe
 from headway.tensors.batch import Indices, TargetBatch
 
 
@@ -41,10 +46,7 @@ class TrainingCorpus(Protocol):
         """The batches of one epoch, as positions; each example is in exactly one. A pure function."""
 
     def collate(self, indices: Indices, generator: torch.Generator | None = None) -> TargetBatch:
-        """The batch of the examples at `indices`, on the CPU.
-
-        Random numbers come from `generator`, by default torch's own, and from nowhere else.
-        """
+        """The batch of the examples at `indices`, on the CPU; random numbers, if it needs any, are the generator's."""
 
 
 class DevOutputs(NamedTuple):
@@ -54,28 +56,34 @@ class DevOutputs(NamedTuple):
     references: list[list[str]]
 
 
-class Prepared(ABC):
-    """What training needs, made from a recipe.
+@dataclass(frozen=True)
+class Corpora:
+    """All that training needs, made from a recipe.
 
     Attributes:
+        processors: what encoded the examples.
         train: the examples that are learned from.
-        dev: the examples that are not; None without them.
+        decode: the outputs of a model, in evaluation mode on a device, for dev, as metrics read them; draws no
+            randomness.
+        dev: the examples that are not learned from; None without them.
+        references: sets of wanted outputs for dev.
+        baselines: outputs for dev that need no model, by name, to be scored beside it.
     """
 
+    processors: Processors
     train: TrainingCorpus
-    dev: TrainingCorpus | None
+    decode: Callable[[Model[Any], torch.device], list[str]]
+    dev: TrainingCorpus | None = None
+    references: list[list[str]] = field(default_factory=list)
+    baselines: Mapping[str, list[str]] = field(default_factory=dict)
 
-    @abstractmethod
-    def new_model(self, *, initial: bool) -> Model[Any]:
-        """The recipe's model: with its initial weights, drawn from torch's global generator, or for others to come."""
-
-    @abstractmethod
     def dev_outputs(self, model: Model[Any], device: torch.device) -> DevOutputs:
-        """What the model, in evaluation mode on `device`, makes of dev, beside what it should; draws no randomness."""
+        """The outputs of a model for dev, beside the wanted ones."""
+        return DevOutputs(self.decode(model, device), self.references)
 
-    def dev_baselines(self) -> Mapping[str, DevOutputs]:
-        """Outputs for dev that need no model, by name, to be scored beside it; by default none."""
-        return {}
+    def dev_baselines(self) -> dict[str, DevOutputs]:
+        """The outputs that need no model, by name."""
+        return {name: DevOutputs(texts, self.references) for name, texts in self.baselines.items()}
 
 
 @dataclass(frozen=True)
@@ -87,8 +95,8 @@ class Example:
         hypothesis: the model's output.
         reference: the wanted output.
         score: the model's score of its output.
-        source_tokens: what attention looks at, the end marker included where it is attended.
-        target_tokens: what looks, likewise.
+        source_tokens: the labels of what is attended to, the end mark included where it is.
+        target_tokens: the labels of what attends, likewise.
         attention: weights (heads, target tokens, source tokens) by name, such as `decoder.0.cross`.
         drawings: pictures made of characters, by name.
     """
@@ -112,42 +120,31 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One example as a model read it, for figures over a corpus.
+class RawExample:
+    """One example of a corpus as raw text, for inspection.
 
     Attributes:
-        source: raw text.
-        attention: weights (heads, queries, keys) by name: `*.self`, `*.cross`, and `layers` (heads, words, layers).
-        target: the output that was read beside the source; None for a model that reads no output.
-        hypothesis: the model's own output, where it was asked for.
-        references: the wanted outputs, where they are known.
-        words: the queries that begin a word, where words are what the model says something of.
+        source: the text, or the path of a recording.
+        target: the output that a model can be given for it; None where none is known.
+        references: the wanted outputs, as metrics compare them; none where they are not known.
+        words: the words of the source, where the corpus has them apart.
     """
 
     source: str
-    attention: Mapping[str, npt.NDArray[np.floating[Any]]]
     target: str | None = None
-    hypothesis: str | None = None
     references: tuple[str, ...] = ()
-    words: tuple[int, ...] | None = None
+    words: tuple[str, ...] = ()
 
 
-class Chunk(NamedTuple):
-    """Examples that were read together: of so many, those that there was something to read in."""
+class RawCorpus(NamedTuple):
+    """So many raw examples, of which one at a time is in memory where their origin allows it."""
 
-    examples: int
-    readings: list[Reading]
-
-
-class Readings(NamedTuple):
-    """A corpus as a model reads it: so many examples, chunk by chunk, of which one at a time is in memory."""
-
-    examples: int
-    chunks: Iterator[Chunk]
+    size: int
+    examples: Iterable[RawExample]
 
 
 class DataReport(Protocol):
-    """What `headway data check` says."""
+    """The findings of `headway data check`."""
 
     def to_json(self) -> dict[str, Any]:
         """The findings as values that JSON can hold."""
@@ -159,13 +156,21 @@ class DataReport(Protocol):
 class Task(ABC):
     """A kind of work: its examples, its model and its metrics.
 
+    Args:
+        config: the options of the task; by default those of `Config`.
+
     Attributes:
-        name: what the recipe's `task` says.
+        Config: the options that a task may have.
+        name: the name in the recipe's `task`.
         metrics: what dev is scored by unless the recipe says otherwise.
     """
 
-    name: str
-    metrics: tuple[dict[str, Any], ...]
+    Config: ClassVar[type[BaseModel]] = Section
+    name: ClassVar[str]
+    metrics: ClassVar[tuple[dict[str, Any], ...]]
+
+    def __init__(self, config: BaseModel | None = None) -> None:
+        self.config = self.Config() if config is None else config
 
     @abstractmethod
     def check(self, recipe: Recipe) -> None:
@@ -176,93 +181,58 @@ class Task(ABC):
         """Read the recipe's corpora as training would. Raises UserError."""
 
     @abstractmethod
-    def prepare(self, recipe: Recipe, folder: RunFolder) -> Prepared:
-        """All that training needs, saying what was read; what prediction needs is stored in `folder`.
+    def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
+        """All that training needs, logging what was read.
+
+        Args:
+            recipe: what to train.
+            folder: where the processors are; where it does not exist they are made, and stored there whole.
 
         Raises:
             UserError: files that are missing or at fault; nothing to train on.
         """
 
     @abstractmethod
-    def load(self, runs: Sequence[Path], device: str, average: int | None) -> Any:
-        """What predicts with the model of a run, or of several. Raises UserError."""
+    def processors(self, folder: Path) -> Processors:
+        """The processors that `corpora` stored. Raises UserError where they are missing or damaged."""
 
     @abstractmethod
-    def predict(
-        self, runs: Sequence[Path], device: str, average: int | None, options: Mapping[str, Any]
-    ) -> list[WordAlignment]:
-        """`headway predict`: from standard input, or `files`, to standard output; `options` are those that were given.
-
-        Returns:
-            Alignments of the first lines to be drawn, where these were asked for.
-        """
+    def model(self, recipe: Recipe, processors: Processors, *, initial: bool = True) -> Model[Any]:
+        """The recipe's model: with its initial weights, drawn from torch's global generator, or for others to come."""
 
     @abstractmethod
-    def score(self, run: Path, device: str, options: Mapping[str, Any]) -> list[WordAlignment]:
-        """`headway score RUN`: given outputs under the run's model, to standard output. Returns as `predict` does."""
+    def predictor(self, runs: Sequence[Run], device: torch.device) -> Predictor[Any, Any]:
+        """What predicts with a run, or with several together. Raises UserError where these do not go together."""
 
     @abstractmethod
-    def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
-        """The first `count` dev examples with what the run's model makes of them; none without dev."""
+    def examples(self, predictor: Any, count: int) -> list[Example]:
+        """The first `count` dev examples with what the task's predictor makes of them; none without dev."""
 
-    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
-        """Sentences as lines that the model can be given, each with what it should say where that is known.
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
+        """The examples of files, or of the recipe's dev, as a model of this task can be given them.
 
         Args:
             recipe: the run's.
-            files: where they are; without any they are dev's, and none without dev.
+            sources: where they are; without any they are dev's.
+            reference: their targets, where these are not in the same file; for one source.
 
         Raises:
-            UserError: files that are missing or at fault; a task whose examples are no lines.
+            UserError: files that are missing or at fault, no dev, or a task whose examples are not raw text.
         """
         raise UserError("the examples of this task are no lines of text", where="task", received=self.name)
 
-    def readings(
-        self, predictor: Any, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
-        """Read a corpus with all the attention that the model has, in constant memory.
 
-        Args:
-            predictor: what `load` gave for one run.
-            source: the corpus; by default the recipe's dev.
-            reference: the outputs that the model is given, where these are not in the same file as the source; without
-                them it is given its own.
-            hypotheses: whether the model's own outputs come with it where there are references.
-
-        Raises:
-            UserError: files that are missing or at fault, no dev, or a task whose examples no figure is made of.
-        """
-        raise UserError("there are no figures over a corpus for this task", where="--figures", received=self.name)
-
-
-def check_readings(recipe: Recipe, source: Path | None, reference: Path | None) -> None:
+def check_raw_corpus(recipe: Recipe, sources: Sequence[Path], reference: Path | None) -> None:
     """Raise UserError unless there is a corpus to read: files, or the recipe's dev."""
-    if reference is not None and source is None:
-        raise UserError("references need their sources", where="--reference", allowed="--input FILE beside it")
-    if source is None and recipe.data.dev is None:
-        raise UserError("the recipe has no dev to read", where="data.dev", allowed="--input FILE --reference FILE")
+    files = f"{option('input')} FILE"
+    if reference is not None and len(sources) != 1:
+        raise UserError("references need their sources", where=option("reference"), allowed=f"{files} beside it")
+    if not sources and recipe.data.dev is None:
+        raise UserError("the recipe has no dev to read", where="data.dev", allowed=files)
+    for source in sources:
+        check_file(source, option("input"))
 
 
 def given_pairs(source: Path, reference: Path) -> PairSource:
     """The lines of two files. Raises UserError where one is missing or empty."""
-    return open_source(parse_corpus({"source": str(source), "target": str(reference)}, "headway inspect"), "--input")
-
-
-def check_options(options: Iterable[str], allowed: Iterable[str], task: str) -> None:
-    """Raise UserError unless all `options` of a command are among those that the task has."""
-    names = [flag(name) for name in allowed]
-    for option in options:
-        if option == "files" and flag(option) not in names:
-            what, allowed = f"{task} reads lines from standard input", "headway predict RUN < FILE"
-            raise UserError(what, where="FILE", received="files among the runs", allowed=allowed)
-        if flag(option) not in names:
-            hint = nearest(flag(option), names)
-            raise UserError(f"{task} has no such option{hint}", where=flag(option), allowed=names)
-
-
-def numbers(text: str | None, option: str) -> list[int] | None:
-    """The numbers of an option such as 1,2,3; None without one. Raises UserError."""
-    try:
-        return None if text is None else [int(each) for each in text.split(",")]
-    except ValueError as error:
-        raise UserError("these are no numbers, separated by commas", where=option, received=text) from error
+    return open_source({"source": source, "target": reference}, option("input"))

@@ -1,69 +1,33 @@
 """Tasks that label words with a tagger: grammatical error detection, part-of-speech tagging."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
 
 from headway.corpora.word_corpus import TokenCorpus, TokenReport
 from headway.errors import UserError
-from headway.files import sha256, write_json
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_config import AnyCorpus
+from headway.formats.corpus_format import ERRORS, TAGS
 from headway.formats.edits import CORRECT, INCORRECT, union
-from headway.formats.labelled_words import ERROR_ORIGINS, TAG_ORIGINS, Labelled, open_labelled, read_columns
-from headway.formats.lines import check_file, read_lines
+from headway.formats.labelled_words import Labelled, open_labelled, read_columns
+from headway.formats.lines import read_lines
 from headway.log import say
 from headway.losses import Objective
-from headway.metrics.label_metrics import best_threshold
-from headway.models import Model
-from headway.models.model_config import TaggerConfig
-from headway.models.tagger import LAYERS, Tagger, build_tagger, check_heads, encoder_config
-from headway.predictors.label_predictor import Labelling, LoadedTagger, TokenPredictor, load_token_predictor
-from headway.predictors.label_stream import mark, predict_labels
-from headway.predictors.word_alignment import WordAlignment
-from headway.processing.pretrained import WordPieces, encoder_place
+from headway.models import Model, TaggerConfig
+from headway.models.tagger import Tagger, check_heads
+from headway.predictors.label_predictor import LabelPredictor, mark
+from headway.predictors.run import Run
+from headway.processing.pretrained import LabelProcessor, WordProcessor, encoder_place
+from headway.processing.processor import Processors
 from headway.recipe import Recipe
-from headway.runs.run_folder import RunFolder
-from headway.tasks.task import (
-    Chunk,
-    DevOutputs,
-    Example,
-    Prepared,
-    Reading,
-    Readings,
-    Task,
-    check_options,
-    check_readings,
-    given_pairs,
-)
-
-THRESHOLD = "threshold.json"
-
-
-@dataclass(frozen=True)
-class PreparedTokens(Prepared):
-    """The tokenizer and labels, the corpora in windows, and the dev sentences."""
-
-    recipe: Recipe
-    folder: RunFolder
-    labelling: Labelling
-    train: TokenCorpus
-    dev: TokenCorpus | None
-    dev_sentences: list[Labelled]
-
-    def new_model(self, *, initial: bool) -> Tagger:
-        config = self.recipe.model_as(TaggerConfig)
-        return build_tagger(config, len(self.labelling.labels), self.folder.vocabulary, initial=initial)
-
-    def dev_outputs(self, model: Model[Any], device: torch.device) -> DevOutputs:
-        assert isinstance(model, Tagger)
-        predictor = TokenPredictor([LoadedTagger(self.recipe, self.labelling, model)], device)
-        said = predictor.predict([sentence.words for sentence in self.dev_sentences])
-        return DevOutputs([" ".join(each.labels) for each in said], gold(self.dev_sentences))
+from headway.storage import keep_folder
+from headway.tasks.pretrained_encoder import build_tagger, encoder_config
+from headway.tasks.task import Corpora, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
 
 
 @dataclass(frozen=True)
@@ -87,12 +51,12 @@ class TokenTask(Task):
     Attributes:
         labels: the labels there are; None where they are those of the training corpus.
         positive: the label that is sought, which a threshold and a mark are about; None where all are alike.
-        origins: the kinds of corpus that can be read.
+        product: what corpora are read as.
     """
 
-    labels: tuple[str, ...] | None
-    positive: str | None
-    origins: tuple[str, ...]
+    labels: ClassVar[tuple[str, ...] | None]
+    positive: ClassVar[str | None]
+    product: ClassVar[str]
 
     def check(self, recipe: Recipe) -> None:
         config = recipe.model_as(TaggerConfig)
@@ -111,31 +75,33 @@ class TokenTask(Task):
             )  # fmt: skip
 
     def check_data(self, recipe: Recipe) -> TokenDataCheck:
-        pieces = WordPieces.load(encoder_place(recipe.model_as(TaggerConfig).encoder))
+        words = WordProcessor.load(encoder_place(recipe.model_as(TaggerConfig).encoder))
         train = self._open(recipe.data.train, "data.train")
         labels = self._labels_of(train)
-        corpora = [self._corpus("data.train", train, pieces, labels, recipe)]
+        corpora = [self._corpus("data.train", train, words, labels, recipe)]
         if recipe.data.dev is not None:
             dev = self._open(recipe.data.dev, "data.dev")
-            corpora.append(self._corpus("data.dev", dev, pieces, labels, recipe))
+            corpora.append(self._corpus("data.dev", dev, words, labels, recipe))
         return TokenDataCheck([corpus.report for corpus in corpora])
 
-    def prepare(self, recipe: Recipe, folder: RunFolder) -> PreparedTokens:
+    def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
         train = self._open(recipe.data.train, "data.train")
         dev = self._open(recipe.data.dev, "data.dev") if recipe.data.dev else None
-        labelling = self._labelling(recipe, folder, train)
+        words, labels = self._prepared_processors(recipe, folder, train)
         corpora = [
-            self._corpus(name, sentences, labelling.pieces, labelling.labels, recipe)
+            self._corpus(name, sentences, words, labels.names, recipe)
             for name, sentences in (("data.train", train), ("data.dev", dev))
             if sentences is not None
         ]
         for corpus in corpora:
             say(corpus.report.text())
+        processors = Processors(words, labels)
+        decode = partial(_decode, recipe, processors, [sentence.words for sentence in dev or ()])
         dev_corpus = corpora[1] if dev is not None else None
-        return PreparedTokens(recipe, folder, labelling, corpora[0], dev_corpus, dev or [])
+        return Corpora(processors, corpora[0], decode, dev_corpus, gold(dev or []))
 
-    def _open(self, config: CorpusConfig, where: str) -> list[Labelled]:
-        sentences = open_labelled(config, where, self.origins, self.labels)
+    def _open(self, corpus: AnyCorpus, where: str) -> list[Labelled]:
+        sentences = open_labelled(corpus, where, self.product, self.labels)
         if not sentences:
             raise UserError("there is no sentence here", where=where)
         return sentences
@@ -146,181 +112,124 @@ class TokenTask(Task):
         return tuple(sorted({label for sentence in train for labels in sentence.labels for label in labels}))
 
     def _corpus(
-        self, name: str, sentences: Sequence[Labelled], pieces: WordPieces, labels: Sequence[str], recipe: Recipe
+        self, name: str, sentences: Sequence[Labelled], words: WordProcessor, labels: Sequence[str], recipe: Recipe
     ) -> TokenCorpus:
         learned = [(sentence, self.learned(sentence)) for sentence in sentences]
-        return TokenCorpus(name, learned, pieces, labels, recipe.data.max_length)
+        return TokenCorpus(name, learned, words, labels, recipe.data.max_length)
 
     def learned(self, sentence: Labelled) -> Sequence[str]:
         """The label a word to learn from, where annotators may differ."""
         return sentence.labels[0]
 
-    def _labelling(self, recipe: Recipe, folder: RunFolder, train: Sequence[Labelled]) -> Labelling:
-        """The run's tokenizer and labels: read from the run folder, or stored there with the encoder's config."""
-        if folder.vocabulary.is_dir():
-            return Labelling.load(folder.vocabulary)
+    def _prepared_processors(
+        self, recipe: Recipe, folder: Path, train: Sequence[Labelled]
+    ) -> tuple[WordProcessor, LabelProcessor]:
+        """The run's processors: read from `folder`, or made and stored there with the encoder's configuration."""
+        if folder.is_dir():
+            return WordProcessor.load(folder), LabelProcessor.load(folder)
         place = encoder_place(recipe.model_as(TaggerConfig).encoder)
-        labelling = Labelling(WordPieces.load(place), self._labels_of(train))
+        words, labels = WordProcessor.load(place), LabelProcessor(self._labels_of(train))
 
         def save(unfinished: Path) -> None:
             encoder_config(place).save_pretrained(str(unfinished))
-            labelling.save(unfinished)
+            words.save(unfinished)
+            labels.save(unfinished)
 
-        folder.keep_sides(save)
-        return labelling
+        keep_folder(folder, save)
+        return WordProcessor(words.tokenizer, str(folder)), labels
 
-    def load(self, runs: Sequence[Path], device: str, average: int | None) -> TokenPredictor:
-        return load_token_predictor(runs, device, average, self.positive)
+    def processors(self, folder: Path) -> Processors:
+        return Processors(WordProcessor.load(folder), LabelProcessor.load(folder))
 
-    def predict(
-        self, runs: Sequence[Path], device: str, average: int | None, options: Mapping[str, Any]
-    ) -> list[WordAlignment]:
-        check_options(options, ("format", "threshold", "raw", "batch_tokens"), self.name)
-        predictor = self.load(runs, device, average)
-        threshold = self.threshold(predictor, runs[0], options.get("threshold"))
-        raw = options.get("raw", False)
-        predict_labels(predictor, options.get("format"), threshold, options.get("batch_tokens"), raw)
-        return []
+    def model(self, recipe: Recipe, processors: Processors, *, initial: bool = True) -> Tagger:
+        words, labels = processors
+        assert isinstance(words, WordProcessor)
+        return build_tagger(recipe.model_as(TaggerConfig), labels.size, Path(words.place), initial=initial)
 
-    def threshold(self, predictor: TokenPredictor, run: Path, given: str | None) -> float | None:
-        """A threshold as the command line says it: a probability, or `dev` for the best on the recipe's dev.
+    def predictor(self, runs: Sequence[Run], device: torch.device) -> LabelPredictor:
+        return LabelPredictor(runs, device, self.positive, partial(self._dev_sentences, runs[0].recipe))
 
-        The latter is found once and kept in the run folder.
+    def _dev_sentences(self, recipe: Recipe) -> list[tuple[Sequence[str], Sequence[str]]]:
+        assert recipe.data.dev is not None
+        return [(sentence.words, self.learned(sentence)) for sentence in self._open(recipe.data.dev, "data.dev")]
 
-        Raises:
-            UserError: it is neither, or there is no dev.
-        """
-        if given is None:
-            return None
-        if given != "dev":
-            try:
-                return float(given)
-            except ValueError:
-                allowed = "a probability, or dev"
-                raise UserError("this is no threshold", where="--threshold", received=given, allowed=allowed) from None
-        if self.positive is None:
-            raise UserError("this task seeks no label that a threshold could be about", where="--threshold")
-        folder = RunFolder(run)
-        key, kept = sha256(folder.weights), run / THRESHOLD
-        if kept.is_file() and (known := json.loads(kept.read_text(encoding="utf-8")))["model_sha256"] == key:
-            return float(known["threshold"])
+    def examples(self, predictor: LabelPredictor, count: int) -> list[Example]:
         if predictor.recipe.data.dev is None:
-            raise UserError("the run has no dev to choose it on", where="--threshold", received=given)
-        threshold, score = self.choose_threshold(predictor, self._open(predictor.recipe.data.dev, "data.dev"))
-        say(f"threshold {threshold:.4f}: F0.5 {score:.2f} on dev")
-        write_json(kept, {"model_sha256": key, "threshold": threshold, "dev_f0.5": score})
-        return threshold
-
-    def choose_threshold(self, predictor: TokenPredictor, sentences: Sequence[Labelled]) -> tuple[float, float]:
-        """The threshold with the best F0.5 on these sentences, and that F0.5."""
-        assert self.positive is not None
-        sought = predictor.labels.index(self.positive)
-        said = predictor.predict([sentence.words for sentence in sentences])
-        scores = np.concatenate([each.probabilities[:, sought] for each in said])
-        wanted = [label == self.positive for sentence in sentences for label in self.learned(sentence)]
-        return best_threshold(scores, np.array(wanted))
-
-    def score(self, run: Path, device: str, options: Mapping[str, Any]) -> list[WordAlignment]:
-        check_options(options, ("source", "json_output"), self.name)
-        if "source" not in options:
-            raise UserError("a run scores the labels of words", where="headway score RUN", allowed="--source FILE")
-        check_file(options["source"], "--source")
-        predictor = self.load([run], device, None)
-        sentences = list(read_columns(options["source"], labels=predictor.labels))
-        for sentence, said in zip(sentences, predictor.predict([each.words for each in sentences]), strict=True):
-            places = [predictor.labels.index(label) for label in sentence.labels[0]]
-            each = np.log(np.maximum(said.probabilities[np.arange(len(places)), places], 1e-45)).tolist()
-            if options.get("json_output"):
-                print(json.dumps({"log_probability": sum(each), "words": sentence.words, "log_probabilities": each},
-                                 ensure_ascii=False))  # fmt: skip
-            else:
-                print(f"{sum(each):.4f}\t{sum(each) / len(each):.4f}\t{len(each)}")
-        return []
-
-    def examples(self, run: Path, recipe: Recipe, count: int) -> list[Example]:
-        if recipe.data.dev is None:
             return []
-        predictor = self.load([run], "auto", None)
-        sentences = self._open(recipe.data.dev, "data.dev")[:count]
-        said = predictor.predict([sentence.words for sentence in sentences])
+        sentences = self._open(predictor.recipe.data.dev, "data.dev")[:count]
+        predicted = predictor.predict([sentence.words for sentence in sentences])
         return [
-            self._example(predictor, sentence, labels.labels) for sentence, labels in zip(sentences, said, strict=True)
+            self._example(predictor, sentence, labelled.labels)
+            for sentence, labelled in zip(sentences, predicted, strict=True)
         ]
 
-    def pairs(self, recipe: Recipe, files: Sequence[Path]) -> list[tuple[str, str | None]]:
-        for file in files:
-            check_file(file, "--input")
-        sentences = [sentence for file in files for sentence in read_columns(file)]
-        if not files and recipe.data.dev is not None:
+    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
+        """See `Task.raw_corpus`. A file whose first line has a tab holds a word a line with its labels, others lines
+        of words."""
+        check_raw_corpus(recipe, sources, reference)
+        if sources and (reference is not None or not any(map(_has_columns, sources))):
+            lines = chain.from_iterable(_given(source, reference) for source in sources)
+            return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
+        sentences = [sentence for source in sources for sentence in read_columns(source)]
+        if not sources and recipe.data.dev is not None:
             sentences = self._open(recipe.data.dev, "data.dev")
-        return [(" ".join(each.words), " ".join(self.learned(each))) for each in sentences]
+        return RawCorpus(len(sentences), map(self._raw, sentences))
 
-    def _example(self, predictor: TokenPredictor, sentence: Labelled, labels: tuple[str, ...]) -> Example:
+    def _raw(self, sentence: Labelled) -> RawExample:
+        references = tuple(map(" ".join, sentence.labels))
+        return RawExample(" ".join(sentence.words), " ".join(self.learned(sentence)), references, tuple(sentence.words))
+
+    def _example(self, predictor: LabelPredictor, sentence: Labelled, labels: tuple[str, ...]) -> Example:
         """A sentence with the last layer's self-attention in its first window."""
-        look = predictor.look(sentence.words)[0]
+        capture = predictor.capture(sentence.words)[0]
         return Example(
             source=" ".join(sentence.words),
             hypothesis=mark(sentence.words, labels, self.positive),
             reference=mark(sentence.words, tuple(self.learned(sentence)), self.positive),
             score=None,
-            source_tokens=look.tokens,
-            target_tokens=look.tokens,
-            attention={f"encoder.{len(look.self_attention) - 1}.self": look.self_attention[-1]},
+            source_tokens=capture.tokens,
+            target_tokens=capture.tokens,
+            attention={f"encoder.{len(capture.self_attention) - 1}.self": capture.self_attention[-1]},
         )
 
-    def readings(
-        self, predictor: TokenPredictor, source: Path | None, reference: Path | None, *, hypotheses: bool = True
-    ) -> Readings:
-        dev = predictor.recipe.data.dev
-        check_readings(predictor.recipe, source, reference)
-        if source is not None:
-            check_file(source, "--input")
-            sentences = _given(source, reference)
-            return Readings(sum(1 for _ in read_lines(source)), self._read(predictor, sentences, hypotheses))
-        assert dev is not None
-        labelled = self._open(dev, "data.dev")
-        known = ((each.words, tuple(" ".join(labels) for labels in each.labels)) for each in labelled)
-        return Readings(len(labelled), self._read(predictor, known, hypotheses))
 
-    def _read(
-        self, predictor: TokenPredictor, sentences: Iterable[tuple[Sequence[str], tuple[str, ...]]], hypotheses: bool
-    ) -> Iterator[Chunk]:
-        """Words and their labels, sentence by sentence, of which the encoder may need several windows: the first
-        reading has what is said of the whole."""
-        for words, references in sentences:
-            readings = []
-            for look in predictor.look(words):
-                attention = {f"encoder.{layer}.self": each for layer, each in enumerate(look.self_attention)}
-                if look.layer_weights is not None:
-                    attention[LAYERS] = look.layer_weights.transpose(1, 0, 2)
-                readings.append(Reading(" ".join(words), attention, words=tuple(look.window.first)))
-            if readings and hypotheses:
-                said = " ".join(predictor.predict([words])[0].labels)
-                readings[0] = replace(readings[0], hypothesis=said, references=references)
-            yield Chunk(1, readings)
+def _decode(
+    recipe: Recipe,
+    processors: Processors,
+    sentences: Sequence[Sequence[str]],
+    model: Model[Any],
+    device: torch.device,
+) -> list[str]:
+    """The most probable labels by a model."""
+    predicted = LabelPredictor([Run(recipe, *processors, model)], device).predict(sentences)
+    return [" ".join(labelled.labels) for labelled in predicted]
 
 
-def _given(source: Path, reference: Path | None) -> Iterator[tuple[Sequence[str], tuple[str, ...]]]:
+def _has_columns(path: Path) -> bool:
+    return "\t" in next(read_lines(path), "")
+
+
+def _given(source: Path, reference: Path | None) -> Iterator[RawExample]:
     """Lines of words with those of their labels, where there are any. Raises UserError where these do not match."""
     if reference is None:
-        yield from ((line.split(), ()) for line in read_lines(source))
+        yield from map(RawExample, read_lines(source))
         return
     for pair in given_pairs(source, reference):
         words, labels = pair.source.split(), pair.target.split()
         if len(words) != len(labels):
             where, received = f"{reference}:{pair.line}", f"{len(labels)} labels for {len(words)} words"
             raise UserError("each word needs one label", where=where, received=received)
-        yield words, (" ".join(labels),)
+        yield RawExample(pair.source, pair.target, (" ".join(labels),), tuple(words))
 
 
 class ErrorDetection(TokenTask):
-    """Which words of a sentence are wrong: `i` for incorrect, `c` for correct."""
+    """Grammatical errors: words are `i` for incorrect or `c` for correct."""
 
     name = "error_detection"
     metrics = ({"name": "f0.5"}, {"name": "precision"}, {"name": "recall"})
     labels = (CORRECT, INCORRECT)
     positive = INCORRECT
-    origins = ERROR_ORIGINS
+    product = ERRORS
 
     def learned(self, sentence: Labelled) -> Sequence[str]:
         return union(sentence.labels)
@@ -333,9 +242,12 @@ class Tagging(TokenTask):
     metrics = ({"name": "accuracy"},)
     labels = None
     positive = None
-    origins = TAG_ORIGINS
+    product = TAGS
 
 
 def gold(sentences: Sequence[Labelled]) -> list[list[str]]:
     """The labels of sentences as metrics read them: a list for each annotator."""
-    return [[" ".join(labels) for labels in each] for each in zip(*(s.labels for s in sentences), strict=True)]
+    return [
+        [" ".join(labels) for labels in annotator]
+        for annotator in zip(*(sentence.labels for sentence in sentences), strict=True)
+    ]

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.processing.audio.audio_config import SpecAugmentConfig
-from headway.processing.audio.augment import spec_augment
+from headway.processing.audio.augment import SpecAugmentConfig, spec_augment
 from headway.recipe import parse_recipe
 
 

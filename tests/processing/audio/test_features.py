@@ -6,8 +6,7 @@ import kaldi_native_fbank
 import numpy as np
 import pytest
 
-from headway.processing.audio.audio_config import AudioConfig
-from headway.processing.audio.features import RunningStatistics, Statistics, count_frames, filterbanks
+from headway.processing.audio.features import AudioConfig, RunningStatistics, Statistics, count_frames, filterbanks
 from tests.processing.audio.tones import say
 
 SMALL = AudioConfig(sample_rate=8000, bins=23)

@@ -8,26 +8,33 @@ from headway.processing.text.sentences import sentences
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("One. Two! Three? four", ["One.", "Two!", "Three? four"]),
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
         ("It costs 3.5 dollars. No more", ["It costs 3.5 dollars.", "No more"]),
         ("Mr. Smith met J. R. Jones. They spoke.", ["Mr. Smith met J. R. Jones.", "They spoke."]),
         ("He works for example.com, e.g. daily. Yes.", ["He works for example.com, e.g. daily.", "Yes."]),
         ('"Stop!" he said. "Why?" She left.', ['"Stop!" he said.', '"Why?"', "She left."]),
-        ("They left (at last.) Then rain…  Then sun", ["They left (at last.)", "Then rain…", "Then sun"]),
-        (
-            "he said `` no . '' then `` Yes . '' Then he left .",
-            ["he said `` no . '' then `` Yes . ''", "Then he left ."],
-        ),
         ("first line\nsecond line. Third", ["first line", "second line.", "Third"]),
         ("今日は雨。明日は晴れ！本当？はい", ["今日は雨。", "明日は晴れ！", "本当？", "はい"]),
-        ("彼は「はい。」と言った。終わり。", ["彼は「はい。」と言った。", "終わり。"]),
-        ("Она ушла. Он остался. а потом", ["Она ушла.", "Он остался. а потом"]),
         ("  \n ", []),
         ("Wait... What?!", ["Wait...", "What?!"]),
     ],
 )
 def test_sentences(text: str, expected: list[str]) -> None:
     assert sentences(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("ja", "彼は「はい。」と言った。終わり。", ["彼は「はい。」と言った。", "終わり。"]),
+        ("ja-JP", "彼は「はい。」と言った。終わり。", ["彼は「はい。」と言った。", "終わり。"]),
+        ("de", "Er kam z.B. am 3. Mai an. Dann ging er.", ["Er kam z.B. am 3. Mai an.", "Dann ging er."]),
+        ("ru", "Он жил на ул. Ленина. Она ушла.", ["Он жил на ул. Ленина.", "Она ушла."]),
+        ("xx", "No rules. Those of English.", ["No rules.", "Those of English."]),
+    ],
+)
+def test_rules_are_those_of_a_language(language: str, text: str, expected: list[str]) -> None:
+    assert sentences(text, language) == expected
 
 
 def test_nothing_is_lost() -> None:

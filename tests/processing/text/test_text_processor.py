@@ -15,17 +15,19 @@ from hypothesis import strategies as st
 
 from headway.errors import UserError
 from headway.processing.text import text_processor as side_module
-from headway.processing.text.text_config import SideConfig, TextConfig, VocabularyConfig
 from headway.processing.text.text_processor import (
     Piece,
-    Side,
-    load_sides,
+    PreparationConfig,
+    TextConfig,
+    TextProcessor,
+    load_processors,
     prepare,
     prepare_with_spans,
-    save_sides,
-    train_sides,
+    save_processors,
+    train_processors,
 )
 from headway.processing.text.vocabularies import train_vocabulary
+from headway.processing.text.vocabulary import VocabularyConfig
 
 PAIRS = [
     ("The well-known house is old.", "Das „alte“ Haus ist bekannt."),
@@ -33,14 +35,14 @@ PAIRS = [
     ("A dog (small) runs…", "Ein kleiner Hund läuft…"),
 ] * 3
 
-MOSES = SideConfig(normalise=("nfkc", "punctuation", "lower"), segment="moses")
+MOSES = PreparationConfig(normalise=("nfkc", "punctuation", "lower"), segment="moses")
 CONFIGS = [
-    SideConfig(),
-    SideConfig(normalise=("nfkc",)),
-    SideConfig(normalise=("lower",), segment="whitespace"),
-    SideConfig(normalise=("lower", "nfkc", "lower")),
+    PreparationConfig(),
+    PreparationConfig(normalise=("nfkc",)),
+    PreparationConfig(normalise=("lower",), segment="whitespace"),
+    PreparationConfig(normalise=("lower", "nfkc", "lower")),
     MOSES,
-    SideConfig(language="de", normalise=("punctuation",), segment="moses"),
+    PreparationConfig(language="de", normalise=("punctuation",), segment="moses"),
 ]
 # Letters that change length, compose, reorder or expand, beside what punctuation rules look at.
 ODD = "\u05d1\u05bc\u05b0\x1f\x85aBß İΣé\u0301\u0323\u1100\u1161\u11a8ㅏｶﾞ①㍻ﬁ½"
@@ -54,28 +56,30 @@ def pairs() -> Iterator[tuple[str, str]]:
 
 def words(*normalise: str, segment: str = "none", language: str = "en", line: str) -> list[tuple[str, str]]:
     """Each token that the side makes of a line, with its raw characters."""
-    config = SideConfig.model_validate({"language": language, "normalise": normalise, "segment": segment})
+    config = PreparationConfig.model_validate({"language": language, "normalise": normalise, "segment": segment})
     vocabulary = train_vocabulary(VocabularyConfig(kind="whitespace"), [prepare(line, config)])
-    return [(piece.text, line[piece.start : piece.end]) for piece in Side(config, vocabulary).pieces(line)]
+    return [(piece.text, line[piece.start : piece.end]) for piece in TextProcessor(config, vocabulary).pieces(line)]
 
 
 def test_normalisation_steps_run_in_the_order_given() -> None:
-    assert prepare("Ｉ „Ａ“", SideConfig(normalise=("nfkc", "punctuation", "lower"))) == 'i "a"'
-    assert prepare("㎈ K", SideConfig(normalise=("lower", "nfkc"))) == "cal k"
-    assert prepare("ﾊﾟ PPM ㏙", SideConfig(normalise=("lower", "nfkc"))) == "パ ppm PPM"
-    assert prepare("ﾊﾟ PPM ㏙", SideConfig(normalise=("nfkc", "lower"))) == "パ ppm ppm"
+    assert prepare("Ｉ „Ａ“", PreparationConfig(normalise=("nfkc", "punctuation", "lower"))) == 'i "a"'
+    assert prepare("㎈ K", PreparationConfig(normalise=("lower", "nfkc"))) == "cal k"
+    assert prepare("ﾊﾟ PPM ㏙", PreparationConfig(normalise=("lower", "nfkc"))) == "パ ppm PPM"
+    assert prepare("ﾊﾟ PPM ㏙", PreparationConfig(normalise=("nfkc", "lower"))) == "パ ppm ppm"
 
 
 def test_punctuation_follows_the_language() -> None:
-    assert prepare('"a",', SideConfig(language="en", normalise=("punctuation",))) == '"a,"'
-    assert prepare('"a",', SideConfig(language="de", normalise=("punctuation",))) == '"a",'
+    assert prepare('"a",', PreparationConfig(language="en", normalise=("punctuation",))) == '"a,"'
+    assert prepare('"a",', PreparationConfig(language="de", normalise=("punctuation",))) == '"a",'
 
 
 def test_segmentation() -> None:
-    assert prepare(" a  b\u3000c\t", SideConfig()) == " a  b\u3000c\t"
-    assert prepare(" a  b\u3000c\t", SideConfig(segment="whitespace")) == "a b c"
-    assert prepare("Mr. well-known isn't <b>.", SideConfig(segment="moses")) == "Mr. well @-@ known isn 't < b > ."
-    assert prepare("l'homme", SideConfig(language="fr", segment="moses")) == "l' homme"
+    assert prepare(" a  b\u3000c\t", PreparationConfig()) == " a  b\u3000c\t"
+    assert prepare(" a  b\u3000c\t", PreparationConfig(segment="whitespace")) == "a b c"
+    assert (
+        prepare("Mr. well-known isn't <b>.", PreparationConfig(segment="moses")) == "Mr. well @-@ known isn 't < b > ."
+    )
+    assert prepare("l'homme", PreparationConfig(language="fr", segment="moses")) == "l' homme"
 
 
 def test_tokens_know_their_raw_characters() -> None:
@@ -93,11 +97,11 @@ def test_tokens_know_their_raw_characters() -> None:
 
 
 def test_characters_within_a_changed_sequence_come_from_the_whole_sequence() -> None:
-    text, spans = prepare_with_spans("aｶﾞ①bﬁ", SideConfig(normalise=("nfkc",)))
+    text, spans = prepare_with_spans("aｶﾞ①bﬁ", PreparationConfig(normalise=("nfkc",)))
     assert text == "aガ1bfi"
     assert spans == [(0, 1), (1, 3), (3, 4), (4, 5), (5, 6), (5, 6)]
     points = "x\u05d1\u05bc\u05b0y"  # two marks that do not compose change places
-    assert prepare_with_spans(points, SideConfig(normalise=("nfkc",))) == (
+    assert prepare_with_spans(points, PreparationConfig(normalise=("nfkc",))) == (
         "x\u05d1\u05b0\u05bcy",
         [(0, 1), (1, 4), (1, 4), (1, 4), (4, 5)],
     )
@@ -105,7 +109,7 @@ def test_characters_within_a_changed_sequence_come_from_the_whole_sequence() -> 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 @given(line=odd_lines)
-def test_spans_of_a_prepared_line(config: SideConfig, line: str) -> None:
+def test_spans_of_a_prepared_line(config: PreparationConfig, line: str) -> None:
     text, spans = prepare_with_spans(line, config)
     assert text == prepare(line, config)
     assert len(spans) == len(text)
@@ -115,7 +119,7 @@ def test_spans_of_a_prepared_line(config: SideConfig, line: str) -> None:
 
 @given(line=odd_lines)
 def test_nfkc_spans_are_exact(line: str) -> None:
-    text, spans = prepare_with_spans(line, SideConfig(normalise=("nfkc",)))
+    text, spans = prepare_with_spans(line, PreparationConfig(normalise=("nfkc",)))
     for start, end in spans:
         made = "".join(character for character, span in zip(text, spans, strict=True) if span == (start, end))
         assert unicodedata.normalize("NFKC", line[start:end]) == made
@@ -123,7 +127,7 @@ def test_nfkc_spans_are_exact(line: str) -> None:
 
 @given(line=odd_lines)
 def test_lower_spans_are_exact(line: str) -> None:
-    text, spans = prepare_with_spans(line, SideConfig(normalise=("lower",)))
+    text, spans = prepare_with_spans(line, PreparationConfig(normalise=("lower",)))
     for character, (start, end) in zip(text, spans, strict=True):
         assert end == start + 1
         assert character in line[start].lower() or (character, line[start]) == ("ς", "Σ")
@@ -132,11 +136,11 @@ def test_lower_spans_are_exact(line: str) -> None:
 @given(line=odd_lines)
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 @pytest.mark.parametrize("kind", ["char", "whitespace"])
-def test_pieces_have_the_ids_of_encode_and_monotone_spans(kind: str, config: SideConfig, line: str) -> None:
+def test_pieces_have_the_ids_of_encode_and_monotone_spans(kind: str, config: PreparationConfig, line: str) -> None:
     vocabulary = train_vocabulary(VocabularyConfig.model_validate({"kind": kind}), ["a b c i ㍻ @-@ é"])
-    side = Side(config, vocabulary)
+    side = TextProcessor(config, vocabulary)
     pieces = side.pieces(line)
-    assert [piece.id for piece in pieces] == side.encode(line) == side.encode_lines([line])[0]
+    assert [piece.id for piece in pieces] == side.encode(line).values == side.encode_lines([line])[0]
     assert all(0 <= piece.start <= piece.end <= len(line) for piece in pieces)
     assert all(left.start <= right.start and left.end <= right.end for left, right in pairwise(pieces))
 
@@ -145,7 +149,7 @@ def test_pieces_have_the_ids_of_encode_and_monotone_spans(kind: str, config: Sid
 def test_without_normalisation_a_piece_is_its_raw_characters(line: str) -> None:
     for kind in ("char", "whitespace"):
         vocabulary = train_vocabulary(VocabularyConfig.model_validate({"kind": kind}), [ODD, "x"])
-        for piece in Side(SideConfig(), vocabulary).pieces(line):
+        for piece in TextProcessor(PreparationConfig(), vocabulary).pieces(line):
             raw = line[piece.start : piece.end]
             if set(piece.text) != {"▁"}:
                 assert raw.replace("▁", " ").strip(" ") == piece.text.replace("▁", " ").strip(" ")
@@ -155,109 +159,111 @@ def test_without_normalisation_a_piece_is_its_raw_characters(line: str) -> None:
 
 def test_pieces_leave_out_the_space_of_their_mark() -> None:
     vocabulary = train_vocabulary(VocabularyConfig(kind="bpe", size=10), ["ab ab ab"])
-    side = Side(SideConfig(), vocabulary)
+    side = TextProcessor(PreparationConfig(), vocabulary)
     line = " ab  abz"
     assert side.pieces(line) == [
         Piece(vocabulary.encode("ab")[0], "▁ab", 1, 3, 0),
         Piece(vocabulary.encode("ab")[0], "▁ab", 5, 7, 1),
         Piece(3, "z", 7, 8, 1),
     ]
-    assert side.tokens(side.encode(line)) == ["▁ab", "▁ab", "<unk>"]
+    assert side.tokens(side.encode(line).values) == ["▁ab", "▁ab", "<unk>"]
     assert side.tokens([0, 1, 2]) == ["<pad>", "<s>", "</s>"]
-    characters = Side(SideConfig(), train_vocabulary(VocabularyConfig(kind="char"), ["a b"]))
+    characters = TextProcessor(PreparationConfig(), train_vocabulary(VocabularyConfig(kind="char"), ["a b"]))
     assert [(piece.text, piece.start, piece.end) for piece in characters.pieces("a  b")] == [
         ("▁", 0, 0), ("a", 0, 1), ("▁", 1, 3), ("b", 3, 4),
     ]  # fmt: skip
 
 
 def test_decoding_detokenises() -> None:
-    config = SideConfig(segment="moses")
+    config = PreparationConfig(segment="moses")
     line = 'The well-known dog, isn\'t it "old" & <b>?'
     vocabulary = train_vocabulary(VocabularyConfig(kind="whitespace"), [prepare(line, config)])
-    side = Side(config, vocabulary)
-    assert side.decode([1, *side.encode(line), 2, 0]) == 'The well-known dog, isn\'t it "old" & < b >?'
+    side = TextProcessor(config, vocabulary)
+    assert side.decode([1, *side.encode(line).values, 2, 0]) == 'The well-known dog, isn\'t it "old" & < b >?'
     assert side.decode([]) == ""
 
 
 def test_moses_output_keeps_what_looks_like_an_escape() -> None:
-    config = SideConfig(segment="moses")
+    config = PreparationConfig(segment="moses")
     vocabulary = train_vocabulary(VocabularyConfig(kind="whitespace"), ["&amp;"])
-    assert Side(config, vocabulary).decode([4]) == "&amp;"
+    assert TextProcessor(config, vocabulary).decode([4]) == "&amp;"
 
 
 @pytest.mark.parametrize("segment", ["none", "whitespace", "moses"])
 @pytest.mark.parametrize("line", ["", "   ", " "])
 def test_a_blank_line_is_an_empty_list(segment: str, line: str) -> None:
-    config = SideConfig.model_validate({"segment": segment, "normalise": ("nfkc", "punctuation", "lower")})
+    config = PreparationConfig.model_validate({"segment": segment, "normalise": ("nfkc", "punctuation", "lower")})
     for kind in ("char", "word"):
-        side = Side(config, train_vocabulary(VocabularyConfig.model_validate({"kind": kind}), ["a b"]))
-        assert side.encode(line) == side.pieces(line) == []
+        side = TextProcessor(config, train_vocabulary(VocabularyConfig.model_validate({"kind": kind}), ["a b"]))
+        assert side.encode(line).values == side.pieces(line) == []
         assert side.encode_lines([line, "a", line])[::2] == [[], []]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "word"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_sides_come_back_from_their_folder(tmp_path: Path, kind: str, shared: bool) -> None:
-    text = TextConfig(source=MOSES, target=SideConfig(language="de", segment="moses"))
-    sides = train_sides(text, VocabularyConfig.model_validate({"kind": kind, "size": 60, "shared": shared}), pairs)
-    save_sides(sides, tmp_path / "run" / "vocabulary")
-    loaded = load_sides(tmp_path / "run" / "vocabulary")
+    text = TextConfig(source=MOSES, target=PreparationConfig(language="de", segment="moses"))
+    sides = train_processors(text, VocabularyConfig.model_validate({"kind": kind, "size": 60, "shared": shared}), pairs)
+    save_processors(sides, tmp_path / "run" / "vocabulary")
+    loaded = load_processors(tmp_path / "run" / "vocabulary")
     for side, back, lines in zip(sides, loaded, zip(*PAIRS, strict=True), strict=True):
         assert back.config == side.config
         for line in lines:
             assert back.pieces(line) == side.pieces(line)
-            assert back.decode(back.encode(line)) == side.decode(side.encode(line))
+            assert back.decode(back.encode(line).values) == side.decode(side.encode(line).values)
     assert (loaded[0].vocabulary is loaded[1].vocabulary) == (sides[0].vocabulary is sides[1].vocabulary) == shared
 
 
 def test_a_shared_vocabulary_learns_from_both_sides() -> None:
     text = TextConfig(source=MOSES)
-    source, target = train_sides(text, VocabularyConfig(kind="word", size=1000, shared=True), pairs)
-    assert 3 not in source.encode("dog house")
-    assert 3 not in target.encode("Hund bekannt.")
-    alone, _ = train_sides(text, VocabularyConfig(kind="word", size=1000), pairs)
-    assert alone.encode("dog hund") == [alone.encode("dog")[0], 3]
+    source, target = train_processors(text, VocabularyConfig(kind="word", size=1000, shared=True), pairs)
+    assert 3 not in source.encode("dog house").values
+    assert 3 not in target.encode("Hund bekannt.").values
+    alone, _ = train_processors(text, VocabularyConfig(kind="word", size=1000), pairs)
+    assert alone.encode("dog hund").values == [alone.encode("dog").values[0], 3]
 
 
 def test_the_target_can_have_a_vocabulary_of_another_kind() -> None:
     own = {"kind": "whitespace"}
     config = VocabularyConfig.model_validate({"kind": "char", "target": own})
-    source, target = train_sides(TextConfig(), config, lambda: [("abc abd", "(S (NP NN )NP )S")] * 3)
-    assert source.tokens(source.encode("abc")) == ["▁", "a", "b", "c"]
-    assert target.tokens(target.encode("(NP NN VB )NP")) == ["(NP", "NN", "<unk>", ")NP"]
+    source, target = train_processors(TextConfig(), config, lambda: [("abc abd", "(S (NP NN )NP )S")] * 3)
+    assert source.tokens(source.encode("abc").values) == ["▁", "a", "b", "c"]
+    assert target.tokens(target.encode("(NP NN VB )NP").values) == ["(NP", "NN", "<unk>", ")NP"]
     wrong = VocabularyConfig.model_validate({"kind": "char", "target": {"kind": "bpe", "size": 900}})
     with pytest.raises(UserError, match=r"^vocabulary\.target\.size: .*target text"):
-        train_sides(TextConfig(), wrong, pairs)
+        train_processors(TextConfig(), wrong, pairs)
 
 
 def test_errors_name_the_side() -> None:
     with pytest.raises(UserError, match=r"^vocabulary\.size: .*source text"):
-        train_sides(TextConfig(), VocabularyConfig(size=8000), pairs)
+        train_processors(TextConfig(), VocabularyConfig(size=8000), pairs)
     with pytest.raises(UserError, match=r"^vocabulary: the target text is empty"):
-        train_sides(TextConfig(), VocabularyConfig(kind="char"), lambda: [("a", "")])
+        train_processors(TextConfig(), VocabularyConfig(kind="char"), lambda: [("a", "")])
 
 
 @pytest.mark.parametrize("kind", ["bpe", "word"])
 def test_a_side_can_be_sent_to_a_worker(kind: str) -> None:
-    side, _ = train_sides(TextConfig(source=MOSES), VocabularyConfig.model_validate({"kind": kind, "size": 50}), pairs)
+    side, _ = train_processors(
+        TextConfig(source=MOSES), VocabularyConfig.model_validate({"kind": kind, "size": 50}), pairs
+    )
     sent = pickle.loads(pickle.dumps(side))
     assert sent.pieces(PAIRS[0][0]) == side.pieces(PAIRS[0][0])
 
 
 def test_damaged_folders_are_errors_of_the_user(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"sides\.json: .*missing"):
-        load_sides(tmp_path)
-    save_sides(train_sides(TextConfig(), VocabularyConfig(kind="word"), pairs), tmp_path)
+        load_processors(tmp_path)
+    save_processors(train_processors(TextConfig(), VocabularyConfig(kind="word"), pairs), tmp_path)
     description = json.loads((tmp_path / "sides.json").read_text())
     (tmp_path / "sides.json").write_text(json.dumps(description | {"format": 99}))
     with pytest.raises(UserError, match="received 99; allowed: 1"):
-        load_sides(tmp_path)
+        load_processors(tmp_path)
     (tmp_path / "sides.json").write_text(json.dumps(description | {"source": {"segment": "nothing"}}))
     with pytest.raises(UserError, match="damaged"):
-        load_sides(tmp_path)
+        load_processors(tmp_path)
     (tmp_path / "sides.json").write_text("{")
     with pytest.raises(UserError, match="not JSON"):
-        load_sides(tmp_path)
+        load_processors(tmp_path)
 
 
 def test_a_sample_is_even_and_the_same_in_every_process() -> None:
@@ -280,7 +286,7 @@ def test_subwords_train_on_a_sample_and_words_on_everything(monkeypatch: pytest.
 
     def characters(kind: str) -> tuple[int, int]:
         config = VocabularyConfig.model_validate({"kind": kind, "shared": shared})
-        source, target = train_sides(TextConfig(), config, many)
+        source, target = train_processors(TextConfig(), config, many)
         return len(source.vocabulary) - 4, len(target.vocabulary) - 4
 
     assert characters("char") == ((5, 5) if shared else (3, 3))

@@ -2,22 +2,22 @@
 
 import pytest
 
-from headway.corpora.data_config import DataConfig, source_truncation
-from headway.processing.text.text_config import TextConfig, VocabularyConfig
-from headway.processing.text.text_processor import Side, train_sides
+from headway.corpora.filters import Filters
+from headway.processing.text.text_processor import TextConfig, TextProcessor, train_processors
 from headway.processing.text.truncation import Truncation, encode_beginnings, first_words
+from headway.processing.text.vocabulary import VocabularyConfig
 
 LINES = ["ab cd", "", "  a b  c ", "abcd", "a b c d e"]
 
 
 @pytest.fixture
-def characters() -> Side:
-    return train_sides(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([("ab cd e", "x")]))[0]
+def characters() -> TextProcessor:
+    return train_processors(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([("ab cd e", "x")]))[0]
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 20])
-def test_pieces(characters: Side, length: int) -> None:
-    whole = [characters.encode(line) for line in LINES]
+def test_pieces(characters: TextProcessor, length: int) -> None:
+    whole = [characters.encode(line).values for line in LINES]
     encoded, cut = encode_beginnings(characters.vocabulary, LINES, Truncation(length))
     assert encoded == [ids[:length] for ids in whole]
     assert cut == [len(ids) > length for ids in whole]
@@ -25,9 +25,9 @@ def test_pieces(characters: Side, length: int) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 20])
-def test_words(characters: Side, length: int) -> None:
+def test_words(characters: TextProcessor, length: int) -> None:
     encoded, cut = encode_beginnings(characters.vocabulary, LINES, Truncation(length, "words"))
-    assert encoded == [characters.encode(" ".join(line.split()[:length])) for line in LINES]
+    assert encoded == [characters.encode(" ".join(line.split()[:length])).values for line in LINES]
     assert cut == [len(line.split()) > length for line in LINES]
 
 
@@ -46,9 +46,6 @@ def test_first_words(text: str, count: int, expected: str) -> None:
 
 
 def test_the_recipe_says_how_much() -> None:
-    train = {"tsv": "x"}
-    assert source_truncation(DataConfig.model_validate({"train": train})) is None
-    given = {"train": train, "truncate_source": 50}
-    assert source_truncation(DataConfig.model_validate(given)) == Truncation(50, "pieces")
-    words = source_truncation(DataConfig.model_validate(given | {"count": "words"}))
-    assert str(words) == "50 words"
+    assert Filters().truncation() is None
+    assert Filters(truncate_source=50).truncation() == Truncation(50, "pieces")
+    assert str(Filters(truncate_source=50, count="words").truncation()) == "50 words"

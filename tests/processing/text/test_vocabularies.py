@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import UserError
-from headway.processing.text.text_config import VocabularyConfig
 from headway.processing.text.vocabularies import load_vocabulary, train_vocabulary
-from headway.processing.text.vocabulary import Vocabulary
+from headway.processing.text.vocabulary import Vocabulary, VocabularyConfig
 from headway.tensors.batch import BOS, EOS, PAD, UNKNOWN
 
 KINDS = ["bpe", "unigram", "char", "word", "whitespace"]

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from headway.runs.inspect.contributions import (contributions, log_probability, measure)
-from headway.predictors.sequence_predictor import Predictor
 from headway.errors import UserError
 from headway.mixers import Mixed
-from headway.models import build_model
-from headway.models.model_config import DecoderOnlyConfig
-from headway.runs.run_folder import LoadedRun
+from headway.models import DecoderOnlyConfig, build_model
+from headway.predictors.run import Run
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.runs.inspect.contributions import contributions, log_probability, measure
 from tests.models import toys
 
 ENCODER = {"layers": 2, "mixer": [{"kind": "ngram", "n": 2, "global_context": True}, "attention"]}
@@ -68,7 +67,7 @@ def test_norms_are_of_what_the_mixer_reads():
     mixer = network.encoder[0].mixer
     x = network.source_embedding(batch.source)
     assert torch.allclose(found.norm, mixer.shares(x, batch.source_mask).shares.norm(dim=-1), atol=1e-12)
-    assert [part.name for part in found.parts] == ["-1", "0", "+1", "global"]
+    assert [span.name for span in found.spans] == ["-1", "0", "+1", "global"]
     assert (found.norm.transpose(1, 2)[~batch.source_mask] == 0).all()
 
 
@@ -101,7 +100,7 @@ def test_frozen_weights_have_contributions_too():
 
 
 @pytest.fixture
-def ngrams(predictor: Predictor) -> Predictor:
+def ngrams(predictor: SequencePredictor) -> SequencePredictor:
     """An untrained model with n-grams on the trained run's vocabulary."""
     changes = {"encoder": ENCODER, "decoder": DECODER}
     torch.manual_seed(3)
@@ -110,8 +109,8 @@ def ngrams(predictor: Predictor) -> Predictor:
     return _with_model(predictor, network)
 
 
-def _with_model(predictor: Predictor, network) -> Predictor:
-    return Predictor([LoadedRun(predictor.recipe, predictor.source, predictor.target, network)], predictor.device)
+def _with_model(predictor: SequencePredictor, network) -> SequencePredictor:
+    return SequencePredictor([Run(predictor.recipe, predictor.source, predictor.target, network)], predictor.device)
 
 
 def test_texts_have_their_tokens_beside(ngrams):
@@ -121,14 +120,14 @@ def test_texts_have_their_tokens_beside(ngrams):
     assert [each.tokens for each in encoder][:2] == [["▁", "a", "b", "</s>"], ["▁", "d", "c", "b", "a", "</s>"]]
     assert [each.tokens for each in decoder][1:] == [["<s>", "▁", "a", "b", "c", "d"], ["<s>", "▁", "a"], ["<s>"]]
     for each in (*encoder, *decoder):
-        assert each.norm.shape == each.gradient_input.shape == (2, len(each.tokens), len(each.parts))
+        assert each.norm.shape == each.gradient_input.shape == (2, len(each.tokens), len(each.spans))
     alone = contributions(ngrams, lines[:1], targets[:1])[0]["encoder.0.self"]
     np.testing.assert_allclose(alone.norm, encoder[0].norm, atol=1e-6)
     np.testing.assert_allclose(alone.gradient_input, encoder[0].gradient_input, atol=1e-6)
 
 
 def test_chosen_tokens_add_up_to_all(ngrams):
-    each = [contributions(ngrams, ["abc", "d"], ["cba", "d"], places=[place])[0] for place in range(5)]
+    each = [contributions(ngrams, ["abc", "d"], ["cba", "d"], positions=[place])[0] for place in range(5)]
     together = contributions(ngrams, ["abc", "d"], ["cba", "d"])[0]
     for name in together:
         total = sum(found[name].gradient_input for found in each)
@@ -154,5 +153,5 @@ def test_what_cannot_be_measured(predictor, ngrams):
     assert contributions(predictor, ["ab"], ["ba"]) == [{}]
     with pytest.raises(UserError, match="2 sources and 1 targets"):
         contributions(ngrams, ["a", "b"], ["a"])
-    with pytest.raises(UserError, match=r"places: no target has such a token; .* allowed: 0 to 3"):
-        contributions(ngrams, ["a"], ["ba"], places=[4])
+    with pytest.raises(UserError, match=r"positions: no target has such a token; .* allowed: 0 to 3"):
+        contributions(ngrams, ["a"], ["ba"], positions=[4])

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from headway.runs.inspect.corpus_analysis import (CorpusTotals, Request, read_corpus, report)
-from headway.runs.inspect.corpus_figures import (relative_positions, write_figures)
-from headway.runs.inspect.length_quality import LengthTotals
-from headway.runs.inspect.totals import (SPAN, within)
-from headway.predictors.sequence_predictor import Predictor
-from headway.models import build_model
-from headway.models.model_config import parse_model
-from headway.runs.run_folder import LoadedRun
 from headway.metrics import build_metric
+from headway.models import build_model, model_section
+from headway.predictors.sequence_predictor import Predictor
+from headway.runs.inspect.analyses import RelativePositionAnalysis, even_shares
+from headway.runs.inspect.capture import ReadOptions, read
+from headway.runs.inspect.corpus_analysis import CorpusAnalysis, analyse
+from headway.runs.inspect.inspect_options import SPAN
+from headway.runs.inspect.measures import within
+from headway.runs.run_folder import LoadedRun
 from headway.tasks import build_task
 from tests.conftest import Command, Reversal
 
@@ -46,17 +46,18 @@ MODELS = {
 
 def untrained(predictor: Predictor, name: str) -> Predictor:
     """Another model in the place of the predictor's."""
-    recipe = predictor.recipe.model_copy(update={"model": parse_model(MODELS[name])})
+    recipe = predictor.recipe.model_copy(update={"model": model_section(MODELS[name])})
     torch.manual_seed(1)
     size = len(predictor.source.vocabulary)
     model = build_model(recipe.model, size, size, True).eval()
     return Predictor([LoadedRun(recipe, predictor.source, predictor.target, model)], predictor.device)
 
 
-def totals_of(predictor: Predictor, request: Request | None = None) -> CorpusTotals:
-    totals = CorpusTotals(LengthTotals(build_metric("exact_match")))
-    read_corpus(build_task("translation"), predictor, request or Request(quality=False), totals)
-    return totals
+def analysis_of(predictor: Predictor, *files: Path) -> CorpusAnalysis:
+    analysis = CorpusAnalysis(build_metric("exact_match"), 5)
+    corpus = build_task("translation").raw_corpus(predictor.recipe, files[:1], *files[1:])
+    analyse(predictor, corpus, analysis, ReadOptions(hypotheses=False, contributions=True))
+    return analysis
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -96,7 +97,9 @@ def test_the_command_draws_dev_and_its_numbers_are_those_of_the_weights(
         assert [shares["0", str(offset)], shares["1", str(offset)]] == pytest.approx(both, abs=1e-5)
         assert shares["mean", str(offset)] == pytest.approx(both.mean(), abs=1e-5)
     inside = slow[:, SPAN - 1 : SPAN + 2].sum() / queries / 2
-    assert f"{100 * inside:.1f} %" in next(line for line in ended.out.splitlines() if line.startswith("decoder.1.self"))
+    assert f" {100 * inside:.1f} " in next(
+        line for line in ended.out.splitlines() if line.startswith("decoder layer 2, self")
+    )
     (quality,) = rows(tmp_path / "figures" / "quality-by-length.csv")  # every source is one word
     assert (quality["segments"], quality["exact_match"]) == ("16", "100")
 
@@ -127,19 +130,15 @@ def test_files_are_read_with_references_and_without(
     [
         (
             ("--figures", "out", "--parameters"),
-            "say what to look at; received '--parameters --figures'; allowed: one of",
+            "say what to look at; received '--figures --parameters'; allowed: one of",
         ),
-        (("--figures", "out", "--within", "22"), "--within: no such window; received 22; allowed: 1 to 21"),
+        (("--figures", "out", "--within", "22"), "--within.*less than or equal to 21"),
         (("--figures", "out", "--reference", "x"), "--reference: references need their sources"),
         (("--figures", "out", "--input", "x"), "--input: there is no such file; received 'x'"),
-        (("--figures", "out", "--input", "empty"), "--input: there is nothing to read: every line is empty or too lo"),
+        (("--figures", "out", "--input", "empty"), "--input: there is nothing to read: every line is empty"),
         (("--figures", "out", "--input", "empty", "--reference", "three"), "this line has no partner"),
-        (
-            ("model.dim=8", "--figures", "out"),
-            "KEY.PATH=VALUE: this does not go with --figures; allowed: with --parameters",
-        ),
-        (("--figures", "out", "--input", "three", "--input", "three"), "--input: --figures reads one file"),
-        (("--parameters", "--no-quality"), "--quality: this does not go with --parameters; allowed: with --figures"),
+        (("model.dim=8", "--figures", "out"), "unexpected extra argument"),
+        (("--parameters", "--no-quality"), "No such option: --no-quality"),
     ],
 )
 def test_users_mistakes(
@@ -155,69 +154,88 @@ def test_users_mistakes(
     assert not Path("out").exists()
 
 
-def test_layers_without_weights_have_their_parts(predictor: Predictor, tmp_path: Path) -> None:
-    totals = totals_of(untrained(predictor, "mixed"))
-    assert list(totals.parts) == ["encoder.0.self", "decoder.0.self"]
-    assert set(totals.relative) == {"encoder.1.self", "decoder.1.self"}
-    said = report(totals, Request(quality=False))
-    assert "encoder.0.self: no weights; largest shares:" in said
+def test_layers_without_weights_have_their_contributions(predictor: Predictor, tmp_path: Path) -> None:
+    analysis = analysis_of(untrained(predictor, "mixed"))
+    assert list(analysis.contributions.totals) == ["encoder.0.self", "decoder.0.self"]
+    assert set(analysis.relative.totals) == {"encoder.1.self", "decoder.1.self"}
+    said = analysis.text(quality=False)
+    assert "encoder layer 1, self: no weights; largest contributions:" in said
     assert "nothing" not in said
-    write_figures(totals, tmp_path, 5)
-    parts = rows(tmp_path / "contributions-encoder.csv")
-    assert [row["part"] for row in parts] == ["-1", "0", "+1", "global"] * 2
+    analysis.write(tmp_path)
+    spans = rows(tmp_path / "contributions-encoder.csv")
+    assert [row["part"] for row in spans] == ["-1", "0", "+1", "global"] * 2
+    assert {row["layer"] for row in spans} == {"encoder.0.self"}  # files have the names, which count from 0
     assert {row["part"] for row in rows(tmp_path / "contributions-decoder.csv")} == {"-1", "0", "-3..-2"}
     drawn = (tmp_path / "contributions-encoder.svg").read_text()
-    assert "<!-- global -->" in drawn
-    assert "<!-- encoder: norm of the share -->" in drawn
+    for text in ("global", "encoder: norm of the contribution"):
+        assert f"<!-- {text} -->" in drawn
+
+
+def test_figures_and_tables_count_layers_from_one(predictor: Predictor, tmp_path: Path) -> None:
+    analysis = analysis_of(untrained(predictor, "decoder_only"))
+    analysis.write(tmp_path)
+    drawn = (tmp_path / "relative-position-decoder.svg").read_text()
+    assert [f"<!-- layer {layer} -->" in drawn for layer in range(4)] == [False, True, True, False]
+    assert {row["attention"] for row in rows(tmp_path / "entropy.csv")} >= {"decoder.0.cross", "decoder.1.self"}
+    (chart,) = analysis.entropies.result()
+    assert [panel.title for panel in chart.panels] == ["decoder, self", "decoder, cross"]
+    assert all([x for x, _ in panel.lines["evenly"]] == [1, 2] for panel in chart.panels)
+    titles = [row[0] for row in analysis.table().rows]
+    assert sorted(titles) == [f"decoder layer {layer}, {kind}" for layer in (1, 2) for kind in ("cross", "self")]
 
 
 def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: Predictor) -> None:
-    totals = totals_of(untrained(predictor, "window below"))
-    near, far = (totals.relative[f"encoder.{layer}.self"].even_shares() for layer in (0, 1))
+    totals = analysis_of(untrained(predictor, "window below")).relative.totals
+    encoder = [totals[f"encoder.{layer}.self"] for layer in (0, 1)]
+    near, far = (total.even_shares() for total in encoder)
     assert within(near, 2) == pytest.approx(1)
     assert within(far, 2) < 0.9
-    own = {layer: totals.relative[f"encoder.{layer}.self"] for layer in (0, 1)}
-    (panel,) = relative_positions("encoder.self", own, 2).panels
+    np.testing.assert_array_equal(even_shares(encoder), far)
+    analysis = RelativePositionAnalysis(2)
+    analysis.totals = {name: total for name, total in totals.items() if name.startswith("encoder")}
+    panel = analysis.result()[0].panels[0]
     assert dict(panel.lines["evenly"])[0] == pytest.approx(100 * far[SPAN + 1])
 
 
 def test_a_decoder_only_model_is_read_as_one_sequence(predictor: Predictor) -> None:
-    totals = totals_of(untrained(predictor, "decoder_only"))
-    assert set(totals.relative) == {"decoder.0.self", "decoder.1.self"}
-    assert set(totals.entropies) == {f"decoder.{layer}.{kind}" for layer in (0, 1) for kind in ("self", "cross")}
-    each = totals.relative["decoder.0.self"].shares()
-    assert each.sum(1) == pytest.approx(1, abs=1e-5)
-    assert (each[:, SPAN + 2 :] == 0).all()
+    analysis = analysis_of(untrained(predictor, "decoder_only"))
+    assert set(analysis.relative.totals) == {"decoder.0.self", "decoder.1.self"}
+    names = {f"decoder.{layer}.{kind}" for layer in (0, 1) for kind in ("self", "cross")}
+    assert set(analysis.entropies.totals) == names
+    shares = analysis.relative.totals["decoder.0.self"].shares()
+    assert shares.sum(1) == pytest.approx(1, abs=1e-5)
+    assert (shares[:, SPAN + 2 :] == 0).all()
 
 
-def test_what_a_recurrent_model_does_not_have_is_said(predictor: Predictor, tmp_path: Path) -> None:
-    totals = totals_of(untrained(predictor, "recurrent"))
-    assert list(totals.entropies) == ["decoder.0.cross"]
-    assert "no self-attention and no n-grams: nothing by relative position" in report(totals, Request())
-    assert {path.stem for path in write_figures(totals, tmp_path, 5)} == {"entropy"}
-    silent = totals_of(untrained(predictor, "no attention"))
-    assert "this model has no attention: no entropy" in report(silent, Request())
-    assert write_figures(silent, tmp_path, 5) == []
+def test_a_model_without_self_attention_is_told(predictor: Predictor, tmp_path: Path) -> None:
+    analysis = analysis_of(untrained(predictor, "recurrent"))
+    assert list(analysis.entropies.totals) == ["decoder.0.cross"]
+    assert "no self-attention and no n-grams: nothing by relative position" in analysis.text(quality=True)
+    assert {path.stem for path in analysis.write(tmp_path)} == {"entropy"}
+    silent = analysis_of(untrained(predictor, "no attention"))
+    assert "this model has no attention: no entropy" in silent.text(quality=True)
+    assert silent.write(tmp_path) == []
 
 
 def test_pairs_that_are_longer_than_the_positions_are_left_out(predictor: Predictor, tmp_path: Path) -> None:
-    own = untrained(predictor, "learned positions")  # at most five pieces, of which the first is a mark
-    assert own.can_read("abcd", "abcd")
-    assert not own.can_read("abcde", "abcd")
-    assert not own.can_read("abcd", "abcde")
+    short = untrained(predictor, "learned positions")  # at most five pieces, of which the first is a mark
+    assert short.can_read("abcd", "abcd")
+    assert not short.can_read("abcde", "abcd")
+    assert not short.can_read("abcd", "abcde")
     for name, lines in (("source", ["abcd", "abcde", "a"]), ("target", ["a", "a", "abcde"])):
         (tmp_path / name).write_text("\n".join(lines) + "\n")
-    totals = totals_of(own, Request(tmp_path / "source", tmp_path / "target", quality=False))
-    assert (totals.examples, totals.read) == (3, 1)
+    analysis = analysis_of(short, tmp_path / "source", tmp_path / "target")
+    assert (analysis.examples, analysis.read) == (3, 1)
 
 
-def test_one_chunk_at_a_time_is_in_memory(predictor: Predictor, tmp_path: Path) -> None:
+def test_a_few_examples_at_a_time_are_in_memory(predictor: Predictor, tmp_path: Path) -> None:
     (tmp_path / "source").write_text("abcd\n" * 300)
-    readings = build_task("translation").readings(predictor, tmp_path / "source", None)
-    assert readings.examples == 300
+    corpus = build_task("translation").raw_corpus(predictor.recipe, [tmp_path / "source"])
+    assert corpus.size == 300
     alive: list[weakref.ref] = []
-    for chunk in readings.chunks:
-        alive += [weakref.ref(reading) for reading in chunk.readings]
-        gc.collect()
-        assert sum(each() is not None for each in alive) <= 64
+    for captured in read(predictor, corpus.examples, ReadOptions()):
+        alive.append(weakref.ref(captured.views[0]))
+        if len(alive) % 20 == 0:
+            gc.collect()
+            assert sum(view() is not None for view in alive) <= 64
     assert len(alive) == 300

@@ -7,11 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from headway.runs.inspect.dependency_analysis import (Agreement, Analysed, AttachmentScore, Synchronised, best_tree, word_heads, word_weights)
-from headway.runs.inspect.dependency_figures import (dependency_figure, synchronous_figure)
-from headway.parses.parse import (NotATreeError, depths)
-from headway.parses.projection import (NONE, Projection)
-from tests.data.annotation import toys as parses
+from headway.parses.parse import NotATreeError, depths
+from headway.parses.projection import NONE, Projection
+from headway.runs.inspect.dependency_analysis import (
+    Agreement,
+    Analysed,
+    AttachmentScore,
+    Synchronised,
+    best_tree,
+    word_heads,
+    word_weights,
+)
+from headway.runs.inspect.dependency_report import dependency_figure, synchronous_figure
+from tests.parses import toys as parses
 from tests.runs.training import toys as training
 
 
@@ -89,7 +97,7 @@ def test_figures_are_drawn(tmp_path, causal):
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
     """A run taught a head that is easy to see: each letter's is the one before it, the first is the root."""
-    from headway.experiments.annotation import (parts_of_recipe, run_annotate)
+    from headway.experiments.annotation import parts_of_recipe, run_annotate
     from headway.recipe import Recipe
     from headway.runs.training.loop import train
 

@@ -11,19 +11,26 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from headway.runs.inspect import figures
-from headway.runs.inspect.figures import (MISSING, alignment_figure, alignment_page, learning_curve, pick_fonts, visible_token)
-from headway.runs.inspect.report_page import Example
-from headway.predictors.word_alignment import WordAlignment
 from headway.errors import UserError
+from headway.predictors.word_alignment import WordAlignment
+from headway.runs.inspect import drawing
+from headway.runs.inspect.drawing import (
+    MISSING,
+    alignment_figure,
+    alignment_page,
+    learning_curve,
+    pick_fonts,
+    visible_token,
+)
+from headway.tasks.task import Example
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that were saved."""
     saved: list[Figure] = []
-    save = figures.save_figure
-    monkeypatch.setattr(figures, "save_figure", lambda figure, path: (saved.append(figure), save(figure, path)))
+    save = drawing.save_figure
+    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: (saved.append(figure), save(figure, path)))
     return saved
 
 
@@ -63,7 +70,7 @@ def test_svg_is_well_formed_and_the_same_again(tmp_path: Path) -> None:
 def test_characters_without_a_font_are_named(
     tmp_path: Path, drawn: list[Figure], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "pick_fonts", lambda text: (["DejaVu Sans"], {"ก"}))
+    monkeypatch.setattr(drawing, "pick_fonts", lambda text: (["DejaVu Sans"], {"ก"}))
     alignment_figure(example(["กa", "b"]), tmp_path / "a.png")
     assert labels(drawn[0].axes[0])[0] == [f"{MISSING}a", "b"]
     assert "U+0E01" in drawn[0].get_supxlabel()
@@ -88,8 +95,8 @@ def test_no_script_warns_with_the_fonts_of_this_machine(tmp_path: Path, text: st
 def test_no_script_warns_with_matplotlibs_own_fonts(
     tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, drawn: list[Figure]
 ) -> None:
-    own = [font for font in figures.fontManager.ttflist if font.name.startswith(("DejaVu", "Last Resort"))]
-    monkeypatch.setattr(figures, "fontManager", SimpleNamespace(ttflist=own))
+    own = [font for font in drawing.fontManager.ttflist if font.name.startswith(("DejaVu", "Last Resort"))]
+    monkeypatch.setattr(drawing, "fontManager", SimpleNamespace(ttflist=own))
     alignment_figure(example([*text, "</s>"]), tmp_path / "a.png")
     assert (MISSING in "".join(labels(drawn[0].axes[0])[0])) == (text not in ("الجمعة ٢٥", "ორშაბათი"))
 
@@ -130,7 +137,7 @@ def test_users_mistakes(tmp_path: Path) -> None:
 
 
 def test_global_settings_are_left_alone(tmp_path: Path) -> None:
-    names = [*figures.STYLE, "font.family"]
+    names = [*drawing.STYLE, "font.family"]
     before = {name: matplotlib.rcParams[name] for name in names}
     alignment_figure(example(["a", "b"]), tmp_path / "a.png")
     assert {name: matplotlib.rcParams[name] for name in names} == before

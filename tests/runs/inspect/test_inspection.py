@@ -10,16 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.runs.inspect.contributions import contributions
-from headway.runs.inspect.inspection import (CHUNK, Inspected, Layer, Map, Request, inspect)
-from headway.runs.inspect.inspection_page import (pack_sentences, quantise, write_inspection)
-from headway.predictors.sequence_predictor import Predictor
 from headway.errors import UserError
-from headway.losses.objective_config import DependencyConfig
+from headway.losses import DependencyConfig
+from headway.predictors.sequence_predictor import Predictor
+from headway.runs.inspect.capture import TOGETHER
+from headway.runs.inspect.contributions import contributions
+from headway.runs.inspect.inspection import Inspected, Layer, Map, inspect
+from headway.runs.inspect.inspection_page import pack_sentences, quantise, write_inspection
 from headway.runs.run_folder import RunFolder
-from tests.runs.inspect.test_report_page import Page
+from headway.tasks.task import RawExample
 from tests.conftest import Command, Reversal
 from tests.predictors.test_captured_attention import MODELS, stacks, untrained
+from tests.runs.inspect.test_pages import Page
+
+
+def raw(lines: list[str], targets: list[str] | None = None) -> list[RawExample]:
+    return [RawExample(line, target) for line, target in zip(lines, targets or [None] * len(lines), strict=True)]
+
 
 LINES = ["abcd", "", "ba", "<script>x</script>"]
 
@@ -38,9 +45,9 @@ def sentences_of(path: Path) -> list[dict[str, Any]]:
 
 
 def test_outputs_and_attention_are_the_predictors(predictor: Predictor) -> None:
-    lines = [*LINES, *["abc"] * CHUNK, "cab"]
+    lines = [*LINES, *["abc"] * TOGETHER, "cab"]
     references = [f"reference {number}" for number in range(len(lines))]
-    found = list(inspect(predictor, Request(lines, references, nbest=3)))
+    found = list(inspect(predictor, raw(lines, references), nbest=3))
     assert [each.source for each in found] == lines
     assert [each.reference for each in found] == references
     said = predictor.predict(lines, nbest=3, capture="all")
@@ -63,27 +70,27 @@ def test_outputs_and_attention_are_the_predictors(predictor: Predictor) -> None:
 
 def test_every_kind_of_model_has_a_page(predictor: Predictor, tmp_path: Path) -> None:
     for name in MODELS:
-        found = list(inspect(untrained(predictor, name), Request(["abc"])))
+        found = list(inspect(untrained(predictor, name), raw(["abc"])))
         write_inspection(tmp_path / "page.html", title=name, facts=[], packed=pack_sentences(found, len(found)))
         assert "Cross" in [map["title"] for map in sentences_of(tmp_path / "page.html")[0]["maps"]]
 
 
 def test_layers_without_weights_show_what_their_offsets_add(predictor: Predictor) -> None:
     own = untrained(predictor, "n-grams below")
-    (said, empty) = inspect(own, Request(["abcd", ""]))
+    (said, empty) = inspect(own, raw(["abcd", ""]))
     maps = {map.title: map for map in said.maps}
     assert list(maps) == [
-        "Encoder", "Decoder", "Cross", "Encoder: shares", "Encoder: gradient × input", "Decoder: shares",
+        "Encoder", "Decoder", "Cross", "Encoder: contributions", "Encoder: gradient × input", "Decoder: contributions",
         "Decoder: gradient × input",
     ]  # fmt: skip
     ((expected),) = contributions(own, ["abcd"], [said.outputs[0].text])
-    (layer,) = maps["Encoder: shares"].layers
+    (layer,) = maps["Encoder: contributions"].layers
     np.testing.assert_allclose(layer.values, expected["encoder.0.self"].norm, rtol=1e-5)
     assert list(layer.columns) == ["-1", "0", "+1"]
     assert layer.rows == ["▁", "a", "b", "c", "d", "</s>"]
     signed = maps["Encoder: gradient × input"]
     np.testing.assert_allclose(signed.layers[0].values, expected["encoder.0.self"].gradient_input, rtol=1e-4, atol=1e-7)
-    assert (signed.signed, maps["Encoder: shares"].signed) == (True, False)
+    assert (signed.signed, maps["Encoder: contributions"].signed) == (True, False)
     assert empty.maps == []
 
 
@@ -96,9 +103,9 @@ def test_arcs_are_the_taught_heads_of_each_token(predictor: Predictor) -> None:
         objective = own.recipe.objective.model_copy(update={"dependency": config})
         decoding = own.recipe.decoding.model_copy(update={"min_length": 3})
         own.recipe = own.recipe.model_copy(update={"objective": objective, "decoding": decoding})
-        (said,) = inspect(own, Request(["abcd"]))
+        (said,) = inspect(own, raw(["abcd"]))
         source, target = said.arcs
-        assert source.title == "encoder.1.self, head 0, 1"
+        assert source.title == "encoder layer 2, self, head 0, 1"
         (prediction,) = own.predict("abcd", capture="all")
         for arcs, name, start in ((source, "encoder.1.self", 0), (target, "decoder.1.self", first)):
             weights = prediction.attention[name][:2].mean(0)[start:, start:]
@@ -109,27 +116,27 @@ def test_arcs_are_the_taught_heads_of_each_token(predictor: Predictor) -> None:
 
 
 def test_alignments_are_of_the_output_or_of_the_reference_that_gold_is_of(predictor: Predictor) -> None:
-    (said,) = inspect(predictor, Request(["ab cd"]))
+    (said,) = inspect(predictor, raw(["ab cd"]))
     assert said.alignment is not None
     assert (said.alignment.target, said.alignment.gold, said.alignment.error_rate) == ("output", None, None)
-    (said,) = inspect(predictor, Request(["ab cd"], ["dc ba"], ["0-1 1?0"]))
+    (said,) = inspect(predictor, raw(["ab cd"], ["dc ba"]), ["0-1 1?0"])
     assert said.alignment is not None
     assert said.alignment.target == "reference"
     assert said.alignment.gold is not None
     assert said.alignment.gold.sure == {(0, 1)}
     layer = said.alignment.map.layers[0]
     assert (list(layer.rows), list(layer.columns)) == (["dc", "ba"], ["ab", "cd"])
-    assert said.alignment.found == [(int(row.argmax()), place) for place, row in enumerate(layer.values[0])]
-    links = set(said.alignment.found)
+    assert said.alignment.links == [(int(row.argmax()), place) for place, row in enumerate(layer.values[0])]
+    links = set(said.alignment.links)
     hits = len(links & {(0, 1)}) + len(links & {(0, 1), (1, 0)})
     assert said.alignment.error_rate == pytest.approx(100 * (1 - hits / (len(links) + 1)))
     with pytest.raises(UserError, match=r"words that the sentences do not have.*2 source and 2 target words"):
-        list(inspect(predictor, Request(["ab cd"], ["dc ba"], ["2-0"])))
+        list(inspect(predictor, raw(["ab cd"], ["dc ba"]), ["2-0"]))
 
 
 def test_a_predictor_that_nothing_is_known_of() -> None:
-    with pytest.raises(UserError, match="there is no page for runs of this task yet"):
-        inspect(object(), Request([]))
+    with pytest.raises(UserError, match="nothing is known of how runs of this task read"):
+        list(inspect(object(), []))
 
 
 @pytest.mark.parametrize("bits", [8, 16])
@@ -152,7 +159,7 @@ def test_the_page_holds_the_arrays(
 ) -> None:
     monkeypatch.setattr("headway.runs.inspect.inspection_page.MOST_EXACT", most_exact)
     bits, tolerance = (8, 4e-3) if most_exact == 0 else (16, 2e-5)
-    found = list(inspect(predictor, Request(LINES, nbest=2)))
+    found = list(inspect(predictor, raw(LINES), nbest=2))
     signed = Map(
         "signed", [Layer("x.0.y", np.array([[[-2.0, 0.0, 0.5]]]), ["r"], ["a", "b", "c"])], "nats", signed=True
     )
@@ -206,7 +213,7 @@ def test_without_sentences_the_first_of_dev_are_shown(
     found = sentences_of(page)
     assert [(each["source"], each["reference"]) for each in found] == [(w, w[::-1]) for w in reversal.words[:3]]
     code, _, err = run_headway("inspect", reversal.run, *("--text", "a") * 3, "--sentences", "2", "--output", page)
-    assert (code, err) == (0, "showing the first 2 of 3 sentences; --sentences shows more\n")
+    assert (code, err) == (0, "showing the first 2 of 3 sentences\n")
 
 
 @pytest.mark.parametrize(
@@ -221,17 +228,14 @@ def test_without_sentences_the_first_of_dev_are_shown(
             ["--input", "{lines}", "--gold", "{gold}", "--output", "{tmp}/p"],
             "--gold: gold alignments are of references",
         ),
-        (["--input", "{none}", "--text", "a", "--parameters"], "--input: this does not go with --parameters; allowed:"),
+        (["--input", "{none}", "--text", "a", "--parameters"], "No such option: --input"),
         (
             ["--text", "a"],
             "headway inspect: say what to look at; allowed: one of --output PAGE.html, --figures DIR, --param",
         ),
         (["--output", "{tmp}/p", "--dependencies"], "say what to look at; received '--output --dependencies'"),
-        (["model.dim=3", "--output", "{tmp}/p"], "KEY.PATH=VALUE: this does not go with --output"),
-        (
-            ["--dependencies", "--gold", "{gold}"],
-            "--gold: this does not go with --dependencies; allowed: with --output",
-        ),
+        (["model.dim=3", "--output", "{tmp}/p"], "unexpected extra argument"),
+        (["--dependencies", "--gold", "{gold}"], "No such option: --gold"),
     ],
 )
 def test_what_does_not_go_together(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from headway.runs.inspect.inspection import (Alignment, Arcs, Inspected, LabelledWord, Layer, Map, Said)
-from headway.runs.inspect.inspection_page import (pack_sentences, write_inspection)
 from headway.formats.alignments import parse_pharaoh
+from headway.runs.inspect.inspection import Alignment, Arcs, Inspected, LabelledWord, Layer, Map, ShownOutput
+from headway.runs.inspect.inspection_page import pack_sentences, write_inspection
 from tests.runs.inspect.browser import open_browser
 
 HOSTILE = "</script><script>window.harmed = 1</script><!-- <img src=x onerror='harmed=1'> {{data}}"
@@ -39,13 +39,13 @@ def pair() -> Inspected:
     links = Map("Alignment", [Layer("decoder.0.cross", WORDS, ["the", "year"], ["あ", "い", "う"])], "weight")
     gold = parse_pharaoh("0-0 1?1", "gold")
     said = [
-        Said("2081", -0.25, TARGET, [0.9, 0.5, 1.0, 0.031, 0.99]),
-        Said("2018", -1.5, ["2", "0", "1", "8", "</s>"], [0.5] * 5),
+        ShownOutput("2081", -0.25, TARGET, [0.9, 0.5, 1.0, 0.031, 0.99]),
+        ShownOutput("2018", -1.5, ["2", "0", "1", "8", "</s>"], [0.5] * 5),
     ]
     return Inspected(
         "二〇八一年", "2081", SOURCE, said, [], maps,
         Alignment(links, "reference", [(0, 0), (2, 1)], gold, 33.25),
-        [Arcs("encoder.0.self, head 0", SOURCE[:5], [1, 1, 1, 2, 1], [0.5, 0.9, 0.2, 0.3, 0.4])],
+        [Arcs("encoder layer 1, self, head 0", SOURCE[:5], [1, 1, 1, 2, 1], [0.5, 0.9, 0.2, 0.3, 0.4])],
     )  # fmt: skip
 
 
@@ -54,7 +54,14 @@ def hostile() -> Inspected:
     layer = Layer("decoder.0.cross", distributions(2, 3, 3), tokens, tokens)
     arcs = [Arcs(HOSTILE, tokens[:2], [1, 1], [0.5, 0.5])]
     return Inspected(
-        HOSTILE, HOSTILE, tokens, [Said(HOSTILE, -1.0, tokens, [0.5] * 3)], [], [Map("Cross", [layer])], None, arcs
+        HOSTILE,
+        HOSTILE,
+        tokens,
+        [ShownOutput(HOSTILE, -1.0, tokens, [0.5] * 3)],
+        [],
+        [Map("Cross", [layer])],
+        None,
+        arcs,
     )
 
 
@@ -144,19 +151,19 @@ def test_layers_and_heads_are_drawn_anew_and_hovered(page: Page) -> None:
     pictures = {picture(page)}
     for layer, weights in enumerate(CROSS):
         for head in range(HEADS):
-            choose(page, f"decoder.{layer}.cross, head {head}")
-            expect(page.locator("#caption")).to_have_text(f"decoder.{layer}.cross · head {head}")
+            choose(page, f"decoder layer {layer + 1}, cross, head {head}")
+            expect(page.locator("#caption")).to_have_text(f"decoder layer {layer + 1}, cross · head {head}")
             pictures.add(picture(page))
             row, column = 3, int(weights[head, 3].argmax())
             assert hover(page, row, column, 5, 6)[2] == pytest.approx(weights[head, row, column], abs=6e-4)
             page.mouse.move(0, 0)
     assert len(pictures) == 1 + 2 * HEADS
-    choose(page, "decoder.0.cross, mean of heads")
+    choose(page, "decoder layer 1, cross, mean of heads")
     assert picture(page) in pictures
 
 
 def test_colours_follow_the_values(page: Page) -> None:
-    choose(page, "decoder.1.cross, head 0")
+    choose(page, "decoder layer 2, cross, head 0")
     brightness = [[sum(pixel(page, row, column, 5, 6)) for column in range(6)] for row in range(5)]
     order = np.argsort(CROSS[1][0].flatten())
     assert (np.diff(np.array(brightness).flatten()[order]) <= 3).all()  # a higher weight is never brighter
@@ -261,14 +268,14 @@ def test_an_empty_line_has_nothing_to_show(page: Page) -> None:
 
 
 def test_the_keyboard_reaches_everything(page: Page) -> None:
-    first = page.get_by_role("radio", name="decoder.0.cross, mean of heads")
+    first = page.get_by_role("radio", name="decoder layer 1, cross, mean of heads")
     first.focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator("#caption")).to_have_text("decoder.0.cross · head 0")
+    expect(page.locator("#caption")).to_have_text("decoder layer 1, cross · head 0")
     page.keyboard.press("ArrowDown")
-    expect(page.locator("#caption")).to_have_text("decoder.1.cross · head 0")
+    expect(page.locator("#caption")).to_have_text("decoder layer 2, cross · head 0")
     focused = page.locator(":focus")
-    expect(focused).to_have_attribute("aria-label", "decoder.1.cross, head 0")
+    expect(focused).to_have_attribute("aria-label", "decoder layer 2, cross, head 0")
     assert focused.evaluate("each => getComputedStyle(each).outlineStyle") == "solid"
     page.locator("#cells").focus()
     for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown"):
@@ -335,11 +342,11 @@ def test_narrow_windows_do_not_scroll_sideways(page: Page, width: int) -> None:
 
 
 def test_the_address_leads_back(page: Page, path: Path) -> None:
-    choose(page, "decoder.1.cross, head 2")
+    choose(page, "decoder layer 2, cross, head 2")
     address = page.url
     page.goto("about:blank")
     page.goto(address)
-    expect(page.locator("#caption")).to_have_text("decoder.1.cross · head 2")
+    expect(page.locator("#caption")).to_have_text("decoder layer 2, cross · head 2")
 
 
 def test_a_hundred_sentences_of_a_hundred_tokens_stay_usable(browser: Browser, tmp_path: Path) -> None:
@@ -348,7 +355,7 @@ def test_a_hundred_sentences_of_a_hundred_tokens_stay_usable(browser: Browser, t
     names = [("Encoder", "encoder.{}.self"), ("Decoder", "decoder.{}.self"), ("Cross", "decoder.{}.cross")]
     maps = [Map(title, [Layer(name.format(n), weights, tokens, tokens) for n in range(2)]) for title, name in names]
     text = " ".join(tokens)
-    sentence = Inspected(text, text, tokens, [Said(text, -1.0, tokens, [0.5] * 100)], [], maps)
+    sentence = Inspected(text, text, tokens, [ShownOutput(text, -1.0, tokens, [0.5] * 100)], [], maps)
     began = time.monotonic()
     write_inspection(tmp_path / "long.html", title="long", facts=[], packed=pack_sentences([sentence] * 100, 100))
     assert time.monotonic() - began < 30
@@ -356,12 +363,12 @@ def test_a_hundred_sentences_of_a_hundred_tokens_stay_usable(browser: Browser, t
     page = browser.new_page(viewport={"width": 1200, "height": 800})
     began = time.monotonic()
     page.goto((tmp_path / "long.html").as_uri())
-    expect(page.locator("#caption")).to_have_text("decoder.0.cross · mean of heads", timeout=20_000)
+    expect(page.locator("#caption")).to_have_text("decoder layer 1, cross · mean of heads", timeout=20_000)
     assert time.monotonic() - began < 20
     began = time.monotonic()
     for _ in range(5):
         page.keyboard.press("n")
-    choose(page, "decoder.1.cross, head 3")
+    choose(page, "decoder layer 2, cross, head 3")
     for row in (3, 4, 5):
         page.locator("#cells").hover(position={"x": 20 + row, "y": 20 * row})
     expect(page.locator("#tip")).to_be_visible()

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.runs.inspect.length_quality import (LengthTotals, score_by_length, scores_of_totals)
 from headway.errors import UserError
 from headway.metrics import build_metric
+from headway.runs.inspect.length_quality import LengthTotals, score_by_length, scores_of_totals
 from tests.conftest import Command
 
 SOURCES = ["a", "a b", "a b c", "a b c d", "a b c d e", "a b c d e f"]

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.runs.inspect.report_page import Table
-from headway.runs.inspect.run_report import (SENTENCES, summary_of, write_run_report)
 from headway.formats.pairs import Pair
 from headway.predictors.sequence_predictor import Predictor, load
+from headway.runs.inspect.pages import SENTENCES, summary_of, write_run_report
 from headway.runs.run_folder import RunFolder
-from headway.tasks.translation import (example_of, examples_of)
+from headway.tables import Table
+from headway.tasks.translation import example_of, examples_of
 from tests.conftest import Reversal
 
 
@@ -39,7 +39,8 @@ def test_the_facts_at_the_top(reversal: Reversal) -> None:
 def test_given_pairs_and_tables(reversal: Reversal, tmp_path: Path) -> None:
     run = Path(shutil.copytree(reversal.run, tmp_path / "copied"))
     pairs = [Pair(1, "abcd", "an unlikely reference"), Pair(2, "  ", "no source"), Pair(3, "abcd" * 3, "")]
-    path = write_run_report(run, [Table("A title", ["a"], [["the cell"]], "its note")], examples_of(load(run), pairs))
+    table = Table(["a"], [["the cell"]], title="A title", notes=["its note"])
+    path = write_run_report(run, [table], examples_of(load(run), pairs))
     assert path == run / "report.html"
     page = path.read_text(encoding="utf-8")
     for part in ("an unlikely reference", "A title", "the cell", "its note", "abcdabcdabcd"):

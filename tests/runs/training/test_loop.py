@@ -7,8 +7,7 @@ import torch
 
 from headway.corpora.plan import EncodedPairs
 from headway.errors import RunError, UserError
-from headway.losses import Loss, Objective
-from headway.losses.objective_config import ObjectiveConfig
+from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import evaluation

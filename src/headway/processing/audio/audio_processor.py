@@ -1,4 +1,4 @@
-"""The source side of a model that reads speech: from recordings to frames.
+"""The processor of speech: from recordings to frames.
 
 Shapes: F frames, M bins.
 """
@@ -6,51 +6,49 @@ Shapes: F frames, M bins.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from headway.errors import UserError
 from headway.files import write_json
-from headway.processing.audio.audio_config import AudioConfig
 from headway.processing.audio.audio_files import Recording, name_of, read_recording
-from headway.processing.audio.features import Frames, Statistics, filterbanks, frame_settings
-from headway.processing.text.text_processor import Words
+from headway.processing.audio.features import AudioConfig, Statistics, filterbanks, frame_settings
+from headway.processing.processor import Encoded, Processor
 from headway.processing.text.truncation import Truncation
+from headway.tensors.batch import Frames
 
 FILE = "audio.json"
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class AudioSide:
-    """Settings of the frames and, for global normalisation, the statistics of the training corpus."""
+class AudioProcessor(Processor):
+    """Recordings: settings of their frames and, for global normalisation, the statistics of the training corpus."""
+
+    unit: ClassVar[str] = "frames"
+    noun: ClassVar[str] = "recording"
 
     config: AudioConfig
     statistics: Statistics | None = None
-    vocabulary = None  # it has no pieces
 
     @property
     def size(self) -> int:
-        """M."""
+        """The number of bins M of a frame."""
         return self.config.bins
 
-    def encode(self, recording: Recording) -> Frames:
-        """The normalised frames (F, M) of a recording.
+    def encode(self, raw: Recording, truncation: Truncation | None = None) -> Encoded:
+        """The normalised frames (F, M) of a recording, all of them: no recipe truncates frames.
 
         Raises:
             UserError: a recording that cannot be read or is too short, with its name.
         """
-        return self.normalise(self.raw_frames(recording))
-
-    def read(self, recording: Recording, truncation: Truncation | None) -> tuple[Frames, bool]:
-        """`encode`, and False: recordings are not truncated by pieces or words."""
         assert truncation is None
-        return self.encode(recording), False
+        return Encoded(self.normalise(self.raw_frames(raw)))
 
     def raw_frames(self, recording: Recording) -> Frames:
         """The frames (F, M) of a recording before normalisation. Raises UserError as `encode` does."""
@@ -71,34 +69,27 @@ class AudioSide:
         assert self.statistics is not None
         return self.statistics.normalise(frames)
 
-    def name(self, recording: Recording) -> str:
+    def name(self, raw: Recording) -> str:
         """The path of a recording, or how many samples it has."""
-        return name_of(recording)
+        return name_of(raw)
 
-    def tokens(self, frames: Any) -> list[str]:
-        """Frames have no pieces that could be written."""
-        return []
+    def length(self, encoded: Frames) -> int:
+        return len(encoded)
 
-    def words(self, frames: Any) -> Words:
-        """Nor words."""
-        return Words((), ())
+    def labels(self, encoded: Frames, positions: Sequence[int]) -> list[str]:
+        """The seconds at which the frames at these positions begin."""
+        return [f"{position * self.config.frame_shift / 1000:.2f}" for position in positions]
 
-    def seconds(self, frames: NDArray[np.integer]) -> list[str]:
-        """The seconds at which the frames with these numbers begin."""
-        return [f"{number * self.config.frame_shift / 1000:.2f}" for number in frames.tolist()]
-
-    def same(self, other: Any) -> bool:
-        """Whether the other side makes the same frames of every recording."""
-        return isinstance(other, AudioSide) and _what_decides(self) == _what_decides(other)
+    def same(self, other: Processor) -> bool:
+        """Whether the other processor makes the same frames of every recording."""
+        return isinstance(other, AudioProcessor) and _what_decides(self) == _what_decides(other)
 
     def save(self, folder: Path) -> None:
-        """Write the settings into `folder`, which is made where it does not exist."""
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / FILE, {"format": FORMAT} | _content(self))
 
     @classmethod
-    def load(cls, folder: Path) -> AudioSide:
-        """Read what `save` wrote. Raises UserError where it is missing, damaged or of another format."""
+    def load(cls, folder: Path) -> AudioProcessor:
         try:
             content = json.loads((folder / FILE).read_text(encoding="utf-8"))
             if content["format"] != FORMAT:
@@ -110,11 +101,11 @@ class AudioSide:
             raise UserError(f"the settings of the audio are damaged ({error})", where=str(folder / FILE)) from error
 
 
-def _what_decides(side: AudioSide) -> tuple[Any, ...]:
-    content = _content(side)
-    return content["statistics"], side.config.normalise, *frame_settings(side.config).values()
+def _what_decides(processor: AudioProcessor) -> tuple[Any, ...]:
+    content = _content(processor)
+    return content["statistics"], processor.config.normalise, *frame_settings(processor.config).values()
 
 
-def _content(side: AudioSide) -> dict[str, Any]:
-    statistics = side.statistics and {name: each.tolist() for name, each in vars(side.statistics).items()}
-    return {"config": side.config.model_dump(mode="json"), "statistics": statistics}
+def _content(processor: AudioProcessor) -> dict[str, Any]:
+    statistics = processor.statistics and {name: values.tolist() for name, values in vars(processor.statistics).items()}
+    return {"config": processor.config.model_dump(mode="json"), "statistics": statistics}

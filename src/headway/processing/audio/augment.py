@@ -3,11 +3,47 @@
 Shapes: F frames, M bins.
 """
 
+from __future__ import annotations
+
+from typing import Annotated, Any
+
 import numpy as np
 import torch
+from pydantic import Field, NonNegativeInt
 
-from headway.processing.audio.audio_config import SpecAugmentConfig
-from headway.processing.audio.features import Frames
+from headway.config import Section
+from headway.tensors.batch import Frames
+
+# Park et al. (2019), table 1: the policies for LibriSpeech (B, D) and Switchboard (M, S), without time warping.
+POLICIES: dict[str, dict[str, Any]] = {
+    "LB": {"frequency_masks": 1, "frequency_width": 27, "time_masks": 1, "time_width": 100, "time_share": 1.0},
+    "LD": {"frequency_masks": 2, "frequency_width": 27, "time_masks": 2, "time_width": 100, "time_share": 1.0},
+    "SM": {"frequency_masks": 2, "frequency_width": 15, "time_masks": 2, "time_width": 70, "time_share": 0.2},
+    "SS": {"frequency_masks": 2, "frequency_width": 27, "time_masks": 2, "time_width": 70, "time_share": 0.2},
+}
+
+
+def expand_policy(value: Any) -> Any:
+    """The numbers of a policy that is given by name. Raises ValueError where there is none."""
+    if not isinstance(value, str):
+        return value
+    if value not in POLICIES:
+        raise ValueError(f"unknown policy {value!r}; allowed: {', '.join(POLICIES)}, or the numbers of one")
+    return POLICIES[value]
+
+
+class SpecAugmentConfig(Section):
+    """SpecAugment (Park et al. 2019, section 2): masks over bins and over frames, without time warping.
+
+    Each of `frequency_masks` hides 0 to `frequency_width` neighbouring bins, each of `time_masks` 0 to `time_width`
+    neighbouring frames, and never more than `time_share` of an utterance.
+    """
+
+    frequency_masks: NonNegativeInt = 2
+    frequency_width: NonNegativeInt = 27
+    time_masks: NonNegativeInt = 2
+    time_width: NonNegativeInt = 100
+    time_share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
 def spec_augment(frames: Frames, config: SpecAugmentConfig, generator: torch.Generator | None = None) -> Frames:

@@ -3,25 +3,61 @@
 Shapes: N samples, F frames, M bins.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
-from headway.processing.audio.audio_config import AudioConfig
+from headway.config import Section
 from headway.processing.audio.audio_files import Samples, library
+from headway.processing.audio.augment import SpecAugmentConfig, expand_policy
+from headway.tensors.batch import Frames
 
-Frames = NDArray[np.float32]
+Milliseconds = Annotated[float, Field(gt=0)]
 
 INT16 = 1 << 15  # Kaldi's samples are 16-bit integers
 LEAST_VARIANCE = 1e-8  # of a bin that hardly changes: dividing by less would blow up rounding
 
 
+class AudioConfig(Section):
+    """Log-mel filterbanks, as Kaldi computes them (without dither), of recordings brought to one `sample_rate`.
+
+    `frame_length` and `frame_shift` are milliseconds. `normalise`: mean 0 and variance 1 in each bin over the
+    `utterance`, by statistics of the training corpus (`global`), or `none`. A recording of fewer than `min_frames` is
+    too short; like one that cannot be read it is an error, or with `broken: skip` it is counted and left out. In
+    training, recordings of more than `max_frames` are dropped. `cache`: compute the frames of a corpus once and keep
+    them, 4 bytes a bin, or compute them anew in every epoch. `spec_augment`: in training only; a policy's name (LB,
+    LD, SM, SS) or its numbers.
+    """
+
+    sample_rate: PositiveInt = 16000
+    bins: PositiveInt = 80
+    frame_length: Milliseconds = 25.0
+    frame_shift: Milliseconds = 10.0
+    normalise: Literal["utterance", "global", "none"] = "utterance"
+    min_frames: PositiveInt = 5
+    max_frames: PositiveInt = 3000
+    broken: Literal["error", "skip"] = "error"
+    cache: bool = True
+    spec_augment: Annotated[SpecAugmentConfig | None, BeforeValidator(expand_policy)] = None
+
+    @model_validator(mode="after")
+    def _coherent(self) -> AudioConfig:
+        if self.min_frames > self.max_frames:
+            raise ValueError(f"min_frames ({self.min_frames}) is above max_frames ({self.max_frames})")
+        if self.spec_augment is not None and self.normalise == "none":
+            raise ValueError("spec_augment puts the mean in the place of what it hides, which normalise sets to 0")
+        return self
+
+
 def filterbanks(samples: Samples, config: AudioConfig) -> Frames:
     """(F, M) log-mel energies of samples (N,) in [-1, 1]; a frame lies within the recording as a whole.
 
-    Kaldi's `compute-fbank-feats --dither=0` (povey window, pre-emphasis 0.97, DC offset removed, power spectrum, 20 Hz
+    Kaldi's `compute-fbank-feats` without dither (povey window, pre-emphasis 0.97, DC offset removed, power spectrum, 20 Hz
     to half the sample rate), by kaldi-native-fbank.
     """
     online = library("kaldi_native_fbank").OnlineFbank(_options(config))

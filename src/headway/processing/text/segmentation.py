@@ -1,53 +1,77 @@
 """Segmenters: white space between the tokens of a line, and the way back to text as people write it.
 
-A new one is a pair of functions and an entry in SEGMENTERS; how characters travel through it is found by alignment.
+How characters travel through a segmenter is found by alignment, so that a new one is no more than its two methods.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
+from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 from sacremoses import MosesDetokenizer, MosesTokenizer
 
+from headway.processing import SEGMENTERS
 
-@dataclass(frozen=True)
+
 class Segmenter:
-    """`segment(line, language)` separates tokens by one space; `detokenise(line, language)` undoes it."""
+    """Leaves lines as they are; the base of all others.
 
-    segment: Callable[[str, str], str]
-    detokenise: Callable[[str, str], str]
+    Args:
+        language: the code of the text's language. A segmenter may have keyword-only options beside it.
+    """
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+
+    def segment(self, line: str) -> str:
+        """The line with one space between its tokens."""
+        return line
+
+    def detokenise(self, line: str) -> str:
+        """What people write for a segmented line."""
+        return line
+
+
+class WhitespaceSegmenter(Segmenter):
+    """Tokens are what any white space separates."""
+
+    def segment(self, line: str) -> str:
+        return " ".join(line.split())
+
+
+class MosesSegmenter(Segmenter):
+    """Moses' tokenizer. It knows the abbreviations of some forty languages and treats every other one like English."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__(language)
+        self._tokenizer, self._detokenizer = MosesTokenizer(language), MosesDetokenizer(language)
+
+    def segment(self, line: str) -> str:
+        return " ".join(self._tokenizer.tokenize(line, aggressive_dash_splits=True, escape=False))
+
+    def detokenise(self, line: str) -> str:
+        text: str = self._detokenizer.detokenize(line.split(), unescape=False)
+        return text
+
+
+def _checked(value: Any) -> Any:
+    if isinstance(value, str | Mapping):
+        SEGMENTERS.section({"kind": value} if isinstance(value, str) else value)
+    return value
+
+
+# As a recipe names one: `moses`, or `{kind: my_package.module:Class, ...options}`.
+AnySegmenter = Annotated[str | dict[str, Any], BeforeValidator(_checked)]
+
+
+def segmenter(config: str | Mapping[str, Any], language: str) -> Segmenter:
+    """The segmenter that a recipe names, for a language; made once. Raises UserError where it is unknown."""
+    return _made(json.dumps(config, sort_keys=True, default=dict), language)
 
 
 @lru_cache
-def _tokenizer(language: str) -> MosesTokenizer:
-    return MosesTokenizer(language)
-
-
-@lru_cache
-def _detokenizer(language: str) -> MosesDetokenizer:
-    return MosesDetokenizer(language)
-
-
-def _moses(line: str, language: str) -> str:
-    return " ".join(_tokenizer(language).tokenize(line, aggressive_dash_splits=True, escape=False))
-
-
-def _undo_moses(line: str, language: str) -> str:
-    text: str = _detokenizer(language).detokenize(line.split(), unescape=False)
-    return text
-
-
-def _unchanged(line: str, language: str) -> str:
-    return line
-
-
-def _whitespace(line: str, language: str) -> str:
-    return " ".join(line.split())
-
-
-# Moses knows the abbreviations of some forty languages and treats every other one like English.
-SEGMENTERS: dict[str, Segmenter] = {
-    "none": Segmenter(_unchanged, _unchanged),
-    "whitespace": Segmenter(_whitespace, _unchanged),
-    "moses": Segmenter(_moses, _undo_moses),
-}
+def _made(config: str, language: str) -> Segmenter:
+    return SEGMENTERS.build(json.loads(config), language, where="text.segment")

@@ -17,8 +17,7 @@ import sentencepiece
 
 from headway.errors import RunError, UserError
 from headway.files import write_bytes
-from headway.processing.text.text_config import PiecesConfig
-from headway.processing.text.vocabulary import PieceSpan, Vocabulary
+from headway.processing.text.vocabulary import PiecesConfig, PieceSpan, Vocabulary, check_no_frequency
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 FILE = "spm.model"
@@ -47,6 +46,7 @@ class SubwordVocabulary(Vocabulary):
         Raises:
             UserError: `size` does not fit the text.
         """
+        check_no_frequency(config, where)
         size = ALL_CHARACTERS if config.kind == "char" else config.size  # only a limit for char
         model = io.BytesIO()
         try:

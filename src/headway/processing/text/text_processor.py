@@ -1,4 +1,4 @@
-"""One side's way from a raw line to ids and back, with every piece knowing the raw characters it came from."""
+"""The processor of text: from a raw line to ids and back, with the raw characters of every token."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import ValidationError
 
+from headway.config import Section
 from headway.errors import UserError
 from headway.files import write_json
+from headway.processing.processor import Encoded, Processor, Words
 from headway.processing.text.normalisation import STEPS
-from headway.processing.text.segmentation import SEGMENTERS
+from headway.processing.text.segmentation import AnySegmenter, segmenter
 from headway.processing.text.spans import Span, align, compose, identity
-from headway.processing.text.text_config import PiecesConfig, SideConfig, TextConfig, VocabularyConfig
 from headway.processing.text.truncation import Truncation, encode_beginnings
 from headway.processing.text.vocabularies import load_vocabulary, read_description, train_vocabulary
-from headway.processing.text.vocabulary import Vocabulary
+from headway.processing.text.vocabulary import PiecesConfig, Vocabulary, VocabularyConfig
+from headway.tensors.batch import EOS
 
 FILE = "sides.json"
 SIDE_FILE = "side.json"
@@ -29,6 +31,21 @@ FORMAT = 1
 SAMPLE = 2_000_000
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 Item = TypeVar("Item")
+
+
+class PreparationConfig(Section):
+    """How the text of one side is prepared before the vocabulary cuts it into pieces."""
+
+    language: str = "en"
+    normalise: tuple[Literal["nfkc", "punctuation", "lower"], ...] = ()
+    segment: AnySegmenter = "none"
+
+
+class TextConfig(Section):
+    """Preparation of both sides."""
+
+    source: PreparationConfig = PreparationConfig()
+    target: PreparationConfig = PreparationConfig()
 
 
 @dataclass(frozen=True)
@@ -47,67 +64,53 @@ class Piece:
     word: int
 
 
-@dataclass(frozen=True)
-class Words:
-    """The words of a prepared line, which spaces separate: their texts, and for each piece the number of its word."""
-
-    texts: tuple[str, ...]
-    of: tuple[int, ...]
-
-
-def prepare(line: str, config: SideConfig) -> str:
+def prepare(line: str, config: PreparationConfig) -> str:
     """Normalise and segment a raw line."""
     for step in config.normalise:
         line = STEPS[step].apply(line, config.language)
-    return SEGMENTERS[config.segment].segment(line, config.language)
+    return segmenter(config.segment, config.language).segment(line)
 
 
-def prepare_with_spans(line: str, config: SideConfig) -> tuple[str, list[Span]]:
+def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[Span]]:
     """`prepare`, and for each character of the result the characters [start, end) of `line` it came from."""
     text, spans = line, identity(len(line))
     for step in config.normalise:
         result = STEPS[step].apply(text, config.language)
         spans = compose(spans, STEPS[step].spans(text, result), len(line))
         text = result
-    segmented = SEGMENTERS[config.segment].segment(text, config.language)
+    segmented = segmenter(config.segment, config.language).segment(text)
     return segmented, compose(spans, align(text, segmented), len(line))
 
 
 @dataclass(frozen=True)
-class Side:
-    """A side's settings and its vocabulary. Can be sent to another process."""
+class TextProcessor(Processor):
+    """Lines of text: how they are prepared, and the vocabulary that cuts them into tokens."""
 
-    config: SideConfig
+    unit: ClassVar[str] = "pieces"
+    noun: ClassVar[str] = "line"
+
+    config: PreparationConfig
     vocabulary: Vocabulary
 
     @property
     def size(self) -> int:
-        """How many pieces the vocabulary has."""
         return len(self.vocabulary)
-
-    def name(self, line: str) -> str:
-        """What a raw line is called: itself."""
-        return line
 
     def prepare(self, line: str) -> str:
         """Normalise and segment a raw line."""
         return prepare(line, self.config)
 
-    def encode(self, line: str) -> list[int]:
+    def encode(self, raw: str, truncation: Truncation | None = None) -> Encoded:
         """The ids of a raw line, without BOS and EOS; an empty list for a blank line."""
-        return self.vocabulary.encode(self.prepare(line))
-
-    def read(self, line: str, truncation: Truncation | None) -> tuple[list[int], bool]:
-        """The ids of as much of a raw line as `truncation` says, and whether it has more."""
-        ((ids,), (truncated,)) = encode_beginnings(self.vocabulary, [self.prepare(line)], truncation)
-        return ids, truncated
+        ((ids,), (truncated,)) = encode_beginnings(self.vocabulary, [self.prepare(raw)], truncation)
+        return Encoded(ids, truncated)
 
     def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
-        """`encode` of each line, faster for many."""
+        """The ids of each line, as `encode` gives them, faster for many."""
         return self.vocabulary.encode_lines([self.prepare(line) for line in lines])
 
     def pieces(self, line: str) -> list[Piece]:
-        """The same ids as `encode`, each with its piece and its characters in the raw line."""
+        """The tokens that `encode` gives the ids of, each with its characters in the raw line."""
         prepared, spans = prepare_with_spans(line, self.config)
         ends = [found.end() for found in re.finditer(r"\S+", prepared)]
         pieces = []
@@ -119,31 +122,44 @@ class Side:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text as people write it; PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
-        return SEGMENTERS[self.config.segment].detokenise(self.vocabulary.decode(ids), self.config.language)
+        return segmenter(self.config.segment, self.config.language).detokenise(self.vocabulary.decode(ids))
 
-    def words(self, ids: Sequence[int]) -> Words:
-        """The words that the pieces with these ids make."""
+    def length(self, encoded: Sequence[int]) -> int:
+        return len(encoded) + 1
+
+    def labels(self, encoded: Sequence[int], positions: Sequence[int]) -> list[str]:
+        """The tokens at these positions, of which the last is the end mark."""
+        tokens = self.tokens([*encoded, EOS])
+        return [tokens[position] for position in positions]
+
+    def words(self, encoded: Sequence[int]) -> Words:
+        """The words that the tokens with these ids make; spaces separate them in the prepared line."""
         groups: list[list[int]] = []
-        for id in ids:
+        for id in encoded:
             if not groups or self.vocabulary.starts_word(id):
                 groups.append([])
             groups[-1].append(id)
         texts = tuple(self.vocabulary.decode(group) for group in groups)
-        return Words(texts, tuple(number for number, group in enumerate(groups) for _ in group))
+        return Words(texts, tuple(index for index, group in enumerate(groups) for _ in group))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The pieces with these ids, specials included."""
+        """The tokens with these ids, special tokens included."""
         return [self.vocabulary.piece(id) for id in ids]
 
-    def seconds(self, positions: object) -> list[str]:
-        """Text takes no time."""
-        return []
-
-    def same(self, other: object) -> bool:
-        """Whether the other side has the same pieces."""
-        if not isinstance(other, Side) or self.size != other.size:
+    def same(self, other: Processor) -> bool:
+        """Whether the other vocabulary has the same tokens."""
+        if not isinstance(other, TextProcessor) or self.size != other.size:
             return False
         return self.tokens(range(self.size)) == other.tokens(range(other.size))
+
+    def save(self, folder: Path) -> None:
+        self.vocabulary.save(folder)
+        write_json(folder / SIDE_FILE, {"format": FORMAT, "text": self.config.model_dump(mode="json")})
+
+    @classmethod
+    def load(cls, folder: Path) -> TextProcessor:
+        description = read_description(folder / SIDE_FILE, FORMAT)
+        return cls(_settings(description, "text", folder / SIDE_FILE), load_vocabulary(folder))
 
 
 def _raw_span(prepared: str, spans: list[Span], start: int, end: int, length: int) -> Span:
@@ -155,7 +171,9 @@ def _raw_span(prepared: str, spans: list[Span], start: int, end: int, length: in
     return spans[first if first < end else start][0], spans[end - 1][1]
 
 
-def train_sides(text: TextConfig, vocabulary: VocabularyConfig, pairs: Pairs) -> tuple[Side, Side]:
+def train_processors(
+    text: TextConfig, vocabulary: VocabularyConfig, pairs: Pairs
+) -> tuple[TextProcessor, TextProcessor]:
     """Train the vocabulary of each side, or one for both where it is shared.
 
     SentencePiece models of larger corpora are trained on `SAMPLE` of the pairs, drawn evenly and always the same ones;
@@ -174,29 +192,31 @@ def train_sides(text: TextConfig, vocabulary: VocabularyConfig, pairs: Pairs) ->
             for line, config in zip(pair, (text.source, text.target), strict=True)
         )
         both = train_vocabulary(vocabulary, lines, side="text of both sides")
-        return Side(text.source, both), Side(text.target, both)
-    source = train_side(text.source, vocabulary, (pair[0] for pair in pairs()), "source text")
+        return TextProcessor(text.source, both), TextProcessor(text.target, both)
+    source = train_processor(text.source, vocabulary, (pair[0] for pair in pairs()), "source text")
     return source, train_target(text.target, vocabulary, (pair[1] for pair in pairs()), "target text")
 
 
-def train_target(config: SideConfig, vocabulary: VocabularyConfig, lines: Iterable[str], name: str) -> Side:
-    """Train the vocabulary of the target, which may be of a kind and size of its own, as `train_side` does."""
+def train_target(
+    config: PreparationConfig, vocabulary: VocabularyConfig, lines: Iterable[str], name: str
+) -> TextProcessor:
+    """Train the vocabulary of the target, which may be of a kind and size of its own, as `train_processor` does."""
     if vocabulary.target is None:
-        return train_side(config, vocabulary, lines, name)
-    return train_side(config, vocabulary.target, lines, name, "vocabulary.target")
+        return train_processor(config, vocabulary, lines, name)
+    return train_processor(config, vocabulary.target, lines, name, "vocabulary.target")
 
 
-def train_side(
-    config: SideConfig, pieces: PiecesConfig, lines: Iterable[str], name: str, where: str = "vocabulary"
-) -> Side:
-    """Train the vocabulary of one side, as `train_sides` does, on raw lines.
+def train_processor(
+    config: PreparationConfig, pieces: PiecesConfig, lines: Iterable[str], name: str, where: str = "vocabulary"
+) -> TextProcessor:
+    """Train the vocabulary of one side, as `train_processors` does, on raw lines.
 
     Args:
         name: what errors call the text.
         where: the recipe key that errors name.
     """
     prepared = (prepare(line, config) for line in _chosen(pieces, lines))
-    return Side(config, train_vocabulary(pieces, prepared, where, side=name))
+    return TextProcessor(config, train_vocabulary(pieces, prepared, where, side=name))
 
 
 def _chosen(pieces: PiecesConfig, items: Iterable[Item]) -> Iterable[Item]:
@@ -218,25 +238,13 @@ def _sample(items: Iterable[Item], count: int) -> list[Item]:
     return sample
 
 
-def save_side(side: Side, folder: Path) -> None:
-    """Write one side, settings and vocabulary, into `folder`, which is made where it does not exist."""
-    side.vocabulary.save(folder)
-    write_json(folder / SIDE_FILE, {"format": FORMAT, "text": side.config.model_dump(mode="json")})
-
-
-def load_side(folder: Path) -> Side:
-    """Read what `save_side` wrote. Raises UserError where a file is missing, damaged or of another format."""
-    description = read_description(folder / SIDE_FILE, FORMAT)
-    return Side(_settings(description, "text", folder / SIDE_FILE), load_vocabulary(folder))
-
-
-def save_sides(sides: tuple[Side, Side], folder: Path) -> None:
-    """Write both sides, settings and vocabularies, into `folder`, which is made where it does not exist."""
-    source, target = sides
+def save_processors(processors: tuple[TextProcessor, TextProcessor], folder: Path) -> None:
+    """Write both processors, settings and vocabularies, into `folder`, which is made where it does not exist."""
+    source, target = processors
     shared = source.vocabulary is target.vocabulary
     folders = ("shared",) if shared else ("source", "target")
-    for name, side in zip(folders, sides, strict=False):
-        side.vocabulary.save(folder / name)
+    for name, processor in zip(folders, processors, strict=False):
+        processor.vocabulary.save(folder / name)
     write_json(
         folder / FILE,
         {
@@ -248,8 +256,8 @@ def save_sides(sides: tuple[Side, Side], folder: Path) -> None:
     )
 
 
-def load_sides(folder: Path) -> tuple[Side, Side]:
-    """Read what `save_sides` wrote; a shared vocabulary is one object again.
+def load_processors(folder: Path) -> tuple[TextProcessor, TextProcessor]:
+    """The processors that `save_processors` wrote; a shared vocabulary is one object again.
 
     Raises:
         UserError: a file is missing, damaged or of another format.
@@ -258,12 +266,14 @@ def load_sides(folder: Path) -> tuple[Side, Side]:
     source, target = (_settings(description, name, folder / FILE) for name in ("source", "target"))
     if description.get("shared"):
         both = load_vocabulary(folder / "shared")
-        return Side(source, both), Side(target, both)
-    return Side(source, load_vocabulary(folder / "source")), Side(target, load_vocabulary(folder / "target"))
+        return TextProcessor(source, both), TextProcessor(target, both)
+    return TextProcessor(source, load_vocabulary(folder / "source")), TextProcessor(
+        target, load_vocabulary(folder / "target")
+    )
 
 
-def _settings(description: Mapping[str, object], name: str, file: Path) -> SideConfig:
+def _settings(description: Mapping[str, object], name: str, file: Path) -> PreparationConfig:
     try:
-        return SideConfig.model_validate(description.get(name))
+        return PreparationConfig.model_validate(description.get(name))
     except ValidationError as error:
         raise UserError("the settings of the text are damaged", where=str(file)) from error

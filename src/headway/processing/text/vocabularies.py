@@ -5,13 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headway.errors import UserError
-from headway.processing.text.subwords import SubwordVocabulary
-from headway.processing.text.text_config import PiecesConfig
-from headway.processing.text.vocabulary import DESCRIPTION, FORMAT, Vocabulary
-from headway.processing.text.word_vocabulary import WordVocabulary
-from headway.tensors.batch import SPECIALS
-
-FAMILIES: dict[str, type[Vocabulary]] = {family.family: family for family in (SubwordVocabulary, WordVocabulary)}
+from headway.processing import VOCABULARIES
+from headway.processing.text.vocabulary import DESCRIPTION, FORMAT, PiecesConfig, Vocabulary
+from headway.registry import is_foreign
 
 
 def train_vocabulary(
@@ -26,23 +22,7 @@ def train_vocabulary(
     Raises:
         UserError: the text is empty, or a setting does not fit it or the kind.
     """
-    if config.min_frequency > 1 and config.kind != "word":
-        raise UserError(
-            f"a {config.kind} vocabulary has no smallest frequency", where=f"{where}.min_frequency",
-            received=config.min_frequency, allowed="1, or kind: word",
-        )  # fmt: skip
-    if config.kind in ("word", "whitespace"):
-        if config.character_coverage < 1:
-            raise UserError(
-                f"a {config.kind} vocabulary has no character coverage", where=f"{where}.character_coverage",
-                received=config.character_coverage, allowed="1.0, or kind: bpe, unigram or char",
-            )  # fmt: skip
-        size = config.size if config.kind == "word" else None
-        words = WordVocabulary.train(segmented_lines, size=size, min_frequency=config.min_frequency)
-        if len(words) == len(SPECIALS):
-            raise UserError(f"the {side} has no token that often: nothing to make a vocabulary of", where=where)
-        return words
-    return SubwordVocabulary.train(config, segmented_lines, where, side)
+    return VOCABULARIES.get(config.kind, f"{where}.kind").train(config, segmented_lines, where, side)
 
 
 def load_vocabulary(folder: Path) -> Vocabulary:
@@ -52,19 +32,23 @@ def load_vocabulary(folder: Path) -> Vocabulary:
         UserError: a file is missing, damaged or of another format.
     """
     description = read_description(folder / DESCRIPTION, FORMAT)
-    family = FAMILIES.get(str(description.get("family")))
-    if family is None:
-        raise UserError(
-            "an unknown family of vocabularies", where=str(folder / DESCRIPTION), received=description.get("family"),
-            allowed=FAMILIES,
-        )  # fmt: skip
-    vocabulary = family.load(folder)
+    vocabulary = _family(str(description.get("family")), str(folder / DESCRIPTION)).load(folder)
     if len(vocabulary) != description.get("size"):
         raise UserError(
             "the vocabulary is not the one that was saved: its size differs", where=str(folder),
             received=len(vocabulary), allowed=str(description.get("size")),
         )  # fmt: skip
     return vocabulary
+
+
+def _family(name: str, where: str) -> type[Vocabulary]:
+    """The class of a stored vocabulary. Raises UserError, also for foreign code where none is allowed."""
+    if is_foreign(name):
+        return VOCABULARIES.get(name, where)
+    known = {VOCABULARIES.get(kind).family: VOCABULARIES.get(kind) for kind in VOCABULARIES}
+    if name not in known:
+        raise UserError("an unknown family of vocabularies", where=where, received=name, allowed=known)
+    return known[name]
 
 
 def read_description(path: Path, version: int) -> dict[str, object]:

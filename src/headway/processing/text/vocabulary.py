@@ -3,16 +3,83 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PositiveInt,
+    SerializeAsAny,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+
+from headway.config import Section, mistakes_within
+from headway.errors import UserError
 from headway.files import write_json
+from headway.processing import VOCABULARIES
 
 DESCRIPTION = "vocabulary.json"
-
-
 FORMAT = 1
+
+
+class PiecesConfig(Section):
+    """The pieces of text: their kind and number (with the four special symbols).
+
+    `bpe`, `unigram` and `char` are SentencePiece models; `word` keeps the most frequent segmented tokens; `whitespace`
+    keeps every token that whitespace separates and gives it back unchanged. `size` does not bind `char`/`whitespace`.
+    """
+
+    kind: str = "bpe"
+    size: Annotated[int, Field(gt=4)] = 8000
+    min_frequency: PositiveInt = 1
+    character_coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+
+def _section_of(value: Any) -> Any:
+    return VOCABULARIES.section({"kind": "bpe", **value}) if isinstance(value, Mapping) else value
+
+
+AnyPieces = Annotated[SerializeAsAny[PiecesConfig], BeforeValidator(_section_of)]
+
+
+class VocabularyConfig(PiecesConfig):
+    """The vocabulary of either side, or one that both share. `target`: what the target's is, where it is of its own."""
+
+    shared: bool = False
+    target: AnyPieces | None = None
+
+    @model_validator(mode="after")
+    def _one_or_two(self) -> VocabularyConfig:
+        if self.shared and self.target:
+            raise ValueError("a shared vocabulary has no target of its own")
+        return self
+
+
+@cache
+def _of_both_sides(options: type[BaseModel]) -> type[BaseModel]:
+    """The section of a vocabulary that has options of its own, those of `VocabularyConfig` beside them."""
+    if issubclass(VocabularyConfig, options):
+        return VocabularyConfig
+    return create_model("VocabularyConfig", __base__=(VocabularyConfig, options))
+
+
+def _with_sides(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    section = _of_both_sides(VOCABULARIES.config(str(value.get("kind", "bpe"))))
+    try:
+        return section.model_validate(dict(value))
+    except ValidationError as error:
+        raise mistakes_within(error, section) from error
+
+
+AnyVocabulary = Annotated[SerializeAsAny[VocabularyConfig], BeforeValidator(_with_sides)]
 
 
 class PieceSpan(NamedTuple):
@@ -28,9 +95,29 @@ class Vocabulary(ABC):
     """Pieces and their ids: the way from prepared text to ids and back.
 
     A vocabulary is immutable and can be sent to another process.
+
+    Attributes:
+        Config: its options.
+        family: what tells in its folder how it is read: a word, or `my_package.module:Class` of one from elsewhere.
     """
 
+    Config: ClassVar[type[PiecesConfig]] = PiecesConfig
     family: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def train(cls, config: PiecesConfig, lines: Iterable[str], where: str, side: str) -> Vocabulary:
+        """A vocabulary of prepared lines.
+
+        Args:
+            config: of the class `Config`.
+            lines: they are read once.
+            where: the recipe key that errors name.
+            side: what errors call the text.
+
+        Raises:
+            UserError: the text is empty, or a setting does not fit it or the kind.
+        """
 
     @abstractmethod
     def __len__(self) -> int:
@@ -78,3 +165,12 @@ class Vocabulary(ABC):
         Raises:
             UserError: a file is missing or damaged.
         """
+
+
+def check_no_frequency(config: PiecesConfig, where: str) -> None:
+    """Raise UserError where a smallest frequency is asked of a kind that has none."""
+    if config.min_frequency > 1:
+        raise UserError(
+            f"a {config.kind} vocabulary has no smallest frequency", where=f"{where}.min_frequency",
+            received=config.min_frequency, allowed="1, or kind: word",
+        )  # fmt: skip

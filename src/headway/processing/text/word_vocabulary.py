@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headway.errors import UserError
 from headway.files import write_text
-from headway.processing.text.vocabulary import PieceSpan, Vocabulary
+from headway.processing.text.vocabulary import PiecesConfig, PieceSpan, Vocabulary, check_no_frequency
 from headway.tensors.batch import EOS, SPECIALS, UNKNOWN
 
 FILE = "vocabulary.txt"
@@ -28,11 +28,21 @@ class WordVocabulary(Vocabulary):
         self._ids = {token: id for id, token in enumerate(tokens, start=len(SPECIALS))}
 
     @classmethod
-    def train(cls, lines: Iterable[str], *, size: int | None, min_frequency: int) -> WordVocabulary:
-        """The most frequent tokens, `size` with the specials (None: all); of equal ones those that came first."""
+    def train(cls, config: PiecesConfig, lines: Iterable[str], where: str, side: str) -> WordVocabulary:
+        """The most frequent tokens, `size` with the specials, or all (`whitespace`); of equal ones the first."""
+        if config.character_coverage < 1:
+            raise UserError(
+                f"a {config.kind} vocabulary has no character coverage", where=f"{where}.character_coverage",
+                received=config.character_coverage, allowed="1.0, or kind: bpe, unigram or char",
+            )  # fmt: skip
+        if config.kind == "whitespace":
+            check_no_frequency(config, where)
         counts = Counter(token for line in lines for token in line.split())
-        frequent = counts.most_common(size and size - len(SPECIALS))
-        return cls([token for token, count in frequent if count >= min_frequency])
+        frequent = counts.most_common(config.size - len(SPECIALS) if config.kind == "word" else None)
+        tokens = [token for token, count in frequent if count >= config.min_frequency]
+        if not tokens:
+            raise UserError(f"the {side} has no token that often: nothing to make a vocabulary of", where=where)
+        return cls(tokens)
 
     def __len__(self) -> int:
         return len(self._pieces)

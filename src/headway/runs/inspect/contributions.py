@@ -1,13 +1,13 @@
-"""What each offset adds in layers that have no attention weights, such as n-grams, and how much of it counts.
+"""Measures of what each offset adds in layers that have no attention weights, such as n-grams, and of what counts.
 
-Two measures of a part (an offset of the window, or a context vector) at every position and head:
+There are two measures of a span (an offset of the window, or a context vector) at every position and head:
 
-- the norm of its share: what it adds to the hidden layer before the ReLU, of which shares and bias are the exact sum;
-- gradient x input of the log probability of the target: the gradient with respect to what the part reads, times what it
-  reads, which is the same as the gradient with respect to its share, times its share. It has a sign, and what the ReLU
-  shuts out counts for nothing.
+- the norm of its contribution to the hidden layer before the ReLU, which is the exact sum of contributions and bias;
+- gradient x input of the log probability of the target: the gradient with respect to what the span reads, times what it
+  reads, which is the same as the gradient with respect to its contribution, times its contribution. It has a sign, and
+  what the ReLU shuts out counts for nothing.
 
-Shapes: B batch, K heads, L positions of a layer, P parts, T target.
+Shapes: B batch, K heads, L positions of a layer, P spans, T target.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,44 +20,44 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.tensors.batch import (Batch, collate)
+from headway.errors import UserError
+from headway.mixers import Mixed, Mixer, Part
+from headway.models import Seq2Seq
 from headway.predictors.captured_attention import column_tokens
 from headway.predictors.sequence_predictor import Predictor
-from headway.errors import UserError
-from headway.mixers import (Mixed, Mixer, Part)
-from headway.models import Seq2Seq
+from headway.tensors.batch import Batch, collate
 
-BATCH = 16  # pairs at once: shares are as large as all windows, one beside the other
+BATCH = 16  # pairs at once: contributions are as large as all windows, one beside the other
 Floats = NDArray[np.floating[Any]]
 
 
 class Measured(NamedTuple):
-    """The two measures of a mixer's P parts, (B, K, L, P) each; zero at padding."""
+    """The two measures of a mixer's P spans, both (B, K, L, P); zero at padding."""
 
-    parts: tuple[Part, ...]
+    spans: tuple[Part, ...]
     norm: Tensor
     gradient_input: Tensor
 
 
 @dataclass(frozen=True)
-class Contributions:
+class LayerContributions:
     """The measures of one layer in one sentence.
 
     Attributes:
         tokens: the L tokens that the layer reads, the last of them with the end mark or the first with the begin mark.
-        parts: the P parts.
-        norm: (K, L, P), of the share before the ReLU.
+        spans: the P spans.
+        norm: (K, L, P), of the contribution before the ReLU.
         gradient_input: (K, L, P), in nats of the log probability of the target.
     """
 
     tokens: list[str]
-    parts: tuple[Part, ...]
+    spans: tuple[Part, ...]
     norm: Floats
     gradient_input: Floats
 
 
 class _Call(NamedTuple):
-    """What a mixer was given, and zeros that were added to what it gave, for the gradient there."""
+    """A mixer with its arguments, and the zeros that were added to its values, for the gradient there."""
 
     mixer: Mixer
     x: Tensor
@@ -66,7 +66,7 @@ class _Call(NamedTuple):
 
 
 def measure(model: nn.Module, score: Callable[[], Tensor]) -> dict[str, Measured]:
-    """The parts of every mixer that has such, by the name of what would be its attention (`encoder.0.self`).
+    """The measures of every mixer that is a sum of contributions, by the name that its attention would have.
 
     Args:
         model: any module with mixers in it.
@@ -78,8 +78,10 @@ def measure(model: nn.Module, score: Callable[[], Tensor]) -> dict[str, Measured
         if not calls:
             return {}
         gradients = torch.autograd.grad(total, [call.probe for call in calls.values()])
-        found = {name: _measured(call, each) for (name, call), each in zip(calls.items(), gradients, strict=True)}
-    return {name: each for name, each in found.items() if each is not None}
+        measures = {
+            name: _measured(call, gradient) for (name, call), gradient in zip(calls.items(), gradients, strict=True)
+        }
+    return {name: measured for name, measured in measures.items() if measured is not None}
 
 
 def mixers_of(model: nn.Module) -> dict[str, Mixer]:
@@ -90,7 +92,7 @@ def mixers_of(model: nn.Module) -> dict[str, Mixer]:
 
 @contextmanager
 def _listening(model: nn.Module) -> Iterator[Mapping[str, _Call]]:
-    """Notes what goes into each mixer and out of it while the model runs."""
+    """Note what goes into each mixer and out of it while the model runs."""
     calls: dict[str, _Call] = {}
 
     def listen(name: str, mixer: Mixer) -> Callable[..., Mixed]:
@@ -105,50 +107,50 @@ def _listening(model: nn.Module) -> Iterator[Mapping[str, _Call]]:
     try:
         yield calls
     finally:
-        for each in hooks:
-            each.remove()
+        for registered in hooks:
+            registered.remove()
 
 
 def _measured(call: _Call, gradient: Tensor) -> Measured | None:
-    """The parts of one mixer, given the gradient (B, L, D) of the score with respect to its values."""
-    found = call.mixer.shares(call.x.requires_grad_(), call.mask)
-    if found is None:
+    """The measures of one mixer, given the gradient (B, L, D) of the score with respect to its values."""
+    summed = call.mixer.shares(call.x.requires_grad_(), call.mask)
+    if summed is None:
         return None
-    (of_shares,) = torch.autograd.grad(found.values, found.shares, gradient)
-    shares = found.shares.detach()
-    return Measured(found.parts, shares.norm(dim=-1), (of_shares * shares).sum(-1))
+    (gradients,) = torch.autograd.grad(summed.values, summed.shares, gradient)
+    values = summed.shares.detach()
+    return Measured(summed.parts, values.norm(dim=-1), (gradients * values).sum(-1))
 
 
-def log_probability(model: Seq2Seq, batch: Batch, places: Sequence[int] | None = None) -> Tensor:
+def log_probability(model: Seq2Seq, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:
     """The log probability of the targets of a batch, all rows together.
 
     Args:
         model: the model.
         batch: source and target.
-        places: of which target tokens, counted from 0, the end mark last; of all by default. Rows that are too short
-            for a place are left out there.
+        positions: of which target tokens, counted from 0, the end mark last; of all by default. Rows that are too
+            short for a position are left out there.
     """
     scores: Tensor = model(batch).logits.float().log_softmax(-1)
-    each = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).masked_fill(~batch.target_mask, 0)
-    return each.sum() if places is None else each[:, list(places)].sum()
+    tokens = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).masked_fill(~batch.target_mask, 0)
+    return tokens.sum() if positions is None else tokens[:, list(positions)].sum()
 
 
 def contributions(
-    predictor: Predictor, sources: Sequence[str], targets: Sequence[str], *, places: Sequence[int] | None = None
-) -> list[dict[str, Contributions]]:
-    """What each part contributes, in every layer of a model that has parts, for each pair of lines.
+    predictor: Predictor, sources: Sequence[str], targets: Sequence[str], *, positions: Sequence[int] | None = None
+) -> list[dict[str, LayerContributions]]:
+    """Measure what each span contributes, in all layers of a model that sum up contributions, for pairs of lines.
 
     Args:
         predictor: one model.
         sources: raw text.
         targets: the outputs whose log probability the gradients are of.
-        places: the target tokens that it is of, counted from 0, the end mark last; all by default.
+        positions: the target tokens that it is of, counted from 0, the end mark last; all by default.
 
     Returns:
         For each pair the layers by name, such as `encoder.0.self`; none for a model without such layers.
 
     Raises:
-        UserError: different numbers of sources and targets, more than one model, or a place that no target has.
+        UserError: different numbers of sources and targets, more than one model, or a position that no target has.
     """
     if len(sources) != len(targets):
         raise UserError("each source needs one target", received=f"{len(sources)} sources and {len(targets)} targets")
@@ -157,32 +159,35 @@ def contributions(
     source_ids = [predictor.read(line)[0] for line in sources]
     target_ids = [predictor.target.encode(line) for line in targets]
     longest = max(map(len, target_ids), default=0)
-    if places is not None and not all(0 <= place <= longest for place in places):
-        raise UserError("no target has such a token", where="places", received=list(places), allowed=f"0 to {longest}")
+    if positions is not None and not all(0 <= position <= longest for position in positions):
+        allowed = f"0 to {longest}"
+        raise UserError("no target has such a token", where="positions", received=list(positions), allowed=allowed)
     result = []
     for start in range(0, len(sources), BATCH):
         chunk = slice(start, start + BATCH)
-        result += _of_batch(predictor, source_ids[chunk], target_ids[chunk], places)
+        result += _of_batch(predictor, source_ids[chunk], target_ids[chunk], positions)
     return result
 
 
 def _of_batch(
-    predictor: Predictor, sources: list[Any], targets: list[list[int]], places: Sequence[int] | None
-) -> list[dict[str, Contributions]]:
+    predictor: Predictor, sources: list[Any], targets: list[list[int]], positions: Sequence[int] | None
+) -> list[dict[str, LayerContributions]]:
     model = predictor.models[0]
-    target_ids = [np.asarray(each, dtype=np.int64) for each in targets]
-    batch = collate([np.asarray(each) for each in sources], target_ids).to(predictor.device)
-    known = None if places is None else [place for place in places if place < batch.target_output.shape[1]]
-    found = measure(model, lambda: log_probability(model, batch, known))
-    arrays = {name: (each.norm.float().cpu().numpy(), each.gradient_input.float().cpu().numpy())
-              for name, each in found.items()}  # fmt: skip
+    target_ids = [np.asarray(ids, dtype=np.int64) for ids in targets]
+    batch = collate([np.asarray(ids) for ids in sources], target_ids).to(predictor.device)
+    known = positions if positions is None else [index for index in positions if index < batch.target_output.shape[1]]
+    measures = measure(model, lambda: log_probability(model, batch, known))
+    arrays = {
+        name: (measured.norm.float().cpu().numpy(), measured.gradient_input.float().cpu().numpy())
+        for name, measured in measures.items()
+    }
     rows = []
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         tokens = predictor.attended(source), predictor.target.tokens(target)
-        own = {}
+        layers = {}
         for name, (norm, gradient_input) in arrays.items():
-            read = column_tokens(model.attention_axes(name), *tokens)
-            real = row, slice(None), slice(len(read))
-            own[name] = Contributions(read, found[name].parts, norm[real], gradient_input[real])
-        rows.append(own)
+            columns = column_tokens(model.attention_axes(name), *tokens)
+            real = row, slice(None), slice(len(columns))
+            layers[name] = LayerContributions(columns, measures[name].spans, norm[real], gradient_input[real])
+        rows.append(layers)
     return rows

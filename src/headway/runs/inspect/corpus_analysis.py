@@ -1,190 +1,165 @@
-"""`headway inspect RUN --figures`: what a model attends to over a whole corpus, in constant memory.
-
-A corpus is read chunk by chunk; of each sentence's arrays only sums are kept (see `totals`), so that what is in memory
-does not depend on how many sentences there are.
-"""
+"""`headway inspect figures`: the attention of a model over a whole corpus, in constant memory."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from headway.runs.inspect.contributions import (Contributions, contributions, mixers_of)
-from headway.runs.inspect.corpus_figures import write_figures
-from headway.runs.inspect.layer_report import LayerTotals
-from headway.runs.inspect.length_quality import LengthTotals
-from headway.runs.inspect.totals import (SPAN, Entropies, PartTotals, RelativePositions, within)
+from headway.errors import UserError, option
 from headway.log import progress
-from headway.errors import UserError
-from headway.recipe import Recipe
-from headway.metrics import build_metric
+from headway.metrics import Metric, build_metric
+from headway.predictors.captured_attention import AttentionName
+from headway.predictors.sequence_predictor import Predictor
+from headway.runs.inspect.analyses import (
+    Analysis,
+    ContributionAnalysis,
+    EntropyAnalysis,
+    LayerAnalysis,
+    LengthAnalysis,
+    RelativePositionAnalysis,
+)
+from headway.runs.inspect.capture import Captured, ReadOptions, read
+from headway.runs.inspect.contributions import mixers_of
+from headway.runs.inspect.inspect_options import FigureOptions
+from headway.runs.inspect.measures import within
+from headway.tables import Cell, Column, Table
 from headway.tasks import task_of
-from headway.tasks.task import (Reading, Task)
-
-LAYERS = "layers"  # attention to layers; all other names are of self- or cross-attention
+from headway.tasks.task import RawCorpus
 
 
-@dataclass(frozen=True)
-class Request:
-    """What is to be read, and how.
+class CorpusAnalysis:
+    """All analyses of a corpus; those of what a model does not have stay empty.
 
     Args:
-        source: the corpus; the recipe's dev by default.
-        reference: its targets; without them the model reads its own outputs.
-        within: n; which share of the weight stays within an n-gram of that n.
-        quality: decode, where references are known, and score by the length of the source.
-    """
-
-    source: Path | None = None
-    reference: Path | None = None
-    within: int = 5
-    quality: bool = True
-
-
-@dataclass
-class CorpusTotals:
-    """All sums over a corpus; what a model does not have stays empty.
+        metric: scores by length.
+        window: n of the n-gram that attention is compared with.
 
     Attributes:
-        relative: by name, self-attention alone.
-        entropies: by name.
-        parts: by name of what would be attention, for layers that sum parts up.
-        layers: of a model that attends to layers, or reads words.
-        lengths: quality by length, where it is asked for and outputs are known.
         examples: how many there were.
-        read: in how many of them there was something to read.
-        without: layers that give neither weights nor parts.
+        read: how many of them were neither empty nor too long.
+        without: the layers of a sequence model that give neither weights nor contributions.
     """
 
-    lengths: LengthTotals
-    relative: dict[str, RelativePositions] = field(default_factory=dict)
-    entropies: dict[str, Entropies] = field(default_factory=dict)
-    parts: dict[str, PartTotals] = field(default_factory=dict)
-    layers: LayerTotals = field(default_factory=LayerTotals)
-    examples: int = 0
-    read: int = 0
-    without: list[str] = field(default_factory=list)
+    def __init__(self, metric: Metric, window: int) -> None:
+        self.relative, self.entropies = RelativePositionAnalysis(window), EntropyAnalysis()
+        self.contributions, self.layers = ContributionAnalysis(), LayerAnalysis()
+        self.lengths = LengthAnalysis(metric)
+        self.window, self.examples, self.read = window, 0, 0
+        self.without: list[str] = []
 
-    def add(self, reading: Reading) -> None:
+    @property
+    def analyses(self) -> tuple[Analysis, ...]:
+        """In the order of their figures."""
+        return self.relative, self.entropies, self.contributions, self.layers, self.lengths
+
+    def add(self, captured: Captured) -> None:
         """Count one example."""
-        self.read += 1
-        for name, weights in reading.attention.items():
-            if name == LAYERS:
-                continue
-            self.entropies.setdefault(name, Entropies(len(weights))).add(weights)
-            if name.endswith(".self"):
-                self.relative.setdefault(name, RelativePositions(len(weights))).add(weights)
-        if reading.words is not None:
-            own = [weights for name, weights in reading.attention.items() if name.endswith(".self")]
-            layers = reading.attention.get(LAYERS)
-            self.layers.add(np.stack(own), reading.words, None if layers is None else layers.transpose(1, 0, 2))
-        if reading.hypothesis is not None and reading.references:
-            self.lengths.add([reading.hypothesis], [[each] for each in reading.references], [reading.source])
+        self.examples += 1
+        self.read += bool(captured.views)
+        for analysis in self.analyses:
+            analysis.add(captured)
 
-    def add_contributions(self, found: Mapping[str, Contributions]) -> None:
-        """Count the parts of one example."""
-        for name, each in found.items():
-            self.parts.setdefault(name, PartTotals(len(each.norm), each.parts)).add(each)
+    def write(self, folder: Path) -> list[Path]:
+        """Write all figures that there are numbers for into an existing folder; their paths."""
+        return [path for analysis in self.analyses for chart in analysis.result() for path in chart.write(folder)]
+
+    def summary(self) -> dict[str, Any]:
+        """The main numbers, as JSON can hold them; shares and entropies are means over heads, and then head by head."""
+        n = self.window
+        attention: dict[str, dict[str, Any]] = {}
+        for name, entropy in self.entropies.totals.items():
+            bits = entropy.mean()
+            attention[name] = {
+                "entropy": float(bits.mean()), "entropy_by_head": bits.tolist(), "even_entropy": entropy.even_mean()
+            }  # fmt: skip
+        for name, relative in self.relative.totals.items():
+            inside, even = within(relative.shares(), n), float(within(relative.even_shares(), n))
+            attention[name] |= {"within": float(inside.mean()), "within_by_head": inside.tolist(), "even_within": even}
+        norms = {
+            name: dict(zip([span.name for span in total.spans], total.means()[0].mean(0).tolist(), strict=True))
+            for name, total in self.contributions.totals.items()
+        }
+        counts = {"sentences": self.examples, "read": self.read, "window": n}
+        return counts | {"attention": attention, "norms": norms}
+
+    def table(self) -> Table:
+        """A row an attention: the share of its weight within the window, and its entropy."""
+        rows: list[list[Cell]] = []
+        for name, values in self.summary()["attention"].items():
+            shares = [100 * values[key] if key in values else None for key in ("within", "even_within")]
+            rows.append([AttentionName.parse(name).title, *shares, values["entropy"], values["even_entropy"]])
+        columns = [
+            Column("attention"), Column(f"within n = {self.window}", "%", ".1f"), Column("evenly", "%", ".1f"),
+            Column("entropy", "bits", ".2f"), Column("evenly", "bits", ".2f"),
+        ]  # fmt: skip
+        notes = ["evenly: what it would be if all that a token may see had the same weight"]
+        return Table(columns, rows, notes=notes if self.relative.totals else ())
+
+    def text(self, quality: bool) -> str:
+        """The numbers to be read, and what the model does not have; `quality` where scores by length were asked for."""
+        lines = [f"{self.read:,} of {self.examples:,} sentences read"]
+        if self.entropies.totals:
+            lines.append(self.table().text())
+        for name, total in self.contributions.totals.items():
+            norm, gradient = (means.mean(0) for means in total.means())
+            largest = ", ".join(f"{total.spans[index].name} ({norm[index]:.2f})" for index in np.argsort(-norm)[:3])
+            strongest, title = total.spans[int(gradient.argmax())].name, AttentionName.parse(name).title
+            lines.append(
+                f"{title}: no weights; largest contributions: {largest}; by gradient x input most counts {strongest}"
+            )
+        return "\n".join([*lines, *self._missing(quality)])
+
+    def _missing(self, quality: bool) -> list[str]:
+        lines = []
+        if self.without:
+            titles = "; ".join(AttentionName.parse(name).title for name in self.without)
+            lines.append(f"{titles}: no weights and no contributions, so that there is nothing to draw")
+        if not (self.relative.totals or self.contributions.totals or self.without):
+            lines.append("this model has no self-attention and no n-grams: nothing by relative position")
+        if not self.entropies.totals:
+            lines.append("this model has no attention: no entropy")
+        if quality and not self.lengths.totals.counts:
+            lines.append("no references: no quality by length")
+        return lines
 
 
-def read_corpus(task: Task, predictor: Any, request: Request, totals: CorpusTotals) -> None:
-    """Read a corpus into `totals`, with a live line of how fast and how long still.
+def analyse(predictor: Any, corpus: RawCorpus, analysis: CorpusAnalysis, options: ReadOptions) -> None:
+    """Read a corpus into `analysis`, with a live line of the speed and the time that is left.
 
     Raises:
         UserError: files that are missing or at fault, or nothing to read.
     """
-    readings = task.readings(predictor, request.source, request.reference, hypotheses=request.quality)
-    with progress("reading", readings.examples, "sentences") as line:
-        for chunk in readings.chunks:
-            first = not totals.examples
-            totals.examples += chunk.examples
-            for reading in chunk.readings:
-                totals.add(reading)
-            pairs = [(reading.source, reading.target) for reading in chunk.readings if reading.target is not None]
-            if pairs and (first or totals.parts):
-                for found in contributions(predictor, *zip(*pairs, strict=True)):
-                    totals.add_contributions(found)
-            if pairs and first:
-                known = totals.relative.keys() | totals.parts.keys()
-                totals.without = [name for name in mixers_of(predictor.models[0]) if name not in known]
-            line.update(totals.examples)
-    if not totals.read:
-        raise UserError("there is nothing to read: every line is empty or too long", where="--input")
+    with progress("reading", corpus.size, "sentences") as line:
+        for captured in read(predictor, corpus.examples, options):
+            analysis.add(captured)
+            line.update(analysis.examples)
+    if not analysis.read:
+        raise UserError("there is nothing to read: every line is empty or too long", where=option("input"))
+    if isinstance(predictor, Predictor):
+        known: Iterable[str] = analysis.relative.totals.keys() | analysis.contributions.totals.keys()
+        analysis.without = [name for name in mixers_of(predictor.models[0]) if name not in known]
 
 
-def inspect_corpus(run: Path, folder: Path, request: Request, *, device: str = "auto", as_json: bool = False) -> str:
-    """Read a corpus with a run's model, write figures and their numbers into `folder`, and give the report.
+def run_figures(run: Path, options: FigureOptions) -> str:
+    """Read a corpus with a run's model, write figures and their numbers into a folder, and give the report.
 
     Raises:
         UserError: no run, files that are missing or at fault, nothing to read or to draw.
     """
-    if not 1 <= request.within <= SPAN + 1:
-        raise UserError("no such window", where="--within", received=request.within, allowed=f"1 to {SPAN + 1}")
     task = task_of([run])
-    predictor = task.load([run], device, None)
-    metric = build_metric(**_metric(task, predictor.recipe))
-    totals = CorpusTotals(LengthTotals(metric))
-    read_corpus(task, predictor, request, totals)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = write_figures(totals, folder, request.within)
-    if as_json:
-        return json.dumps(summary(totals, request.within) | {"files": [str(path) for path in files]}, indent=1)
+    predictor = task.load([run], options.device, None)
+    recipe = predictor.recipe
+    corpus = task.raw_corpus(recipe, [] if options.input is None else [options.input], options.reference)
+    metric = build_metric(**dict((recipe.training.dev_metrics or task.metrics)[0]))
+    analysis = CorpusAnalysis(metric, options.within)
+    analyse(predictor, corpus, analysis, ReadOptions(hypotheses=options.quality, contributions=True))
+    options.output.mkdir(parents=True, exist_ok=True)
+    files = analysis.write(options.output)
+    if options.json_output:
+        return json.dumps(analysis.summary() | {"files": [str(path) for path in files]}, indent=1)
     drawn = sorted({path.stem for path in files})
-    return "\n".join([report(totals, request), f"in {folder}, each as PNG, SVG and CSV: {', '.join(drawn)}"])
-
-
-def _metric(task: Task, recipe: Recipe) -> dict[str, Any]:
-    """The first metric that dev is scored by."""
-    return dict((recipe.training.dev_metrics or task.metrics)[0])
-
-
-def summary(totals: CorpusTotals, n: int) -> dict[str, Any]:
-    """The main numbers, as JSON can hold them; shares and entropies are means over heads, and then head by head."""
-    attention: dict[str, dict[str, Any]] = {}
-    for name, entropy in totals.entropies.items():
-        bits = entropy.mean()
-        attention[name] = {
-            "entropy": float(bits.mean()), "entropy_by_head": bits.tolist(), "even_entropy": entropy.even_mean()
-        }  # fmt: skip
-    for name, relative in totals.relative.items():
-        inside, even = within(relative.shares(), n), float(within(relative.even_shares(), n))
-        attention[name] |= {"within": float(inside.mean()), "within_by_head": inside.tolist(), "even_within": even}
-    norms = {name: dict(zip([part.name for part in each.parts], each.means()[0].mean(0).tolist(), strict=True))
-             for name, each in totals.parts.items()}  # fmt: skip
-    counts = {"sentences": totals.examples, "read": totals.read, "window": n}
-    return counts | {"attention": attention, "norms": norms}
-
-
-def report(totals: CorpusTotals, request: Request) -> str:
-    """The same, to be read: a line for each attention, and what the model does not have."""
-    lines = [f"{totals.read:,} of {totals.examples:,} sentences read"]
-    found = summary(totals, request.within)
-    if totals.entropies:
-        lines.append(f"{'':<17}{f'within n = {request.within}':>14}{'evenly':>9}{'entropy (bits)':>17}{'evenly':>9}")
-    for name, each in found["attention"].items():
-        shares = f"{100 * each['within']:>12.1f} %{100 * each['even_within']:>7.1f} %" if "within" in each else " " * 23
-        lines.append(f"{name:<17}{shares}{each['entropy']:>17.2f}{each['even_entropy']:>9.2f}")
-    if totals.relative:
-        lines.append("evenly: what it would be if all that a token may see had the same weight")
-    for name, parts in totals.parts.items():
-        norm, gradient = (means.mean(0) for means in parts.means())
-        largest = ", ".join(f"{parts.parts[place].name} ({norm[place]:.2f})" for place in np.argsort(-norm)[:3])
-        counts = parts.parts[int(gradient.argmax())].name
-        lines.append(f"{name}: no weights; largest shares: {largest}; by gradient x input most counts {counts}")
-    return "\n".join([*lines, *_missing(totals, request)])
-
-
-def _missing(totals: CorpusTotals, request: Request) -> Sequence[str]:
-    lines = []
-    if totals.without:
-        lines.append(f"{', '.join(totals.without)}: no weights and no parts, so that there is nothing to draw")
-    if not (totals.relative or totals.parts or totals.without):
-        lines.append("this model has no self-attention and no n-grams: nothing by relative position")
-    if not totals.entropies:
-        lines.append("this model has no attention: no entropy")
-    if request.quality and not totals.lengths.counts:
-        lines.append("no references: no quality by length")
-    return lines
+    return "\n".join(
+        [analysis.text(options.quality), f"in {options.output}, each as PNG, SVG and CSV: {', '.join(drawn)}"]
+    )

@@ -1,12 +1,13 @@
-"""How well dependency heads attach words, and how well both sides' attention agrees.
+"""Attachment of words by dependency heads, and agreement of the attention of both sides.
 
-Shapes: B batch, K heads, L positions, S source, T target, W words of a line.
+Shapes: K heads, L positions, S source, T target, W words of a line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import networkx as nx
@@ -14,28 +15,30 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headway.parses.parsers import Parser
-from headway.parses.projection import (NONE, Projection, project)
-from headway.tensors.batch import collate
-from headway.models import Seq2Seq
-from headway.losses import Objective
+from headway.losses import DependencyConfig, Objective, ObjectiveConfig
 from headway.losses.dependency_loss import DependencyLoss
 from headway.losses.parts import mean_of_heads
 from headway.losses.synchronous import SynchronousLoss
-from headway.losses.objective_config import (DependencyConfig, ObjectiveConfig)
+from headway.models import Output
+from headway.parses.parsers import Parser
+from headway.parses.projection import NONE, Projection, project
+from headway.predictors.sequence_predictor import Predictor
 from headway.processing.text.text_processor import Side
+from headway.runs.inspect.capture import Captured, ReadOptions, View, read
+from headway.tasks.task import RawExample
+from headway.tensors.batch import TargetBatch
 
-BATCH = 32
-TINY = 1e-30  # what a weight of zero counts as in a logarithm
+BATCH = 32  # lines that are parsed at once
+TINY = 1e-30  # the probability in the place of zero, in a logarithm
 
 Weights = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Analysed:
-    """One side of a sentence: its pieces, their heads by the parser, and A (L, L) over its pieces by the model."""
+    """One side of a sentence: its tokens, their heads by the parser, and A (L, L) over its tokens by the model."""
 
-    pieces: list[str]
+    tokens: list[str]
     projection: Projection
     weights: Weights
 
@@ -51,9 +54,9 @@ class Synchronised:
 
 
 def word_weights(sentence: Analysed) -> Weights:
-    """(W, W): how probable each word is as the head of each, the word itself standing for the root.
+    """(W, W): the probability of every word (column) as the head of every word (row), of itself as the root.
 
-    A word is a block of the projection. Its head is what its last piece looks at; a head's pieces count together.
+    A word is a block of the projection. Its last token chooses its head; the tokens of a head count together.
     """
     blocks = sentence.projection.blocks
     last = np.flatnonzero(np.diff(blocks, append=-1))
@@ -89,8 +92,8 @@ def best_tree(weights: Weights) -> list[int]:
 class AttachmentScore:
     """Unlabelled attachment over all sentences of a side: words with a head by the parser, and how many are right.
 
-    `words` counts those whose head is scored: on the target side it stands to the left. `pieces` counts all edges,
-    those within words included.
+    `words` counts those whose head is scored: on the target side it stands to the left. `pieces` counts the edges of
+    tokens, those within words included.
     """
 
     sentences: int = 0
@@ -142,9 +145,9 @@ class AttachmentScore:
 
 @dataclass
 class Agreement:
-    """D beside D': in how many rows both look at the same place most, their mean total variation and squared distance.
+    """D beside D': the rows with the same greatest weight, the mean total variation and the mean squared distance.
 
-    The first row of a decoder has one place to look at and does not count.
+    The first row of a decoder has one position to look at and does not count.
     """
 
     rows: int = 0
@@ -180,120 +183,142 @@ class Agreement:
 
 
 @dataclass
-class Analysis:
-    """What was measured, sentence by sentence and in all. A side without a parser has no sentences."""
+class DependencyAnalysis:
+    """Attachment and agreement over a corpus, with the first sentences kept for figures.
 
-    source: list[Analysed] = field(default_factory=list)
-    target: list[Analysed] = field(default_factory=list)
-    pairs: list[Synchronised] = field(default_factory=list)
+    Args:
+        kept: how many sentences are kept.
+    """
 
-    def scores(self) -> dict[str, AttachmentScore]:
-        """The attachment scores of the sides that have sentences."""
-        found = {}
-        for name in ("source", "target"):
-            if sentences := getattr(self, name):
-                found[name] = AttachmentScore()
-                for sentence in sentences:
-                    found[name].add(sentence, causal=name == "target")
-        return found
+    kept: int = 0
+    scores: dict[str, AttachmentScore] = field(default_factory=dict)
+    agreement: Agreement = field(default_factory=Agreement)
+    sentences: list[ReadPair] = field(default_factory=list)
 
-    def agreement(self) -> Agreement | None:
-        """How D and D' agree; None where no pair was compared."""
-        total = Agreement()
-        for pair in self.pairs:
-            total.add(pair)
-        return total if self.pairs else None
+    def add(self, pair: ReadPair) -> None:
+        """Count one sentence."""
+        for side, sentence in pair.sides.items():
+            self.scores.setdefault(side, AttachmentScore()).add(sentence, causal=side == "target")
+        if pair.synchronised is not None:
+            self.agreement.add(pair.synchronised)
+        if len(self.sentences) < self.kept:
+            self.sentences.append(pair)
+
+    def to_json(self) -> dict[str, Any]:
+        """All counts and scores; a side without a parser is not there, nor is agreement where none was compared."""
+        content = {side: score.to_json() for side, score in self.scores.items()}
+        return content | ({"agreement": self.agreement.to_json()} if self.agreement.rows else {})
+
+    def text(self) -> str:
+        """The same, to be read."""
+        lines = [score.text(side) for side, score in self.scores.items()]
+        return "\n".join([*lines, *([self.agreement.text()] if self.agreement.rows else [])])
 
 
 @dataclass(frozen=True)
-class Reader:
-    """What reads dependency heads and synchronous attention out of a model.
+class ReadPair:
+    """A pair with all that was read of it.
 
-    Args:
-        model: the model, in evaluation mode.
-        sides: source and target text preparation.
-        objective: which attention is read; the default dependency head where it has none.
-        device: where the model is.
+    Attributes:
+        example: the raw texts.
+        tokens: those of the source and of the target, without end marks.
+        sides: by `source` and `target`, the sides that have a parser and dependency heads.
+        synchronised: the attention of both sides, where the objective has a synchronous constraint.
     """
 
-    model: Seq2Seq
-    sides: tuple[Side, Side]
+    example: RawExample
+    tokens: tuple[list[str], list[str]]
+    sides: dict[str, Analysed]
+    synchronised: Synchronised | None
+
+
+@dataclass(frozen=True)
+class DependencyReader:
+    """Dependency heads and synchronous attention of a model.
+
+    Args:
+        predictor: one model of text.
+        objective: which attention is read; the default dependency head where it has none.
+        parsers: of source and target; a side without one is not scored.
+    """
+
+    predictor: Predictor
     objective: ObjectiveConfig
-    device: torch.device
+    parsers: tuple[Parser | None, Parser | None]
 
     @property
     def dependency(self) -> DependencyConfig:
-        """Which heads are read as dependency heads."""
+        """The heads that are read as dependency heads."""
         return self.objective.dependency or DependencyConfig()
 
-    def read(
-        self, sources: Sequence[str], targets: Sequence[str] | None, parsers: tuple[Parser | None, Parser | None]
-    ) -> Analysis:
-        """Analyse lines.
-
-        Args:
-            sources: raw text.
-            targets: their targets, which are forced; None where only the encoder is read.
-            parsers: of both sides; a side without one is not scored.
-        """
-        analysis = Analysis()
-        places = [
-            place for place, line in enumerate(sources) if line.strip() and (not targets or targets[place].strip())
-        ]
-        for start in range(0, len(places), BATCH):
-            chunk = places[start : start + BATCH]
-            lines = [sources[place] for place in chunk], [targets[place] for place in chunk] if targets else None
-            self._read_batch(lines[0], lines[1], parsers, analysis)
-        return analysis
-
-    @torch.inference_mode()
-    def _read_batch(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str] | None,
-        parsers: tuple[Parser | None, Parser | None],
-        analysis: Analysis,
-    ) -> None:
-        ids = [np.asarray(self.sides[0].encode(line)) for line in sources]
-        target_ids = [np.asarray(self.sides[1].encode(line), dtype=np.int64) for line in targets or [""] * len(sources)]
-        batch = collate(ids, target_ids).to(self.device)
+    def read(self, examples: Iterable[RawExample]) -> Iterator[ReadPair]:
+        """Read pairs whose targets are forced, or sources alone; what is empty or too long is left out."""
+        synchronous = Objective(self.objective).parts.get("synchronous")
+        constraint = synchronous if isinstance(synchronous, SynchronousLoss) else None
         heads = DependencyLoss(self.dependency)
-        synchronous = Objective(self.objective).parts.get("synchronous") if targets else None
-        capture = dict.fromkeys([*heads.attention, *(synchronous.attention if synchronous else ())])
-        output = self.model(batch, capture=tuple(capture))
-        shift = int(self.dependency.index_by == "input")
-        for number, (lines, parser) in enumerate(zip((sources, targets), parsers, strict=True)):
-            name = ("source", "target")[number]
-            if lines is not None and parser is not None and name in self.dependency.sides:
-                weights = mean_of_heads(output.attention[heads.name_of(name)], self.dependency.heads).double().cpu()
-                found = _analysed(lines, weights.numpy(), self.sides[number], parser, shift if number else 0)
-                getattr(analysis, name).extend(found)
-        if isinstance(synchronous, SynchronousLoss):
-            analysis.pairs.extend(_synchronised(synchronous, output, batch))
+        names = dict.fromkeys([*heads.attention, *(constraint.attention if constraint else ())])
+        # Without its target, a source is read beside an empty one.
+        given = (RawExample(example.source, example.target or "") for example in examples if _is_whole(example))
+        stream = read(self.predictor, given, ReadOptions(hypotheses=False, capture=tuple(names)))
+        while chunk := list(islice(stream, BATCH)):
+            yield from self._read_chunk([captured for captured in chunk if captured.views], heads, constraint)
 
+    def _read_chunk(
+        self, chunk: Sequence[Captured], heads: DependencyLoss, constraint: SynchronousLoss | None
+    ) -> Iterator[ReadPair]:
+        sides: list[dict[str, Analysed]] = [{} for _ in chunk]
+        for index, (side, parser) in enumerate(zip(("source", "target"), self.parsers, strict=True)):
+            lines = [(captured.example.source, captured.example.target or "")[index] for captured in chunk]
+            if parser is None or side not in self.dependency.sides or not any(lines):
+                continue
+            shift = int(side == "target" and self.dependency.index_by == "input")
+            for row, (line, parse) in enumerate(zip(lines, parser.parse(lines), strict=True)):
+                weights = _mean(chunk[row].views[0], heads.name_of(side), self.dependency.heads)
+                sides[row][side] = self._analysed(line, parse, weights, index, shift)
+        for captured, analysed in zip(chunk, sides, strict=True):
+            synchronised = None
+            if constraint is not None and captured.example.target:
+                synchronised = _synchronised(constraint, captured.views[0])
+            yield ReadPair(captured.example, self._tokens(captured.example), analysed, synchronised)
 
-def _analysed(lines: Sequence[str], weights: Weights, side: Side, parser: Parser, shift: int) -> Iterator[Analysed]:
-    for row, (line, parse) in enumerate(zip(lines, parser.parse(lines), strict=True)):
-        pieces = side.pieces(line)
-        projection = project(pieces, parse, segmented=side.config.segment != "none")
+    def _analysed(self, line: str, parse: Any, weights: Weights, index: int, shift: int) -> Analysed:
+        processor = self._processors()[index]
+        pieces = processor.pieces(line)
+        projection = project(pieces, parse, segmented=processor.config.segment != "none")
         real = slice(shift, shift + len(pieces))
-        yield Analysed([piece.text for piece in pieces], projection, weights[row, real, real])
+        return Analysed([piece.text for piece in pieces], projection, weights[real, real])
+
+    def _tokens(self, example: RawExample) -> tuple[list[str], list[str]]:
+        source, target = self._processors()
+        return [piece.text for piece in source.pieces(example.source)], [
+            piece.text for piece in target.pieces(example.target or "")
+        ]
+
+    def _processors(self) -> tuple[Side, Side]:
+        source, target = self.predictor.source, self.predictor.target
+        assert isinstance(source, Side)
+        return source, target
 
 
-def _synchronised(part: SynchronousLoss, output: Any, batch: Any) -> Iterator[Synchronised]:
-    compared = part.compared(output, batch)
-    names = list(part.attention)
-    encoder = mean_of_heads(output.attention[names[0]], part.heads)
-    cross = mean_of_heads(output.attention[names[2]], part.attention[names[2]])
-    arrays = [each.double().cpu().numpy() for each in (encoder, cross, *compared)]
-    sizes = zip(batch.source_mask.sum(1).tolist(), batch.target_mask.sum(1).tolist(), strict=True)
-    for row, (source, target) in enumerate(sizes):
-        e, c, projected, decoder = (each[row] for each in arrays)
-        yield Synchronised(
-            e[:source, :source], c[:target, :source], projected[:target, :target], decoder[:target, :target]
-        )
+def _is_whole(example: RawExample) -> bool:
+    return bool(example.source.strip()) and (example.target is None or bool(example.target.strip()))
 
 
-def report_text(scores: Iterable[tuple[str, AttachmentScore]], agreement: Agreement | None) -> str:
-    """The whole report, to be read."""
-    return "\n".join([*(score.text(name) for name, score in scores), *([agreement.text()] if agreement else [])])
+def _mean(view: View, name: str, heads: tuple[int, ...] | None) -> Weights:
+    """(T, S): the mean of some heads of an attention, or of all."""
+    weights: Weights = mean_of_heads(torch.from_numpy(view.attention[name])[None], heads)[0].double().numpy()
+    return weights
+
+
+def _synchronised(constraint: SynchronousLoss, view: View) -> Synchronised:
+    names = list(constraint.attention)
+    attention = {name: torch.from_numpy(view.attention[name])[None] for name in names}
+    real = torch.ones(1, attention[names[1]].shape[-1], dtype=torch.bool)
+    batch = TargetBatch(
+        target_output=torch.zeros_like(real, dtype=torch.int64), target_mask=real, indices=np.zeros(1, np.int64)
+    )
+    projected, decoder = constraint.compared(Output(torch.empty(0), attention), batch)
+    return Synchronised(
+        _mean(view, names[0], constraint.heads), _mean(view, names[2], constraint.attention[names[2]]),
+        projected[0].double().numpy(), decoder[0].double().numpy(),
+    )  # fmt: skip

@@ -1,70 +1,76 @@
-"""`headway inspect --dependencies`: attachment scores, agreement of both sides, and figures, for a run."""
+"""`headway inspect dependencies`: attachment scores, agreement of both sides, and figures, for a run.
+
+The figures are those of Deguchi et al. (figures 2 and 3).
+
+Shapes: L tokens of a sentence, S source and T target positions with the end mark.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib
+import numpy as np
 import yaml
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Arc
 
-from headway.runs.inspect.dependency_analysis import (Analysis, Reader, report_text)
-from headway.runs.inspect.dependency_figures import (dependency_figure, synchronous_figure)
-from headway.parses.parsers import (Parser, load_parser, read_conllu)
-from headway.formats.pairs import open_source
+from headway.errors import UserError, option
 from headway.formats.lines import read_lines
-from headway.predictors.captured_attention import END
-from headway.device import pick_device
-from headway.errors import UserError
+from headway.formats.pairs import open_source
+from headway.parses.parsers import Parser, load_parser, read_conllu
 from headway.parses.parses_config import ParserConfig
-from headway.recipe import (Recipe, apply_override, dump_recipe, parse_recipe)
-from headway.runs.run_folder import load_run
+from headway.predictors.captured_attention import END
+from headway.predictors.sequence_predictor import load
 from headway.processing.text.text_processor import Side
+from headway.recipe import Recipe, apply_override, dump_recipe, parse_recipe
+from headway.runs.inspect.dependency_analysis import Analysed, DependencyAnalysis, DependencyReader, Synchronised
+from headway.runs.inspect.drawing import (
+    DEV,
+    GRID,
+    INK,
+    MUTED,
+    STYLE,
+    TRAINING,
+    draw_weights,
+    drawable,
+    save_figure,
+)
+from headway.runs.inspect.inspect_options import DependencyOptions
+from headway.tasks.task import RawExample
+
+CELL = 0.28  # inches
 
 
-@dataclass(frozen=True)
-class Request:
-    """What is to be measured.
+def run_dependencies(run: Path, overrides: Sequence[str], options: DependencyOptions) -> str:
+    """Measure a run, draw what is asked for, and give the report.
 
     Args:
+        run: the run folder.
         overrides: changes to the run's recipe, such as another parser or gold parses.
-        source: sentences instead of the recipe's dev: text, or a CoNLL-U file, whose sentences are read.
-        target: their targets; without them only the encoder is read.
-        figures: a folder for figures of the first `sentences` sentences.
-    """
-
-    overrides: Sequence[str] = ()
-    source: Path | None = None
-    target: Path | None = None
-    figures: Path | None = None
-    sentences: int = 3
-
-
-def inspect_dependencies(run: Path, request: Request, *, device: str = "auto", as_json: bool = False) -> str:
-    """Measure a run, draw what is asked for, and give the report.
+        options: what is measured.
 
     Raises:
         UserError: no run, no sentences, no parser, or a parser that cannot be loaded.
     """
-    loaded = load_run(run, pick_device(device))
-    if not isinstance(loaded.source, Side):
+    predictor = load(run, device=options.device)
+    if not isinstance(predictor.source, Side):
         raise UserError("dependency heads are of words, and this model reads none", where=str(run))
-    recipe = _changed(loaded.recipe, request.overrides)
-    sources, targets = _sentences(recipe, request)
-    parses = recipe.data.parses
-    source, target = _parser(parses.source, "source"), _parser(parses.target, "target") if targets else None
-    reader = Reader(loaded.model, (loaded.source, loaded.target), recipe.objective, pick_device(device))
-    analysis = reader.read(sources, targets, (source, target))
-    if not (analysis.source or analysis.target or analysis.pairs):
+    recipe = _changed(predictor.recipe, overrides)
+    examples = _examples(recipe, options)
+    parses, has_targets = recipe.data.parses, any(example.target is not None for example in examples)
+    parsers = _parser(parses.source, "source"), _parser(parses.target, "target") if has_targets else None
+    analysis = DependencyAnalysis(options.sentences if options.figures is not None else 0)
+    for pair in DependencyReader(predictor, recipe.objective, parsers).read(examples):
+        analysis.add(pair)
+    if not (analysis.scores or analysis.agreement.rows):
         raise UserError("there is nothing to measure: no parser and no synchronous constraint", where="data.parses")
-    if request.figures is not None:
-        _draw(analysis, request.figures, request.sentences, reader, sources, targets)
-    scores, agreement = analysis.scores(), analysis.agreement()
-    if not as_json:
-        return report_text(scores.items(), agreement)
-    content = {name: score.to_json() for name, score in scores.items()}
-    return json.dumps(content | ({"agreement": agreement.to_json()} if agreement else {}), indent=1)
+    if options.figures is not None:
+        _draw(analysis, options.figures)
+    return json.dumps(analysis.to_json(), indent=1) if options.json_output else analysis.text()
 
 
 def _changed(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
@@ -78,31 +84,115 @@ def _parser(config: ParserConfig | None, side: str) -> Parser | None:
     return None if config is None else load_parser(config, f"data.parses.{side}")
 
 
-def _sentences(recipe: Recipe, request: Request) -> tuple[list[str], list[str] | None]:
-    if request.source is not None:
-        sources, targets = _lines(request.source), _lines(request.target) if request.target else None
-        if targets is not None and len(sources) != len(targets):
+def _examples(recipe: Recipe, options: DependencyOptions) -> list[RawExample]:
+    if options.source is not None:
+        sources = _lines(options.source)
+        if options.target is None:
+            return [RawExample(source) for source in sources]
+        targets = _lines(options.target)
+        if len(sources) != len(targets):
             received = f"{len(sources)} sources and {len(targets)} targets"
-            raise UserError("each source needs one target", where="--target", received=received)
-        return sources, targets
+            raise UserError("each source needs one target", where=option("target"), received=received)
+        return [RawExample(source, target) for source, target in zip(sources, targets, strict=True)]
     if recipe.data.dev is None:
-        raise UserError("the recipe has no dev to measure on", where="data.dev", allowed="--source FILE --target FILE")
-    pairs = list(open_source(recipe.data.dev, "data.dev"))
-    return [pair.source for pair in pairs], [pair.target for pair in pairs]
+        allowed = f"{option('source')} FILE {option('target')} FILE"
+        raise UserError("the recipe has no dev to measure on", where="data.dev", allowed=allowed)
+    return [RawExample(pair.source, pair.target) for pair in open_source(recipe.data.dev, "data.dev")]
 
 
 def _lines(path: Path) -> list[str]:
     return [text for text, _ in read_conllu(path)] if path.suffix == ".conllu" else list(read_lines(path))
 
 
-def _draw(
-    analysis: Analysis, folder: Path, count: int, reader: Reader, sources: Sequence[str], targets: Sequence[str] | None
-) -> None:
+def _draw(analysis: DependencyAnalysis, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("source", "target"):
-        for number, sentence in enumerate(getattr(analysis, name)[:count], start=1):
-            dependency_figure(sentence, folder / f"dependencies-{name}-{number}.png", causal=name == "target")
-    lines = [(s, t) for s, t in zip(sources, targets or (), strict=False) if s.strip() and t.strip()]
-    for number, (pair, texts) in enumerate(zip(analysis.pairs[:count], lines, strict=False), start=1):
-        pieces = [[*(piece.text for piece in side.pieces(t)), END] for side, t in zip(reader.sides, texts, strict=True)]
-        synchronous_figure(pair, pieces[0], pieces[1], folder / f"synchronous-{number}.png")
+    for number, pair in enumerate(analysis.sentences, start=1):
+        for side, sentence in pair.sides.items():
+            dependency_figure(sentence, folder / f"dependencies-{side}-{number}.png", causal=side == "target")
+        if pair.synchronised is not None:
+            source, target = ([*tokens, END] for tokens in pair.tokens)
+            synchronous_figure(pair.synchronised, source, target, folder / f"synchronous-{number}.png")
+
+
+def dependency_figure(sentence: Analysed, path: Path, causal: bool = False) -> None:
+    """Draw A_dep beside the parse: above, the parse as arcs and the model's heads below the line; then the matrix.
+
+    Row t of the matrix is the token t, its columns are where its head may stand; a ring marks the parser's head. Where
+    `causal`, heads that stand to the right are not marked: the decoder cannot see them.
+
+    Raises:
+        UserError: an unknown format.
+    """
+    tokens, families, _ = drawable(sentence.tokens)
+    projection = sentence.projection.left_only() if causal else sentence.projection
+    size = CELL * len(tokens)
+    with matplotlib.rc_context(STYLE | {"font.family": families}):
+        figure = Figure(figsize=(2.2 + size, 3.2 + 1.4 * size), layout="constrained")
+        arcs, matrix = figure.subplots(2, 1, height_ratios=[0.6, 1])
+        _draw_arcs(arcs, tokens, projection.heads.tolist(), sentence.weights.argmax(1).tolist())
+        draw_weights(matrix, sentence.weights, tokens, tokens)
+        edges = [(head, position) for position, head in enumerate(projection.heads.tolist()) if head >= 0]
+        if edges:
+            columns, rows = zip(*edges, strict=True)
+            matrix.scatter(columns, rows, s=46, facecolors="none", edgecolors=DEV, linewidths=1.2)
+        save_figure(figure, path)
+
+
+def _draw_arcs(axes: Axes, tokens: list[str], parser: list[int], model: list[int]) -> None:
+    """Arcs from heads to dependents, the parser's above the tokens and the model's below; roots as short lines."""
+    for sign, heads, colour in ((1, parser, DEV), (-1, model, TRAINING)):
+        for position, head in enumerate(heads):
+            if head == position:
+                axes.plot([position, position], [sign * 0.45, sign * 1.1], color=colour, linewidth=1)
+            elif head >= 0:
+                width = abs(head - position)
+                angles = (0, 180) if sign > 0 else (180, 360)
+                middle = ((head + position) / 2, sign * 0.45)
+                axes.add_patch(Arc(middle, width, width, theta1=angles[0], theta2=angles[1], color=colour, linewidth=1))
+                axes.plot(position, sign * 0.45, marker="v" if sign > 0 else "^", color=colour, markersize=3)
+    longest = max(
+        [abs(head - position) for heads in (parser, model) for position, head in enumerate(heads) if head >= 0] + [2]
+    )
+    for position, token in enumerate(tokens):
+        axes.text(
+            position, 0, token, ha="center", va="center", color=INK, fontsize=8, rotation=30 if len(token) > 4 else 0
+        )
+    axes.text(-1.2, 0.9, "parser", color=DEV, ha="right", fontsize=8)
+    axes.text(-1.2, -0.9, "model", color=TRAINING, ha="right", va="top", fontsize=8)
+    axes.set_xlim(-2, len(tokens))
+    axes.set_ylim(-longest / 2 - 0.8, longest / 2 + 0.8)
+    axes.set_aspect("equal")
+    axes.axis("off")
+
+
+def synchronous_figure(pair: Synchronised, source: list[str], target: list[str], path: Path) -> None:
+    """Draw how E becomes D' by way of C, beside D: four matrices and the squared distance between the last two.
+
+    Args:
+        pair: the weights.
+        source: the S source tokens, with the end mark.
+        target: the T target tokens, with the end mark; row t writes the token t.
+        path: the figure; its suffix says the format.
+
+    Raises:
+        UserError: an unknown format.
+    """
+    shown, families, _ = drawable([*source, *target])
+    sources, targets = shown[: len(source)], shown[len(source) :]
+    distance = float(np.square(pair.projected - pair.decoder).sum())
+    panels = (
+        ("E, encoder", pair.encoder, sources, sources), ("C, cross-attention", pair.cross, sources, targets),
+        ("D', E carried over", pair.projected, targets, targets), ("D, decoder", pair.decoder, targets, targets),
+    )  # fmt: skip
+    with matplotlib.rc_context(STYLE | {"font.family": families}):
+        widths = [len(columns) for _, _, columns, _ in panels]
+        height = max(len(source), len(target))
+        figure = Figure(figsize=(7 + CELL * sum(widths), 2 + CELL * height), layout="constrained")
+        for axes, (title, weights, columns, rows) in zip(
+            figure.subplots(1, 4, width_ratios=widths), panels, strict=True
+        ):
+            draw_weights(axes, weights, columns, rows)
+            axes.set_title(title, color=INK, fontsize=10)
+        figure.supxlabel(f"squared distance of D' and D: {distance:.3f}", color=MUTED, fontsize=8)
+        figure.patch.set_edgecolor(GRID)
+        save_figure(figure, path)

@@ -1,49 +1,32 @@
-"""What can be seen of how a model treats sentences: outputs, attention, alignments, dependency heads, contributions.
+"""Views of single sentences: outputs, attention, alignments, dependency heads, contributions, labels.
 
 Shapes: K heads, T rows (what attends), S columns (what is attended to), M source words, N target words, L layers.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import singledispatch
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from headway.runs.inspect.contributions import (Contributions, contributions)
-from headway.predictors.word_alignment import (Aligner, build_aligner)
-from headway.predictors.captured_attention import (ALL, END, by_kind)
-from headway.predictors.label_predictor import (Look, TokenPredictor)
-from headway.predictors.sequence_predictor import Options, Predictor
-from headway.predictors.prediction import Prediction
-from headway.errors import UserError
+from headway.errors import UserError, option
+from headway.formats.alignments import Links, parse_pharaoh
 from headway.losses.dependency_loss import DependencyLoss
 from headway.metrics import build_metric
-from headway.formats.alignments import (Links, parse_pharaoh)
+from headway.predictors.captured_attention import END, LAYERS, AttentionName, by_kind
+from headway.predictors.label_predictor import LabelledWords, TokenPredictor
+from headway.predictors.prediction import Prediction
+from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.word_alignment import Aligner, build_aligner
+from headway.runs.inspect.capture import Captured, ReadOptions, View, read
+from headway.runs.inspect.contributions import LayerContributions
+from headway.tasks.task import RawExample
 
-CHUNK = 16  # sentences at once: few enough for progress to be seen, many enough to be decoded together
 TITLES = {"encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross", "layers": "Layers"}
 KINDS = list(TITLES)
 
 Floats = npt.NDArray[np.floating[Any]]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be looked at.
-
-    Attributes:
-        lines: sentences as the task's predictor reads them.
-        references: what each should become, None where that is not known.
-        gold: alignments of lines and references as Pharaoh links; none, or one a line.
-        nbest: how many outputs are shown.
-    """
-
-    lines: Sequence[str]
-    references: Sequence[str | None] = ()
-    gold: Sequence[str] = ()
-    nbest: int = 1
 
 
 @dataclass(frozen=True)
@@ -55,6 +38,11 @@ class Layer:
     rows: Sequence[str]
     columns: Sequence[str]
 
+    @property
+    def title(self) -> str:
+        """The name as people read it: `decoder layer 1, cross`."""
+        return AttentionName.parse(self.name).title
+
 
 @dataclass(frozen=True)
 class Map:
@@ -63,7 +51,7 @@ class Map:
     Attributes:
         title: of the kind.
         layers: lowest first.
-        measure: what a value is.
+        measure: the unit of a value.
         signed: whether values may be below zero.
     """
 
@@ -79,22 +67,22 @@ class Alignment:
 
     Attributes:
         map: the weights that they were read from, (1, N, M).
-        target: which target it is of, `output` or `reference`.
-        found: source and target word of each link.
+        target: the target that it is of, `output` or `reference`.
+        links: source and target word of every link.
         gold: the true links, where they are known.
         error_rate: AER of the sentence, in percent, where gold is known.
     """
 
     map: Map
     target: str
-    found: list[tuple[int, int]]
+    links: list[tuple[int, int]]
     gold: Links | None = None
     error_rate: float | None = None
 
 
 @dataclass(frozen=True)
 class Arcs:
-    """The head of each token by dependency heads: its place, the token's own for a root, and its weight."""
+    """The head of every token by dependency heads: its position, the token's own for a root, and its weight."""
 
     title: str
     tokens: list[str]
@@ -103,7 +91,7 @@ class Arcs:
 
 
 @dataclass(frozen=True)
-class Said:
+class ShownOutput:
     """One output: text, score, and its tokens with their probabilities, the end mark included."""
 
     text: str
@@ -129,87 +117,79 @@ class Inspected:
     source: str
     reference: str | None = None
     tokens: list[str] = field(default_factory=list)
-    outputs: list[Said] = field(default_factory=list)
+    outputs: list[ShownOutput] = field(default_factory=list)
     words: list[LabelledWord] = field(default_factory=list)
     maps: list[Map] = field(default_factory=list)
     alignment: Alignment | None = None
     arcs: list[Arcs] = field(default_factory=list)
 
 
-@singledispatch
-def inspect(predictor: Any, request: Request) -> Iterator[Inspected]:
+def inspect(
+    predictor: Any, examples: Sequence[RawExample], gold: Sequence[str] = (), nbest: int = 1
+) -> Iterator[Inspected]:
     """Look at sentences, in their order, with what a run's task predicts with.
 
+    Args:
+        predictor: one model.
+        examples: sentences, with the target that each should become where that is known.
+        gold: alignments of sentences and targets as Pharaoh links; none, or one a sentence.
+        nbest: outputs of a sentence.
+
     Raises:
-        UserError: a predictor that nothing is known of; whatever it raises itself.
+        UserError: whatever reading raises; gold that does not fit the sentences, or for a tagger.
     """
-    raise UserError("there is no page for runs of this task yet", where="headway inspect --output")
+    options = ReadOptions(force=False, nbest=nbest, contributions=True)
+    if isinstance(predictor, TokenPredictor):
+        if gold:
+            raise UserError("a tagger aligns nothing", where=option("gold"))
+        stream = read(predictor, examples, options)
+        yield from (_labelled(predictor, captured, line) for line, captured in enumerate(stream, start=1))
+        return
+    stream = read(predictor, examples, options)
+    aligner = _aligner(predictor, gold)
+    if aligner is None or not gold:
+        for captured in stream:
+            yield _pair(predictor, captured, None if aligner is None else _alignment(aligner, captured))
+        return
+    given = [replace(example, target=example.target or "") for example in examples]
+    forced = read(predictor, given, ReadOptions(hypotheses=False, capture=(aligner.layer,)))
+    for captured, reference, links in zip(stream, forced, gold, strict=True):
+        yield _pair(predictor, captured, _alignment(aligner, reference, links))
 
 
-@inspect.register
-def _inspect_pairs(predictor: Predictor, request: Request) -> Iterator[Inspected]:
-    beam = max(predictor.recipe.decoding.beam, request.nbest)
-    options = Options(beam=beam, nbest=request.nbest, capture=ALL, truncate=True)
-    aligner = _aligner(predictor, request)
-    for start in range(0, len(request.lines), CHUNK):
-        chunk = slice(start, start + CHUNK)
-        lines = request.lines[chunk]
-        references = request.references[chunk] or [None] * len(lines)
-        predictions = predictor.predict(lines, options, first_line=start + 1)
-        alignments = _alignments(predictor, aligner, predictions, request, chunk)
-        parts = _contributions(predictor, predictions)
-        for prediction, reference, alignment, own in zip(predictions, references, alignments, parts, strict=True):
-            maps = [*_attention_maps(prediction), *_contribution_maps(own)]
-            yield _of_pair(predictor, prediction, reference, maps, alignment)
+def _aligner(predictor: Any, gold: Sequence[str]) -> Aligner | None:
+    """The aligner; None for a model without attention to the source. Raises UserError where gold needs one."""
+    if not isinstance(predictor, Predictor):
+        return None
+    has_cross = any(AttentionName.parse(name).kind == "cross" for name in predictor.attention_names())
+    return build_aligner(predictor) if has_cross or gold else None
 
 
-def _aligner(predictor: Predictor, request: Request) -> Aligner | None:
-    """What aligns words: None for a model without attention to the source. Raises UserError where gold needs one."""
-    has_cross = any(name.endswith(".cross") for name in predictor.attention_names())
-    return build_aligner(predictor) if has_cross or request.gold else None
-
-
-def _of_pair(
-    predictor: Predictor,
-    prediction: Prediction,
-    reference: str | None,
-    maps: list[Map],
-    alignment: Alignment | None,
-) -> Inspected:
-    if prediction.is_empty:
-        return Inspected(prediction.source, reference)
-    said = [
-        Said(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
+def _pair(predictor: Predictor, captured: Captured, alignment: Alignment | None) -> Inspected:
+    example, prediction = captured.example, captured.prediction
+    if not isinstance(prediction, Prediction):
+        return Inspected(example.source, example.target)
+    outputs = [
+        ShownOutput(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
         for each in prediction.candidates
     ]
+    maps = [*_attention_maps(captured.views[0]), *_contribution_maps(captured.contributions)]
     arcs = list(_arcs(predictor, prediction))
-    return Inspected(prediction.source, reference, prediction.attended, said, [], maps, alignment, arcs)
+    return Inspected(example.source, example.target, prediction.attended, outputs, [], maps, alignment, arcs)
 
 
-def _attention_maps(prediction: Prediction) -> Iterator[Map]:
-    for kind, names in sorted(by_kind(list(prediction.attention)).items(), key=lambda each: KINDS.index(each[0])):
-        layers = [
-            Layer(name, prediction.attention[name], prediction.rows(name), prediction.columns(name))
-            for name in names.values()
-        ]
-        yield Map(TITLES[kind], layers)
+def _attention_maps(view: View) -> Iterator[Map]:
+    for kind, names in sorted(by_kind(list(view.attention)).items(), key=lambda item: KINDS.index(item[0])):
+        yield Map(TITLES[kind], [Layer(name, view.attention[name], *view.tokens[name]) for name in names.values()])
 
 
-def _contributions(predictor: Predictor, predictions: Sequence[Prediction]) -> Iterator[dict[str, Contributions]]:
-    """What each offset of layers without weights adds, a line; nothing for lines that were cut or are empty."""
-    whole = [each for each in predictions if not each.is_empty and predictor.can_read(each.source, each.written)]
-    found = contributions(predictor, [each.source for each in whole], [each.written for each in whole])
-    by_line = {id(each): own for each, own in zip(whole, found, strict=True)}
-    return (by_line.get(id(each), {}) for each in predictions)
-
-
-def _contribution_maps(found: Mapping[str, Contributions]) -> Iterator[Map]:
+def _contribution_maps(layers: Mapping[str, LayerContributions]) -> Iterator[Map]:
     """A map of each measure and stack, a row a token and a column an offset or context."""
-    for kind, names in by_kind(list(found)).items():
-        layers = [(name, found[name], [part.name for part in found[name].parts]) for name in names.values()]
-        norms = [Layer(name, own.norm, own.tokens, parts) for name, own, parts in layers]
-        yield Map(f"{TITLES[kind]}: shares", norms, measure="norm of the share before the ReLU")
-        gradients = [Layer(name, own.gradient_input, own.tokens, parts) for name, own, parts in layers]
+    for kind, names in by_kind(list(layers)).items():
+        shown = [(name, layers[name], [span.name for span in layers[name].spans]) for name in names.values()]
+        norms = [Layer(name, layer.norm, layer.tokens, spans) for name, layer, spans in shown]
+        yield Map(f"{TITLES[kind]}: contributions", norms, measure="norm of the contribution before the ReLU")
+        gradients = [Layer(name, layer.gradient_input, layer.tokens, spans) for name, layer, spans in shown]
         yield Map(f"{TITLES[kind]}: gradient × input", gradients, measure="nats", signed=True)
 
 
@@ -226,83 +206,62 @@ def _arcs(predictor: Predictor, prediction: Prediction) -> Iterator[Arcs]:
             real = slice(first, first + len(tokens))
             weights = prediction.attention[name][list(config.heads)].mean(0)[real, real]
             heads = weights.argmax(1)
-            title = f"{name}, head {', '.join(map(str, config.heads))}"
+            title = f"{AttentionName.parse(name).title}, head {', '.join(map(str, config.heads))}"
             best = weights[np.arange(len(heads)), heads]
             yield Arcs(title, list(tokens), heads.tolist(), best.astype(float).tolist())
 
 
-def _alignments(
-    predictor: Predictor, aligner: Aligner | None, predictions: Sequence[Prediction], request: Request, chunk: slice
-) -> Iterable[Alignment | None]:
-    """An alignment a line: of its output or, where gold is known, of its reference, whose words the gold is of."""
-    if aligner is None:
-        return [None] * len(predictions)
-    if not request.gold:
-        return [_alignment(aligner, each, "output", None) for each in predictions]
-    references = [reference or "" for reference in request.references[chunk]]
-    forced = predictor.force(request.lines[chunk], references, capture=aligner.layer)
-    return [
-        _alignment(aligner, each, "reference", gold) for each, gold in zip(forced, request.gold[chunk], strict=True)
-    ]
-
-
-def _alignment(aligner: Aligner, prediction: Prediction, target: str, gold: str | None) -> Alignment | None:
-    found = aligner(prediction)
-    if not (found.source and found.target):
+def _alignment(aligner: Aligner, captured: Captured, gold: str | None = None) -> Alignment | None:
+    """The alignment of an output or, where gold is known, of a reference, whose words the gold is of."""
+    if not isinstance(captured.prediction, Prediction):
         return None
-    layer = Layer(aligner.layer, found.weights[None], found.target, found.source)
-    view = Map("Alignment", [layer], measure="weight between words")
+    words = aligner(captured.prediction)
+    if not (words.source and words.target):
+        return None
+    layer = Layer(aligner.layer, words.weights[None], words.target, words.source)
+    weights = Map("Alignment", [layer], measure="weight between words")
     if gold is None:
-        return Alignment(view, target, found.links())
-    links = parse_pharaoh(gold, "--gold")
-    sizes = len(found.source), len(found.target)
-    if any(source >= sizes[0] or to >= sizes[1] for source, to in links.possible):
+        return Alignment(weights, "output", words.links())
+    links = parse_pharaoh(gold, option("gold"))
+    sizes = len(words.source), len(words.target)
+    if any(source >= sizes[0] or target >= sizes[1] for source, target in links.possible):
         raise UserError(
-            "these links are between words that the sentences do not have",
-            where="--gold", received=gold, allowed=f"{sizes[0]} source and {sizes[1]} target words, numbered from 0",
+            "these links are between words that the sentences do not have", where=option("gold"), received=gold,
+            allowed=f"{sizes[0]} source and {sizes[1]} target words, numbered from 0",
         )  # fmt: skip
-    rate = build_metric("aer").score([found.pharaoh()], [[gold]]).value
-    return Alignment(view, target, found.links(), links, rate)
+    rate = build_metric("aer").score([words.pharaoh()], [[gold]]).value
+    return Alignment(weights, "reference", words.links(), links, rate)
 
 
-@inspect.register
-def _inspect_labels(predictor: TokenPredictor, request: Request) -> Iterator[Inspected]:
-    if request.gold:
-        raise UserError("a tagger aligns nothing", where="--gold")
-    for number, line in enumerate(request.lines):
-        words = line.split()
-        reference = request.references[number] if request.references else None
-        gold: Sequence[str | None] = reference.split() if reference is not None else [None] * len(words)
-        if len(gold) != len(words):
-            raise UserError(
-                "a tagger's reference has a label for each word, separated by spaces",
-                where=f"--reference, line {number + 1}", received=f"{len(gold)} labels for {len(words)} words",
-            )  # fmt: skip
-        if not words:
-            yield Inspected(line)
-            continue
-        (said,) = predictor.predict([words], capture=ALL)
-        best = [float(said.probabilities[n, predictor.labels.index(label)]) for n, label in enumerate(said.labels)]
-        labelled = [LabelledWord(*each) for each in zip(words, said.labels, best, gold, strict=True)]
-        yield Inspected(line, reference, words, words=labelled, maps=_maps_of_looks(words, said.looks))
+def _labelled(predictor: TokenPredictor, captured: Captured, line: int) -> Inspected:
+    example, labelled = captured.example, captured.prediction
+    if not isinstance(labelled, LabelledWords):
+        return Inspected(example.source)
+    words = list(labelled.words)
+    gold: Sequence[str | None] = example.target.split() if example.target is not None else [None] * len(words)
+    if len(gold) != len(words):
+        raise UserError(
+            "a tagger's reference has a label for each word, separated by spaces",
+            where=f"{option('reference')}, line {line}", received=f"{len(gold)} labels for {len(words)} words",
+        )  # fmt: skip
+    best = [float(labelled.probabilities[n, predictor.labels.index(label)]) for n, label in enumerate(labelled.labels)]
+    known = [LabelledWord(*word) for word in zip(words, labelled.labels, best, gold, strict=True)]
+    return Inspected(example.source, example.target, words, words=known, maps=_window_maps(words, captured.views))
 
 
-def _maps_of_looks(words: Sequence[str], looks: Sequence[Look]) -> list[Map]:
+def _window_maps(words: Sequence[str], views: Sequence[View]) -> list[Map]:
     """The layers' weights over all words, where there are any, and self-attention window by window."""
     maps = []
-    weights = [look.layer_weights for look in looks if look.layer_weights is not None]
+    weights = [view.attention[LAYERS] for view in views if LAYERS in view.attention]
     if weights:
-        every = np.concatenate(weights).transpose(1, 0, 2)  # (J, N, L)
-        names = [f"layer {layer}" for layer in range(every.shape[2])]
-        maps.append(Map(TITLES["layers"], [Layer("layers", every, words, names)]))
-    for look in looks:
-        first = look.window.start
+        _, layers = views[0].tokens[LAYERS]
+        maps.append(Map(TITLES[LAYERS], [Layer(LAYERS, np.concatenate(weights, axis=1), words, layers)]))
+    for view in views:
         title = TITLES["encoder.self"]
-        if len(looks) > 1:
-            title = f"{title}, words {first + 1}–{first + len(look.window.first)}"
-        layers = [
-            Layer(f"encoder.{number}.self", each, look.tokens, look.tokens)
-            for number, each in enumerate(look.self_attention)
+        if len(views) > 1:
+            title = f"{title}, words {view.start + 1}–{view.start + len(view.words or ())}"
+        layers_of_window = [
+            Layer(name, values, *view.tokens[name]) for name, values in view.attention.items() if name != LAYERS
         ]
-        maps.append(Map(title, layers))
+        maps.append(Map(title, layers_of_window))
     return maps

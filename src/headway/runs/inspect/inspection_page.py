@@ -1,12 +1,12 @@
-"""`headway inspect --output`: one page with all there is to see of how a run treats sentences.
+"""`headway inspect page`: one page with outputs, attention, alignments and the like of single sentences.
 
-Every sentence is data of its own in the page, read when it is shown. Values are kept as integers on a scale of square
+Every sentence is a piece of data in the page, read when it is shown. Values are kept as integers on a scale of square
 roots, which is finest where weights are small: 16 bits each while there are few, 8 where there are many.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -14,48 +14,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.runs.inspect.inspection import (CHUNK, Alignment, Floats, Inspected, Layer, Map, Request, inspect)
-from headway.runs.inspect.pages import (pack_integers, write_page)
-from headway.log import (Progress, progress, say)
-from headway.formats.lines import read_lines
-from headway.errors import UserError
-from headway.runs.run_folder import RunFolder
-from headway.metrics import build_metric
+from headway.errors import UserError, option
 from headway.formats.alignments import read_alignments
+from headway.formats.lines import read_lines
+from headway.log import Task, progress, say
+from headway.metrics import build_metric
+from headway.runs.inspect.capture import TOGETHER
+from headway.runs.inspect.inspect_options import PageOptions
+from headway.runs.inspect.inspection import Alignment, Floats, Inspected, Layer, Map, inspect
+from headway.runs.inspect.pages import pack_integers, write_page
+from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
+from headway.tasks.task import RawExample
 
 STYLES = ("palette.css", "inspect.css")
 SCRIPTS = (
     "elements.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js", "inspect.js",
 )  # fmt: skip
-SENTENCES = 100  # shown unless the command line says otherwise
 MOST_EXACT = 8_000_000  # values that are kept with 16 bits
 
 
-def inspect_to_page(
-    run: Path,
-    output: Path,
-    *,
-    inputs: Sequence[Path] = (),
-    texts: Sequence[str] = (),
-    reference: Path | None = None,
-    gold: Path | None = None,
-    sentences: int | None = None,
-    nbest: int = 4,
-    device: str = "auto",
-) -> str:
-    """Write the page of a run to `output`, and say what is in it.
-
-    Args:
-        run: the run folder.
-        output: the page.
-        inputs: files of sentences, as the task has them.
-        texts: sentences, shown before those of files; without either the first of dev are shown, with their references.
-        reference: a file with what they should become, a line each.
-        gold: alignments of sentences and references, in any format that AER reads.
-        sentences: how many are shown at most, by default `SENTENCES`.
-        nbest: outputs of each.
-        device: `auto`, `cpu`, ...
+def run_page(run: Path, options: PageOptions) -> str:
+    """Write the page of a run; the number of its sentences and its size, to be read.
 
     Raises:
         UserError: no run, no sentences, files of different lengths, gold without references.
@@ -63,44 +43,54 @@ def inspect_to_page(
     folder = RunFolder(run)
     recipe = folder.read_recipe()
     task = build_task(recipe.task)
-    if not output.parent.is_dir():
-        raise UserError("there is no such folder", where="--output", received=str(output.parent))
-    pairs = [(text, None) for text in texts] + (task.pairs(recipe, inputs) if inputs or not texts else [])
-    if not pairs:
-        allowed = "--input FILE or --text TEXT"
+    if not options.output.parent.is_dir():
+        raise UserError("there is no such folder", where=option("output"), received=str(options.output.parent))
+    examples = [RawExample(text) for text in options.text]
+    if options.input or not (options.text or recipe.data.dev is None):
+        examples += task.raw_corpus(recipe, options.input).examples
+    if not examples:
+        allowed = f"{option('input')} FILE or {option('text')} TEXT"
         raise UserError("there are no sentences to look at, and the run has no dev", where=str(run), allowed=allowed)
-    request = _request(pairs, reference, gold, nbest, sentences or SENTENCES)
-    predictor = task.load([run], device, None)
-    with progress("looking inside", total=len(request.lines), unit="sentences") as bar:
-        shown = _counted(inspect(predictor, request), bar)
-        packed = pack_sentences(shown, len(request.lines))
+    shown, gold = _with_references(examples, options)
+    predictor = task.load([run], options.device, None)
+    with progress("looking inside", total=len(shown), unit="sentences") as bar:
+        inspected = _counted(inspect(predictor, shown, gold, options.nbest), bar)
+        packed = pack_sentences(inspected, len(shown))
     rate = packed.error_rate()
-    write_inspection(output, title=f"Inside {run.resolve().name}", facts=_facts(folder, packed, rate), packed=packed)
-    size = output.stat().st_size / 1e6
-    return f"{output}: {len(packed.index)} sentences, {size:.1f} MB" + ("" if rate is None else f", AER {rate:.1f}")
+    facts = _facts(folder, packed, rate)
+    write_inspection(options.output, title=f"Inside {run.resolve().name}", facts=facts, packed=packed)
+    said = f"{options.output}: {len(packed.index)} sentences, {options.output.stat().st_size / 1e6:.1f} MB"
+    return said + ("" if rate is None else f", AER {rate:.1f}")
 
 
-def _counted(sentences: Iterable[Inspected], bar: Progress) -> Iterator[Inspected]:
-    for number, sentence in enumerate(sentences, start=1):
+def _counted(sentences: Iterable[Inspected], bar: Task) -> Iterator[Inspected]:
+    for count, sentence in enumerate(sentences, start=1):
         yield sentence
-        bar.update(number)
+        bar.update(count)
 
 
-def _request(
-    pairs: Sequence[tuple[str, str | None]], reference: Path | None, gold: Path | None, nbest: int, most: int
-) -> Request:
-    """The first `most` sentences. Raises UserError where there is not a reference, or a gold alignment, for each."""
-    references = [target for _, target in pairs] if reference is None else list(read_lines(reference))
-    links = [] if gold is None else read_alignments(gold)
-    if links and None in references:
-        raise UserError("gold alignments are of references, which are not given", where="--gold", allowed="--reference")
-    for option, given in (("--reference", references), ("--gold", links)):
-        if given and len(given) != len(pairs):
-            received = f"{len(given)} lines for {len(pairs)} sentences"
-            raise UserError("there must be a line for each sentence", where=option, received=received)
-    if len(pairs) > most:
-        say(f"showing the first {most} of {len(pairs):,} sentences; --sentences shows more")
-    return Request([source for source, _ in pairs[:most]], references[:most], links[:most], nbest)
+def _with_references(examples: Sequence[RawExample], options: PageOptions) -> tuple[list[RawExample], list[str]]:
+    """The first examples, with the references of a file, and the gold alignments, where such are given.
+
+    Raises:
+        UserError: there is not a reference, or a gold alignment, for each.
+    """
+    references = [example.target for example in examples]
+    if options.reference is not None:
+        references = [*read_lines(options.reference)]
+    gold = [] if options.gold is None else read_alignments(options.gold)
+    if gold and None in references:
+        what = "gold alignments are of references, which are not given"
+        raise UserError(what, where=option("gold"), allowed=option("reference"))
+    for name, given in (("reference", references), ("gold", gold)):
+        if given and len(given) != len(examples):
+            received = f"{len(given)} lines for {len(examples)} sentences"
+            raise UserError("there must be a line for each sentence", where=option(name), received=received)
+    most = options.sentences
+    if len(examples) > most:
+        say(f"showing the first {most} of {len(examples):,} sentences")
+    pairs = zip(examples[:most], references[:most], strict=True)
+    return [replace(example, target=target) for example, target in pairs], gold[:most]
 
 
 @dataclass
@@ -109,9 +99,9 @@ class Packed:
 
     Attributes:
         bits: of each value.
-        index: what the list of sentences shows and sorts by.
+        index: the lines of the list of sentences, with all that they can be sorted by.
         sentences: all else.
-        links: the found and the gold alignments, as lines of links, of sentences that have both.
+        links: the alignments by the model and the gold ones, as lines of links, of sentences that have both.
     """
 
     bits: int
@@ -124,22 +114,22 @@ class Packed:
         self.index.append(_entry(sentence))
         self.sentences.append(_sentence(sentence, self.bits))
         if sentence.alignment is not None and sentence.alignment.gold is not None:
-            found = " ".join(f"{source}-{target}" for source, target in sentence.alignment.found)
-            self.links.append((found, sentence.alignment.gold.pharaoh()))
+            links = " ".join(f"{source}-{target}" for source, target in sentence.alignment.links)
+            self.links.append((links, sentence.alignment.gold.pharaoh()))
 
     def error_rate(self) -> float | None:
         """AER over all sentences with gold; None where there is none."""
         if not self.links:
             return None
-        found, gold = zip(*self.links, strict=True)
-        return build_metric("aer").score(list(found), [list(gold)]).value
+        links, gold = zip(*self.links, strict=True)
+        return build_metric("aer").score(list(links), [list(gold)]).value
 
 
 def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
     """Pack `count` sentences one by one, so that few arrays are in memory; the first decide on the bits of values."""
     rest = iter(sentences)
-    first = list(islice(rest, CHUNK))
-    values = sum(layer.values.size for each in first for map in _maps(each) for layer in map.layers)
+    first = list(islice(rest, TOGETHER))
+    values = sum(layer.values.size for sentence in first for map in _maps(sentence) for layer in map.layers)
     packed = Packed(16 if values * count <= MOST_EXACT * max(1, len(first)) else 8)
     for sentence in chain(first, rest):
         packed.add(sentence)
@@ -162,8 +152,8 @@ def write_inspection(path: Path, *, title: str, facts: Sequence[str], packed: Pa
         facts: about the run, shown below the title.
         packed: what is shown.
     """
-    index = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index}
-    data = {"index": index} | {f"sentence-{number}": each for number, each in enumerate(packed.sentences)}
+    listed = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index}
+    data = {"index": listed} | {f"sentence-{index}": content for index, content in enumerate(packed.sentences)}
     write_page(path, "inspect.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
 
 
@@ -172,7 +162,7 @@ def _maps(sentence: Inspected) -> Iterable[Map]:
 
 
 def _entry(sentence: Inspected) -> dict[str, Any]:
-    """What the list of sentences shows and sorts by."""
+    """The line of a sentence in the list, with all that it can be sorted by."""
     probabilities = sentence.outputs[0].probabilities if sentence.outputs else [w.probability for w in sentence.words]
     certainty = math.exp(float(np.log(np.maximum(probabilities, 1e-45)).mean())) if probabilities else None
     return {
@@ -184,13 +174,13 @@ def _entry(sentence: Inspected) -> dict[str, Any]:
 
 
 class _Tokens:
-    """Lists of tokens, each kept once: maps of the same axes name the same list."""
+    """Lists of tokens, kept once: maps of the same axes name the same list."""
 
     def __init__(self) -> None:
         self.lists: list[list[str]] = []
 
-    def number(self, tokens: Sequence[str]) -> int:
-        """The number of a list of tokens."""
+    def index(self, tokens: Sequence[str]) -> int:
+        """The index of a list of tokens."""
         given = list(tokens)
         if given not in self.lists:
             self.lists.append(given)
@@ -199,30 +189,30 @@ class _Tokens:
 
 def _sentence(sentence: Inspected, bits: int) -> dict[str, Any]:
     tokens = _Tokens()
-    maps = [_map(each, tokens, bits) for each in sentence.maps]
+    maps = [_map(map, tokens, bits) for map in sentence.maps]
     return {
         "source": sentence.source,
-        "sourceTokens": tokens.number(sentence.tokens),
+        "sourceTokens": tokens.index(sentence.tokens),
         "reference": sentence.reference,
         "outputs": [
             {
-                "text": each.text,
-                "score": each.score,
-                "tokens": tokens.number(each.tokens),
-                "probabilities": [round(value, 4) for value in each.probabilities],
+                "text": output.text,
+                "score": output.score,
+                "tokens": tokens.index(output.tokens),
+                "probabilities": [round(value, 4) for value in output.probabilities],
             }
-            for each in sentence.outputs
+            for output in sentence.outputs
         ],
-        "words": [vars(each) for each in sentence.words],
+        "words": [vars(word) for word in sentence.words],
         "maps": maps,
         "alignment": None if sentence.alignment is None else _alignment(sentence.alignment, tokens, bits),
-        "arcs": [vars(each) for each in sentence.arcs],
+        "arcs": [vars(arcs) for arcs in sentence.arcs],
         "tokens": tokens.lists,
     }
 
 
 def _map(map: Map, tokens: _Tokens, bits: int) -> dict[str, Any]:
-    layers = [_layer(each, tokens, bits, map.signed) for each in map.layers]
+    layers = [_layer(layer, tokens, bits, map.signed) for layer in map.layers]
     return {"title": map.title, "measure": map.measure, "signed": map.signed, "layers": layers}
 
 
@@ -230,9 +220,10 @@ def _layer(layer: Layer, tokens: _Tokens, bits: int, signed: bool) -> dict[str, 
     most = float(np.abs(layer.values).max(initial=0))
     return {
         "name": layer.name,
+        "title": layer.title,
         "heads": len(layer.values),
-        "rows": tokens.number(layer.rows),
-        "columns": tokens.number(layer.columns),
+        "rows": tokens.index(layer.rows),
+        "columns": tokens.index(layer.columns),
         "most": most,
         "data": pack_integers(quantise(layer.values, most, bits, signed)),
     }
@@ -260,7 +251,7 @@ def _alignment(alignment: Alignment, tokens: _Tokens, bits: int) -> dict[str, An
     return {
         "map": _map(alignment.map, tokens, bits),
         "target": alignment.target,
-        "found": alignment.found,
+        "found": alignment.links,
         "sure": None if gold is None else sorted(gold.sure),
         "possible": None if gold is None else sorted(gold.possible - gold.sure),
         "errorRate": alignment.error_rate,

@@ -1,6 +1,6 @@
-"""What a tagger reads from its encoder: the weights of the layers, and how evenly it looks over the sentence.
+"""`headway inspect layers`: a tagger's weights of its encoder's layers, and the evenness of its self-attention.
 
-Shapes: N words, J heads over layers, L layers, K heads of self-attention, P pieces.
+Shapes: N words, J heads over layers, L layers, P tokens.
 """
 
 import json
@@ -14,162 +14,35 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from headway.runs.inspect.figures import (STYLE, draw_weights, pick_fonts, save_figure, visible_token)
+from headway.errors import UserError, option
 from headway.formats.labelled_words import read_columns
 from headway.formats.lines import check_file
-from headway.predictors.label_predictor import (Look, TokenPredictor)
-from headway.errors import UserError
+from headway.predictors.label_predictor import TokenPredictor
+from headway.runs.inspect.analyses import LayerAnalysis
+from headway.runs.inspect.capture import ReadOptions, View, read
+from headway.runs.inspect.drawing import STYLE, draw_weights, pick_fonts, save_figure, visible_token
+from headway.runs.inspect.inspect_options import LayerOptions
+from headway.runs.inspect.measures import Evenness, LayerTotals, LayerWeights, mix, of_words
 from headway.tasks import task_of
+from headway.tasks.task import RawExample
 
 Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class LayerWeights:
-    """The attention to layers over all words of a test set.
-
-    Attributes:
-        mean: (J, L).
-        deviation: (J, L), over words.
-        words: how many.
-    """
-
-    mean: Floats
-    deviation: Floats
-    words: int
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it, and the mean over heads, as values that JSON can hold."""
-        return {
-            "words": self.words,
-            "mean": self.mean.mean(0).tolist(),
-            "mean_by_head": self.mean.tolist(),
-            "deviation_by_head": self.deviation.tolist(),
-        }
-
-    def text(self) -> str:
-        """A table with a row a head and a column a layer, mean ± standard deviation over words, then over all heads."""
-        heads, layers = self.mean.shape
-        lines = ["head " + "".join(f"{f'layer {layer + 1}':>16}" for layer in range(layers))]
-        for head in range(heads):
-            cells = zip(self.mean[head], self.deviation[head], strict=True)
-            lines.append(f"{head + 1:<5}" + "".join(f"{f'{mean:.4f} ± {spread:.4f}':>16}" for mean, spread in cells))
-        lines.append("all  " + "".join(f"{mean:>16.4f}" for mean in self.mean.mean(0)))
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class Evenness:
-    """The standard deviation of self-attention weights around a word's own mean, averaged over words.
-
-    Smaller is more even. `mixed` is None for a model that does not attend to layers; `layers` are all of them.
-    """
-
-    last: float
-    mixed: float | None
-    layers: list[float]
-
-
-def self_attention(look: Look) -> tuple[Floats, Floats | None]:
-    """What each word of a window looks at, (N, P), heads averaged: in the last layer, and in all, layer-weighted.
-
-    The weight of a layer is that of a word's attention to layers, averaged over its heads (the mix of figure 2b).
-    """
-    by_layer = of_words(look.self_attention, look.window.first)
-    return by_layer[-1], None if look.layer_weights is None else mix(by_layer, look.layer_weights)
-
-
-def of_words(self_attention: Floats, first: Sequence[int]) -> Floats:
-    """(L, N, P): what the first pieces of words look at in each layer, heads averaged, of (L, K, P, P)."""
-    mean: Floats = self_attention.mean(1)[:, list(first)]
-    return mean
-
-
-def mix(by_layer: Floats, layer_weights: Floats) -> Floats:
-    """(N, P): what words look at in all layers (L, N, P), each as its weights (N, J, L) say, averaged over the J."""
-    mixed: Floats = np.einsum("nl,lnp->np", layer_weights.mean(1), by_layer)
-    return mixed
-
-
-class LayerTotals:
-    """Sums over words, from which the weights of layers and the evenness of self-attention come at any time."""
-
-    def __init__(self) -> None:
-        self.words = 0
-        self.deviations: Floats = np.zeros(0)  # (L,), summed over words
-        self.mixed = 0.0
-        # Weights as they lie beside those of the first word: what is left of their squares is of their own size.
-        self.origin: Floats | None = None  # (J, L)
-        self.sums: Floats = np.zeros(0)
-        self.squares: Floats = np.zeros(0)
-
-    def add(self, self_attention: Floats, first: Sequence[int], layer_weights: Floats | None) -> None:
-        """Count the words of a window, whose first pieces are at `first`.
-
-        Args:
-            self_attention: (L, K, P, P), lowest layer first.
-            first: (N,).
-            layer_weights: (N, J, L), where the model attends to layers.
-        """
-        if not len(first):
-            return
-        by_layer = of_words(self_attention, first).astype(np.float64)
-        self.words += len(first)
-        self.deviations = self.deviations + by_layer.std(2).sum(1) if len(self.deviations) else by_layer.std(2).sum(1)
-        if layer_weights is None:
-            return
-        weights = layer_weights.astype(np.float64)
-        self.mixed += float(mix(by_layer, weights).std(1).sum())
-        if self.origin is None:
-            self.origin = weights[0]
-            self.sums = self.squares = np.zeros_like(self.origin)
-        self.sums = self.sums + (weights - self.origin).sum(0)
-        self.squares = self.squares + np.square(weights - self.origin).sum(0)
-
-    def weights(self) -> LayerWeights | None:
-        """The weights of the layers; None for a model without such, or without words."""
-        if self.origin is None:
-            return None
-        mean = self.sums / self.words
-        variance = np.maximum(self.squares / self.words - np.square(mean), 0)
-        return LayerWeights(self.origin + mean, np.sqrt(variance), self.words)
-
-    def evenness(self) -> Evenness:
-        """How even self-attention is. Raises UserError where there were no words."""
-        if not self.words:
-            raise UserError("there are no words to look at", where="headway inspect")
-        layers = (self.deviations / self.words).tolist()
-        return Evenness(layers[-1], None if self.origin is None else self.mixed / self.words, layers)
-
-
-def measure(predictor: TokenPredictor, sentences: Iterable[Sequence[str]]) -> tuple[LayerWeights | None, Evenness]:
-    """The weights of the layers, where the model has such, and the evenness of self-attention, over sentences.
-
-    Raises:
-        UserError: there are no words.
-    """
-    totals = LayerTotals()
-    for words in sentences:
-        for look in predictor.look(words):
-            totals.add(look.self_attention, look.window.first, look.layer_weights)
-    return totals.weights(), totals.evenness()
-
-
-@dataclass(frozen=True)
 class LayerReport:
-    """What `headway inspect --layers` found: of a run, and of the run beside it."""
+    """The layers of a run, and the last one of the run beside it."""
 
     weights: LayerWeights | None
     evenness: Evenness
     beside: Evenness | None
 
-    def to_json(self) -> str:
-        """All of it as JSON text."""
-        content = {
+    def to_json(self) -> dict[str, Any]:
+        """All of it as values that JSON can hold."""
+        return {
             "layer_weights": self.weights and self.weights.to_json(),
             "self_attention_deviation": vars(self.evenness) | {"beside_last": self.beside and self.beside.last},
         }
-        return json.dumps(content, indent=1)
 
     def text(self) -> str:
         """The same, to be read."""
@@ -179,38 +52,62 @@ class LayerReport:
             lines.append(f"  layers as weighted      {self.evenness.mixed:.4f}")
         if self.beside is not None:
             lines.append(f"  last layer of the other {self.beside.last:.4f}")
-        return "\n".join([*([self.weights.text(), ""] if self.weights else []), *lines])
+        return "\n".join([*([self.weights.table().text(), ""] if self.weights else []), *lines])
 
 
-def inspect_layers(run: Path, data: Path, *, beside: Path | None, figure: Path | None, sentence: int) -> LayerReport:
+def run_layers(run: Path, options: LayerOptions) -> str:
+    """Look at a tagger's layers, and give the report, as text or JSON. Raises UserError as `inspect_layers` does."""
+    report = inspect_layers(run, options)
+    return json.dumps(report.to_json(), indent=1) if options.json_output else report.text()
+
+
+def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
     """Look at a tagger's layers over labelled words.
-
-    Args:
-        run: the run.
-        data: a word a row with its label.
-        beside: another run, whose last layer is measured and drawn.
-        figure: where to draw the self-attention of a sentence, if at all.
-        sentence: which one, counted from 1.
 
     Raises:
         UserError: runs of no tagger, data that cannot be read, no such sentence.
     """
-    task = task_of([run] if beside is None else [run, beside])
-    predictors = [task.load([each], "auto", None) for each in (run, beside) if each is not None]
+    runs = [run] if options.beside is None else [run, options.beside]
+    task = task_of(runs)
+    predictors = [task.load([path], "auto", None) for path in runs]
     if not isinstance(predictors[0], TokenPredictor):
-        raise UserError("only taggers read layers", where="--layers", received=task.name)
-    check_file(data, "--layers")
-    sentences = list(read_columns(data))
-    if figure is not None:
-        if sentence > len(sentences):
+        raise UserError("only taggers read layers", where=str(run), received=task.name)
+    check_file(options.data, option("data"))
+    sentences = list(read_columns(options.data))
+    if options.figure is not None:
+        if options.sentence > len(sentences):
             raise UserError(
-                "there are fewer sentences", where="--sentence", received=sentence, allowed=f"{len(sentences)}"
-            )
-        shown = sentences[sentence - 1]
-        self_attention_figure(predictors[0], shown.words, shown.labels[0], figure, other=predictors[-1])
-    words = [each.words for each in sentences]
-    weights, evenness = measure(predictors[0], words)
-    return LayerReport(weights, evenness, measure(predictors[1], words)[1] if beside is not None else None)
+                "there are fewer sentences", where=option("sentence"), received=options.sentence,
+                allowed=f"{len(sentences)}",
+            )  # fmt: skip
+        shown = sentences[options.sentence - 1]
+        self_attention_figure(predictors[0], shown.words, shown.labels[0], options.figure, other=predictors[-1])
+    words = [sentence.words for sentence in sentences]
+    totals = [layer_totals(predictor, words) for predictor in predictors]
+    return LayerReport(
+        totals[0].weights(), totals[0].evenness(), totals[1].evenness() if options.beside is not None else None
+    )
+
+
+def layer_totals(predictor: TokenPredictor, sentences: Iterable[Sequence[str]]) -> LayerTotals:
+    """The sums over sentences, which give the weights of the layers and the evenness of self-attention."""
+    analysis = LayerAnalysis()
+    for captured in read(predictor, map(_example, sentences), ReadOptions(hypotheses=False)):
+        analysis.add(captured)
+    return analysis.totals
+
+
+def _example(words: Sequence[str]) -> RawExample:
+    return RawExample(" ".join(words), words=tuple(words))
+
+
+def self_attention(view: View) -> tuple[Floats, Floats | None]:
+    """The weights of the words of a window, (N, P), heads averaged: in the last layer, and in all, layer-weighted.
+
+    The weight of a layer is that of a word's attention to layers, averaged over its heads (the mix of figure 2b).
+    """
+    by_layer, weights = of_words(view.self_attention(), view.words or ()), view.layer_weights()
+    return by_layer[-1], None if weights is None else mix(by_layer, weights)
 
 
 def self_attention_figure(
@@ -223,7 +120,8 @@ def self_attention_figure(
 ) -> None:
     """Draw the self-attention of a sentence twice: in the last layer, and mixed as the layers are (figure 2).
 
-    Behind each word of both axes stand its gold label, where there is one, and the predicted one; marks are left out.
+    Behind every word of both axes stand its gold label, where there is one, and the predicted one. Special tokens are
+    left out.
 
     Args:
         predictor: a model that attends to layers.
@@ -236,17 +134,19 @@ def self_attention_figure(
         UserError: the model does not attend to layers, or the format is unknown.
     """
     pictures = []
-    for title, each in (("last layer", other or predictor), ("layers as they are weighted", predictor)):
-        look = each.look(words)[0]
-        last, mixed = self_attention(look)
+    for title, model in (("last layer", other or predictor), ("layers as they are weighted", predictor)):
+        (captured,) = read(model, [_example(words)], ReadOptions())
+        view = captured.views[0]
+        last, mixed = self_attention(view)
         chosen = last if title == "last layer" else mixed
         if chosen is None:
             raise UserError("this model does not attend to layers", where="model.layers", allowed="attention")
-        said = each.predict([words])[0].labels
-        tokens = _tagged(look, words, gold, said)
-        # The encoder's own marks take most of the attention and say nothing of the words.
-        inner = slice(look.window.first[0], len(tokens) - len(each.runs[0].labelling.pieces.marks[1]))
-        rows = [tokens[place] for place in look.window.first]
+        assert captured.hypothesis is not None
+        assert view.words is not None
+        tokens = _tagged(view, words, gold, captured.hypothesis.split(" "))
+        # The encoder's own special tokens take most of the attention and say nothing of the words.
+        inner = slice(view.words[0], len(tokens) - len(model.runs[0].labelling.pieces.marks[1]))
+        rows = [tokens[position] for position in view.words]
         pictures.append((title, chosen[:, inner], tokens[inner], rows))
     families, _ = pick_fonts("".join(visible_token(token) for picture in pictures for token in picture[2]))
     width = len(pictures[0][2])
@@ -258,10 +158,10 @@ def self_attention_figure(
         save_figure(figure, path)
 
 
-def _tagged(look: Look, words: Sequence[str], gold: Sequence[str] | None, said: Sequence[str]) -> list[str]:
-    """The pieces of a window, those that begin a word with its gold and its predicted label."""
-    tokens = list(look.tokens)
-    for number, place in enumerate(look.window.first, start=look.window.start):
-        wanted = f" {gold[number]}" if gold is not None else ""
-        tokens[place] = f"{words[number]}{wanted} {said[number]}"
+def _tagged(view: View, words: Sequence[str], gold: Sequence[str] | None, labels: Sequence[str]) -> list[str]:
+    """The tokens of a window, those that begin a word with its gold and its predicted label."""
+    tokens = list(next(iter(view.tokens.values()))[0])
+    for word, position in enumerate(view.words or (), start=view.start):
+        wanted = f" {gold[word]}" if gold is not None else ""
+        tokens[position] = f"{words[word]}{wanted} {labels[word]}"
     return tokens

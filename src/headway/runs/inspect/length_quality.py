@@ -8,11 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from headway.runs.inspect.charts import line_chart
-from headway.formats.lines import read_lines
 from headway.errors import UserError
+from headway.formats.lines import read_lines
 from headway.metrics import Metric
 from headway.metrics.metric import Statistics
+from headway.runs.inspect.drawing import line_chart
+from headway.tables import Cell, Column, Table
 
 Unit = Literal["words", "characters"]
 UNITS: tuple[Unit, ...] = ("words", "characters")
@@ -25,11 +26,11 @@ class LengthScores:
 
     Args:
         metric: its label.
-        unit: what lengths count.
+        unit: of the lengths.
         ranges: the shortest and longest source of each bin.
         counts: the segments of each bin.
         centres: the mean length of each bin.
-        scores: for each system, by name, the score of each bin.
+        scores: by the name of a system, the scores of the bins.
     """
 
     metric: str
@@ -39,22 +40,20 @@ class LengthScores:
     centres: list[float]
     scores: dict[str, list[float]]
 
+    def table(self) -> Table:
+        """A row a system and a column a bin."""
+        bins = [f"{low}-{high}" if low < high else f"{low}" for low, high in self.ranges]
+        rows: list[list[Cell]] = [["segments", *self.counts]]
+        rows += [[name, *scores] for name, scores in self.scores.items()]
+        columns = [Column(f"source {self.unit}"), *(Column(name, format=".2f") for name in bins)]
+        return Table(columns, rows, title=f"{self.metric} by length of the source")
+
     def text(self) -> str:
-        """A table with a line a system and a column a bin."""
-        heads = [f"{low}-{high}" if low < high else f"{low}" for low, high in self.ranges]
-        rows = [[f"source {self.unit}", *heads], ["segments", *map(str, self.counts)]]
-        rows += [[name, *(f"{score:.2f}" for score in scores)] for name, scores in self.scores.items()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(
-                [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))]
-            )
-            for name, *cells in rows
-        ]
-        return "\n".join([f"{self.metric} by length of the source", *lines])
+        """The table, to be read."""
+        return self.table().text()
 
     def draw(self, path: Path) -> None:
-        """A line a system; raises UserError where the suffix is no format of figures."""
+        """Draw a line a system. Raises UserError where the suffix is no format of figures."""
         lines = {name: list(zip(self.centres, scores, strict=True)) for name, scores in self.scores.items()}
         line_chart(lines, path, x=f"source length in {self.unit}", y=self.metric)
 
@@ -74,16 +73,16 @@ class LengthTotals:
 
     def add(self, outputs: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]) -> None:
         """Count N segments; `references` are sets of N each."""
-        for line, each in zip(sources, self.metric.statistics(outputs, references), strict=True):
+        for line, statistics in zip(sources, self.metric.statistics(outputs, references), strict=True):
             length = len(line.split()) if self.unit == "words" else len(line)
-            self.sums[length] = self.sums.get(length, 0) + each
+            self.sums[length] = self.sums.get(length, 0) + statistics
             self.counts[length] += 1
 
     def edges(self) -> list[int]:
-        """Where `BINS` bins end that have about equally many segments each."""
+        """The longest lengths of `BINS` bins with about equally many segments, but for the last bin."""
         lengths = sorted(self.counts)
         below = np.cumsum([self.counts[length] for length in lengths])
-        ranks = [int((below[-1] - 1) * number / BINS) for number in range(1, BINS)]
+        ranks = [int((below[-1] - 1) * bin / BINS) for bin in range(1, BINS)]
         return sorted({lengths[int(np.searchsorted(below, rank, side="right"))] for rank in ranks})
 
 
@@ -98,18 +97,18 @@ def scores_of_totals(totals: Mapping[str, LengthTotals], edges: Sequence[int] | 
     first = next(iter(totals.values()))
     lengths = np.array(sorted(first.counts))
     bins = np.searchsorted(np.array(sorted(first.edges() if edges is None else edges)), lengths)
-    members = [lengths[bins == number].tolist() for number in np.unique(bins)]
-    counts = [sum(first.counts[length] for length in own) for own in members]
-    weighted = [sum(length * first.counts[length] for length in own) for own in members]
+    members = [lengths[bins == bin].tolist() for bin in np.unique(bins)]
+    counts = [sum(first.counts[length] for length in bin) for bin in members]
+    weighted = [sum(length * first.counts[length] for length in bin) for bin in members]
     return LengthScores(
         first.metric.label,
         first.unit,
-        [(own[0], own[-1]) for own in members],
+        [(bin[0], bin[-1]) for bin in members],
         counts,
         [total / count for total, count in zip(weighted, counts, strict=True)],
         {
-            name: [each.metric.aggregate(np.sum([each.sums[length] for length in own], axis=0)) for own in members]
-            for name, each in totals.items()
+            name: [system.metric.aggregate(np.sum([system.sums[length] for length in bin], axis=0)) for bin in members]
+            for name, system in totals.items()
         },
     )
 

@@ -1,11 +1,17 @@
-"""HTML pages that need nothing else: a template of `page/` with its styles, scripts and data in it.
+"""HTML pages that need nothing else, and the report of a run: learning curves, tables, attention in dev sentences.
 
-All text goes into a page as data and is set as text there, never as markup.
+A page is a template of `page/` with its styles, scripts and data in it. All text goes into a page as data and is set as
+text there, never as markup.
+
+Shapes: K heads, T target tokens, S source tokens, both with the end mark.
 """
+
+from __future__ import annotations
 
 import base64
 import html
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +22,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headway.errors import UserError
 from headway.files import write_text
+from headway.predictors.captured_attention import AttentionName
+from headway.runs.run_folder import RunFolder
+from headway.tables import Column, Table
+from headway.tasks import build_task
+from headway.tasks.task import Example
 
-Floats = npt.NDArray[np.floating[Any]]
+STYLES = ("palette.css", "report.css")
+SCRIPTS = ("elements.js", "report.js", "curves.js", "attention.js")
+MOST_POINTS = 1000  # a curve on a screen has no room for more
+SENTENCES = 12  # of dev, in the report
 
 
 def write_page(
@@ -64,3 +79,146 @@ def pack_integers(values: npt.NDArray[np.integer[Any]]) -> str:
     """The bytes of integers, little end first, deflated, in base64."""
     little = values.astype(values.dtype.newbyteorder("<"), copy=False)
     return base64.b64encode(zlib.compress(little.tobytes(), level=6)).decode()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of a `metrics.jsonl`.
+
+    Raises:
+        UserError: there is no such file, or a line is not a JSON object with an `update`.
+    """
+    if not path.is_file():
+        raise UserError("there are no metrics; is this a run folder?", where=str(path))
+    lines = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"is not JSON ({error.msg})", where=f"{path}:{number}", received=line) from None
+        if not isinstance(value, dict) or not isinstance(value.get("update"), int):
+            raise UserError("is not an object with the number of an update", where=f"{path}:{number}", received=line)
+        lines.append(value)
+    return lines
+
+
+def curves(lines: Sequence[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+    """The (update, value) points of every quantity in the lines of `read_metrics`, in their order.
+
+    Metrics on dev are named `dev.exact_match`. Values that are not finite are left out: a curve has a gap there.
+    """
+    points: dict[str, list[tuple[int, float]]] = {}
+    for line in lines:
+        values = {name: value for name, value in line.items() if name not in ("update", "dev")}
+        values |= {f"dev.{name}": value for name, value in line.get("dev", {}).items()}
+        for name, value in values.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                points.setdefault(name, []).append((line["update"], value))
+    return points
+
+
+def write_report(
+    path: Path,
+    *,
+    title: str,
+    summary: dict[str, str],
+    metrics: Path,
+    examples: Sequence[Example] = (),
+    tables: Sequence[Table] = (),
+) -> None:
+    """Write the report to `path`.
+
+    Args:
+        summary: facts about the run by name, shown at the top.
+        metrics: the run's `metrics.jsonl`.
+        examples: sentences to show, with their attention where they have it.
+
+    Raises:
+        UserError: the metrics cannot be read.
+    """
+    page = payload(title=title, summary=summary, metrics=metrics, examples=examples, tables=tables)
+    write_page(path, "report.html", title=title, styles=STYLES, scripts=SCRIPTS, data={"payload": page})
+
+
+def payload(
+    *, title: str, summary: dict[str, str], metrics: Path, examples: Sequence[Example], tables: Sequence[Table]
+) -> dict[str, Any]:
+    """The content of the page as values that JSON can hold."""
+    return {
+        "title": title,
+        "summary": [[name, value] for name, value in summary.items()],
+        "curves": {name: _thinned(points) for name, points in curves(read_metrics(metrics)).items()},
+        "examples": [_example(example) for example in examples],
+        "tables": [
+            {"title": table.title, "note": " ".join(table.notes), "columns": table.headings(), "rows": table.cells()}
+            for table in tables
+        ],
+    }
+
+
+def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    stride = math.ceil(len(points) / MOST_POINTS)
+    return points[:-1:stride] + points[-1:]
+
+
+def _example(example: Example) -> dict[str, Any]:
+    return {
+        "source": example.source,
+        "hypothesis": example.hypothesis,
+        "reference": example.reference,
+        "score": example.score if example.score is not None and math.isfinite(example.score) else None,
+        "sourceTokens": example.source_tokens,
+        "targetTokens": example.target_tokens,
+        "drawings": example.drawings,
+        "attention": {
+            name: {"title": AttentionName.parse(name).title, "heads": len(weights), "data": pack_weights(weights)}
+            for name, weights in example.attention.items()
+        },
+    }
+
+
+def pack_weights(weights: npt.NDArray[np.floating[Any]]) -> str:
+    """Weights between 0 and 1 as bytes (0 to 255), deflated, in base64: a tenth of their size as numbers in JSON."""
+    quantised = np.rint(np.clip(np.nan_to_num(weights), 0, 1) * 255).astype(np.uint8)
+    return pack_integers(quantised)
+
+
+def summary_of(folder: RunFolder) -> dict[str, str]:
+    """The facts at the top of the page."""
+    manifest, recipe = folder.read_manifest(), folder.read_recipe()
+    machine = manifest.get("machine", {})
+    return {
+        "task": recipe.task,
+        "model": f"{recipe.model.kind}, {manifest['parameters']:,} parameters",
+        "updates": f"{manifest.get('updates', 0):,}",
+        "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, {recipe.training.precision}",
+        "machine": f"{machine.get('processor', '')}, {machine.get('threads', '')} threads",
+        "seed": str(manifest["seed"]),
+        "headway": f"{manifest['headway']}, torch {machine.get('torch', '')}",
+    }
+
+
+def baseline_tables(folder: RunFolder) -> list[Table]:
+    """The model's last scores on dev beside those of outputs that need no model; no table where there are none."""
+    evaluated = [line for line in read_metrics(folder.metrics) if line.get("baselines")]
+    if not evaluated:
+        return []
+    last = evaluated[-1]
+    systems = {f"the model after {last['update']:,} updates": last["dev"], **last["baselines"]}
+    rows = [[name, *(scores[metric] for metric in last["dev"])] for name, scores in systems.items()]
+    columns = [Column(""), *(Column(metric, format=".2f") for metric in last["dev"])]
+    return [Table(columns, rows, title="Scores on dev", notes=["What needs no model stands below it."])]
+
+
+def write_run_report(run: Path, tables: Sequence[Table] = (), examples: Sequence[Example] | None = None) -> Path:
+    """Write `report.html` into a finished run's folder, with these examples or, by default, the first of dev."""
+    folder = RunFolder(run)
+    recipe = folder.read_recipe()
+    write_report(
+        folder.report,
+        title=f"headway · {run.name}",
+        summary=summary_of(folder),
+        metrics=folder.metrics,
+        examples=build_task(recipe.task).examples(run, recipe, SENTENCES) if examples is None else examples,
+        tables=[*tables, *baseline_tables(folder)],
+    )
+    return folder.report

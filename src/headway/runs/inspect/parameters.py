@@ -2,41 +2,47 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.tensors.batch import collate
 from headway.errors import UserError
-from headway.models import (Seq2Seq, build_model)
-from headway.models.model_config import ModelConfig
-from headway.recipe import (Recipe, load_recipe)
+from headway.models import ModelConfig, Seq2Seq, build_model
+from headway.recipe import Recipe, load_recipe
+from headway.runs.inspect.inspect_options import ParameterOptions
 from headway.runs.run_folder import RunFolder
+from headway.tables import Cell, Column, Table
+from headway.tensors.batch import collate
 
 
 @dataclass(frozen=True)
-class Part:
+class ModelPart:
     """A part of a model: its parameters (those shared with an earlier part not counted), and forward FLOPs a token."""
 
     name: str
     parameters: int
     flops_per_token: float
 
+    @property
+    def title(self) -> str:
+        """The name as people read it, with layers that count from 1: `encoder layer 1, feed_forward`."""
+        stack, *rest = self.name.split(".", 2)
+        return f"{stack} layer {int(rest[0]) + 1}, {rest[1]}" if len(rest) == 2 else self.name
+
 
 @dataclass(frozen=True)
 class Parameters:
     """The parts of a model; FLOPs are those of one pair of `length` source and `length` target tokens.
 
-    Where the model `reads_frames`, `source_vocabulary` is how many numbers a frame has.
+    Where the model `reads_frames`, `source_vocabulary` is the count of numbers in a frame.
     """
 
-    parts: list[Part]
+    parts: list[ModelPart]
     source_vocabulary: int
     target_vocabulary: int
     length: int
@@ -53,27 +59,25 @@ class Parameters:
         return sum(part.flops_per_token for part in self.parts)
 
     def to_json(self) -> str:
-        """All of it as JSON."""
+        """All of it as JSON text."""
         return json.dumps(asdict(self) | {"parameters": self.total, "flops_per_token": self.flops_per_token}, indent=1)
 
-    def text(self) -> str:
-        """A table with a line a part."""
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        table.add_column("part")
-        for title in ("parameters", "share", "FLOPs a token"):
-            table.add_column(title, justify="right")
-        for part in self.parts:
-            share = f"{100 * part.parameters / self.total:.1f} %"
-            table.add_row(part.name, f"{part.parameters:,}", share, f"{part.flops_per_token:,.0f}")
-        table.add_row("all", f"{self.total:,}", "", f"{self.flops_per_token:,.0f}", style="bold")
-        console = Console(width=100)
-        with console.capture() as capture:
-            console.print(table)
-        shown = "\n".join(line.rstrip() for line in capture.get().splitlines())
-        sizes = f"vocabularies of {self.source_vocabulary:,} and {self.target_vocabulary:,} pieces"
+    def table(self) -> Table:
+        """A row a part, and the sum."""
+        rows: list[list[Cell]] = [
+            [part.title, part.parameters, 100 * part.parameters / self.total, part.flops_per_token]
+            for part in self.parts
+        ]
+        rows.append(["all", self.total, None, self.flops_per_token])
+        sizes = f"vocabularies of {self.source_vocabulary:,} and {self.target_vocabulary:,} tokens"
         if self.reads_frames:
-            sizes = f"{self.source_vocabulary} bins a frame, a vocabulary of {self.target_vocabulary:,} pieces"
-        return f"{shown}\n{sizes}; FLOPs: forward, a pair of {self.length} + {self.length} tokens, a target token"
+            sizes = f"{self.source_vocabulary} bins a frame, a vocabulary of {self.target_vocabulary:,} tokens"
+        note = f"{sizes}; FLOPs: forward, a pair of {self.length} + {self.length} tokens, a target token"
+        columns = [
+            Column("part"), Column("parameters", format=","), Column("share", "%", ".1f"),
+            Column("FLOPs a token", format=",.0f"),
+        ]  # fmt: skip
+        return Table(columns, rows, notes=[note])
 
 
 def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> Parameters:
@@ -90,7 +94,7 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
     names = _part_names(model)
     for name, parameter in model.named_parameters():
         sizes[_part_of(name, names)] += parameter.numel()
-    parts = [Part(name, sizes[name], flops.get(name, 0) / length) for name in names]
+    parts = [ModelPart(name, sizes[name], flops.get(name, 0) / length) for name in names]
     parts = [part for part in parts if part.parameters or part.flops_per_token]
     return Parameters(parts, *vocabularies, length, reads_frames=model.trial_source(1).ndim > 1)
 
@@ -100,7 +104,7 @@ def _part_names(model: nn.Module) -> list[str]:
     for name, child in model.named_children():
         if isinstance(child, nn.ModuleList):
             names += [
-                f"{name}.{number}.{part}" for number, layer in enumerate(child) for part, _ in layer.named_children()
+                f"{name}.{index}.{part}" for index, layer in enumerate(child) for part, _ in layer.named_children()
             ]
         else:
             names.append(name)
@@ -108,11 +112,16 @@ def _part_names(model: nn.Module) -> list[str]:
 
 
 def _part_of(parameter: str, names: list[str]) -> str:
-    found = [name for name in names if parameter == name or parameter.startswith(f"{name}.")]
-    return found[0] if found else parameter
+    return next((name for name in names if parameter == name or parameter.startswith(f"{name}.")), parameter)
 
 
-def parameters_of(path: Path, overrides: list[str], vocabulary: int | None, length: int) -> Parameters:
+def run_parameters(path: Path, overrides: Sequence[str], options: ParameterOptions) -> str:
+    """Count the parameters and FLOPs of a recipe or run, as text or JSON. Raises UserError as `parameters_of`."""
+    counted = parameters_of(path, overrides, options.vocabulary, options.length)
+    return counted.to_json() if options.json_output else counted.table().text()
+
+
+def parameters_of(path: Path, overrides: Sequence[str], vocabulary: int | None, length: int) -> Parameters:
     """The parts of the model of a recipe, or of a run folder, whose vocabularies are known.
 
     Args:
@@ -126,13 +135,13 @@ def parameters_of(path: Path, overrides: list[str], vocabulary: int | None, leng
     """
     if path.is_dir():
         if overrides:
-            raise UserError("a run folder's model cannot be changed", where=str(path), received=overrides)
+            raise UserError("a run folder's model cannot be changed", where=str(path), received=list(overrides))
         folder = RunFolder(path)
         recipe, (source, target) = folder.read_recipe(), folder.read_sides()
         return _count(recipe, (source.size, target.size), source.vocabulary is target.vocabulary, length)
-    recipe = load_recipe(path, overrides)
-    own = recipe.vocabulary.target or recipe.vocabulary
-    sizes = vocabulary or recipe.vocabulary.size, vocabulary or own.size
+    recipe = load_recipe(path, list(overrides))
+    target_config = recipe.vocabulary.target or recipe.vocabulary
+    sizes = vocabulary or recipe.vocabulary.size, vocabulary or target_config.size
     if recipe.model_as(ModelConfig).reads_frames():
         sizes = recipe.data.audio.bins, sizes[1]
     return _count(recipe, sizes, recipe.vocabulary.shared, length)

@@ -12,7 +12,7 @@ from headway.optimizers.schedules import Schedule
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task, dev_metrics
-from headway.tasks.task import Prepared as Corpora
+from headway.tasks.task import Corpora
 
 __all__ = [
     "Corpora",
@@ -51,13 +51,13 @@ def new_schedule(recipe: Recipe) -> Schedule:
 
 def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
     """The corpora and what makes the model, saying what was read. Raises UserError where that is at fault."""
-    return build_task(recipe.task).prepare(recipe, folder)
+    return build_task(recipe.task).corpora(recipe, folder.vocabulary)
 
 
 def new_model(recipe: Recipe, corpora: Corpora, *, initial: bool = True) -> Model[Any]:
     """The recipe's model, with initial weights that depend on the seed alone, or for others to come."""
     torch.manual_seed(recipe.training.seed)
-    return corpora.new_model(initial=initial)
+    return build_task(recipe.task).model(recipe, corpora.processors, initial=initial)
 
 
 def data_hashes(corpora: Corpora) -> dict[str, str]:

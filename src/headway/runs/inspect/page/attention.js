@@ -142,8 +142,7 @@
   function show(index) {
     shown.example = (index + page.examples.length) % page.examples.length;
     find("sentence").value = String(shown.example);
-    const names = Object.keys(current().attention);
-    offer(find("layer"), names.map((name) => [name, name]));
+    offer(find("layer"), Object.entries(current().attention).map(([name, { title }]) => [name, title]));
     describe(current());
     return update();
   }

@@ -119,7 +119,7 @@
     const rows = layer.rowTokens, columns = layer.columnTokens;
     const values = headOf(all[state.layer], layer.heads, state.head, rows.length * columns.length);
     const head = layer.heads === 1 ? "" : state.head === "mean" ? " · mean of heads" : ` · head ${state.head}`;
-    find("caption").textContent = `${layer.name}${head}`;
+    find("caption").textContent = `${layer.title}${head}`;
     find("measure").textContent = map.measure;
     describeLinks(map.links);
     heatmap.show({ values, rows, columns, most: largest(values), signed: map.signed, marks: map.links });

@@ -10,7 +10,7 @@ const overview = (() => {
     const name = head === "mean" ? "mean of heads" : `head ${head}`;
     const button = element("button", {
       type: "button", role: "radio", "aria-checked": String(chosen), tabindex: chosen ? "0" : "-1",
-      "aria-label": `${layer.name}, ${name}`, title: `${layer.name}, ${name}`,
+      "aria-label": `${layer.title}, ${name}`, title: `${layer.title}, ${name}`,
     }, canvas);
     button.addEventListener("click", () => choose(head));
     return button;
@@ -29,14 +29,14 @@ const overview = (() => {
     box.replaceChildren(
       ...names.map((name) => element("span", { class: "head-name", "aria-hidden": "true" }, String(name))),
       ...grid.flatMap((row, number) => [
-        heading(shortName(map.layers[number].name)), ...row, ...inOrder(names.length - 1 - row.length).map(() => element("span")),
+        heading(shortTitle(map.layers[number].title)), ...row, ...inOrder(names.length - 1 - row.length).map(() => element("span")),
       ]),
     );
     box.hidden = map.layers.length === 1 && heads === 1;
     box.onkeydown = (event) => move(event, grid);
   }
 
-  const shortName = (name) => name.replace(/\.(self|cross)$/, "");
+  const shortTitle = (title) => title.replace(/^.* (?=layer )|, (self|cross)$/g, "");
 
   function move(event, grid) {
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
@@ -53,7 +53,7 @@ const overview = (() => {
   function mark(layer, head) {
     const name = head === "mean" ? "mean of heads" : `head ${head}`;
     for (const button of find("overview").querySelectorAll("button")) {
-      const chosen = button.getAttribute("aria-label") === `${layer.name}, ${name}`;
+      const chosen = button.getAttribute("aria-label") === `${layer.title}, ${name}`;
       button.setAttribute("aria-checked", String(chosen));
       button.tabIndex = chosen ? 0 : -1;
     }

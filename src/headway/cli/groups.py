@@ -1,0 +1,61 @@
+"""Groups of verbs in which the verb may be left out: `headway score RUN --source F` is `headway score targets RUN ...`.
+
+The verb is then the first that understands the arguments: that has all their flags, takes as many positional arguments,
+and gets all that it needs.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from typer.core import TyperGroup
+
+from headway.cli.options import spread_variadic, variadic_flags
+
+
+class VerbGroup(TyperGroup):
+    """A group that finds the verb by the arguments where none is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the verb before the arguments where it is left out; the help of the group needs none."""
+        if args and args[0] not in self.commands and not {"--help", "-h"} & set(args):
+            args = [verb_of(self.commands, args), *args]
+        return super().parse_args(ctx, args)
+
+
+def verb_of(verbs: Mapping[str, Any], arguments: Sequence[str]) -> str:
+    """The name of the first verb that understands the arguments, else of that which has most of their flags."""
+    fits = {name: _fit(verb, arguments) for name, verb in verbs.items()}
+    return max(fits, key=lambda name: fits[name])
+
+
+class _Fit(NamedTuple):
+    """The degree to which a verb understands arguments; greater is better."""
+
+    whole: bool
+    known: int  # flags that it has, less those that it has not
+    complete: bool
+
+
+def _fit(verb: Any, arguments: Sequence[str]) -> _Fit:
+    options = [parameter for parameter in verb.params if parameter.param_type_name == "option"]
+    parameters = {flag: parameter for parameter in options for flag in (*parameter.opts, *parameter.secondary_opts)}
+    spread = iter(spread_variadic(arguments, variadic_flags(verb)))
+    given, unknown, positional = set(), 0, 0
+    for argument in spread:
+        if argument == "-" or not argument.startswith("-"):
+            positional += 1
+            continue
+        flag, equals, _ = argument.partition("=")
+        option = parameters.get(flag)
+        if option is None:
+            unknown += 1
+            continue
+        given.add(option.name)
+        for _ in range(0 if option.is_flag or equals else option.nargs):
+            next(spread, None)
+    places = [parameter for parameter in verb.params if parameter.param_type_name == "argument"]
+    most = sum(len(arguments) if parameter.nargs < 0 else parameter.nargs for parameter in places)
+    least = sum(parameter.required for parameter in places)
+    complete = positional >= least and all(parameter.name in given for parameter in options if parameter.required)
+    fits = not unknown and positional <= most
+    return _Fit(fits and complete, len(given) - unknown - max(0, positional - most), complete)

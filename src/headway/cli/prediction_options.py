@@ -1,0 +1,123 @@
+"""The options of `headway predict` and `headway score RUN`: those of predictors, and of what is written."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from headway.config import Section
+from headway.errors import UserError, check_companions, option
+from headway.predictors.options import LabelOptions, PredictOptions, SpeechOptions, TreeOptions
+
+if TYPE_CHECKING:
+    from headway.predictors.sequence_predictor import SequencePredictor
+    from headway.predictors.word_alignment import Aligner
+
+
+ALIGNMENT: dict[str, Any] = {"group": "Alignments of words"}
+
+
+class AlignmentOptions(Section):
+    """Alignments of words, read from attention."""
+
+    alignments: Path | None = Field(
+        default=None,
+        description="Write word alignments there: Pharaoh i-j links, or weights if the name ends in .jsonl.",
+    )
+    alignment_layer: int | None = Field(
+        default=None,
+        description="The decoder layer to align by.",
+        ge=0,
+        json_schema_extra={**ALIGNMENT, "default_text": "the last but one, or the only one"},
+    )
+    alignment_heads: str | None = Field(
+        default=None,
+        description="The heads to align by, as in 0,3.",
+        json_schema_extra={**ALIGNMENT, "default_text": "all"},
+    )
+    alignment_gold: Path | None = Field(
+        default=None,
+        description="Gold alignments of the run's dev set: align by the layer with the least AER there.",
+        json_schema_extra=ALIGNMENT,
+    )
+    alignment_figure: Path | None = Field(
+        default=None,
+        description="Draw the alignments of the first sentences there (.png, .svg, .pdf).",
+        json_schema_extra=ALIGNMENT,
+    )
+
+    @model_validator(mode="after")
+    def _aligned(self) -> Self:
+        names = ("alignment_layer", "alignment_heads", "alignment_gold")
+        needs = dict.fromkeys(names, ("alignments", "alignment_figure"))
+        check_companions([name for name in self.model_fields_set if getattr(self, name) is not None], needs)
+        return self
+
+    def aligner(self, predictor: "SequencePredictor") -> "Aligner | None":
+        """The maker of alignments, if any file of them is asked for. Raises UserError."""
+        if not (self.alignments or self.alignment_figure):
+            return None
+        from headway.tasks.aligners import choose_aligner
+
+        heads = numbers(self.alignment_heads, option("alignment_heads"))
+        return choose_aligner(predictor, self.alignment_layer, heads, self.alignment_gold)
+
+
+class WriterOptions(AlignmentOptions):
+    """Files and scores that are written beside the outputs of `headway predict`, and a file of forced beginnings."""
+
+    scores: bool = Field(default=False, description="Write SCORE TAB TEXT also for one output a line.")
+    prefix: Path | None = Field(default=None, description="A file with the forced beginning of each output.")
+    attention: Path | None = Field(
+        default=None, description="Write the best outputs' attention there, a JSON object a line."
+    )
+    layers: str = Field(default="*.cross", description="Which attention: names with *, separated by commas.")
+
+    @model_validator(mode="after")
+    def _attention_of_layers(self) -> Self:
+        given = [name for name in self.model_fields_set if getattr(self, name) is not None]
+        check_companions(given, {"layers": ("attention",)})
+        return self
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns of names of the attention that is written."""
+        from headway.predictors.captured_attention import patterns_of
+
+        return patterns_of(self.layers) if self.attention else ()
+
+
+class TargetScoreOptions(AlignmentOptions):
+    """Targets that are scored by a model, given their sources."""
+
+    source: Path | None = Field(default=None, description="The sources; of speech, a manifest with transcripts.")
+    target: Path | None = Field(default=None, description="The targets to score.")
+    json_output: bool = Field(default=False, description="Write JSON.", json_schema_extra={"flag": "json"})
+
+
+class LabelWriterOptions(Section):
+    """The form in which labelled words are written."""
+
+    format: Literal["tsv", "json", "marked"] | None = Field(
+        default=None, description="Taggers: tsv, json or marked (default: marked in a terminal, else tsv)."
+    )
+
+
+class LabelScoreOptions(Section):
+    """Labelled words that are scored by a model."""
+
+    source: Path | None = Field(default=None, description="Words and their labels, a word a row.")
+    json_output: bool = Field(default=False, description="Write JSON.", json_schema_extra={"flag": "json"})
+
+
+def numbers(text: str | None, where: str) -> list[int] | None:
+    """The numbers of an option such as 1,2,3; None without one. Raises UserError."""
+    try:
+        return None if text is None else [int(number) for number in text.split(",")]
+    except ValueError as error:
+        raise UserError("these are no numbers, separated by commas", where=where, received=text) from error
+
+
+# The models whose fields are the options of a command, whatever the task of the run.
+PREDICT_OPTIONS = (PredictOptions, SpeechOptions, TreeOptions, LabelOptions, WriterOptions, LabelWriterOptions)
+SCORE_OPTIONS = (TargetScoreOptions, LabelScoreOptions)

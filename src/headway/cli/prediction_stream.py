@@ -1,0 +1,295 @@
+"""Prediction and forced scoring over streams of lines."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from headway.cli.prediction_options import TargetScoreOptions, WriterOptions
+from headway.errors import UserError, option
+from headway.formats.corpus_config import AnyCorpus, parts
+from headway.formats.lines import BYTE_ORDER_MARK, check_file, read_lines
+from headway.log import progress, say, warn
+from headway.models.model import wanted
+from headway.predictors.captured_attention import END
+from headway.predictors.options import PredictOptions
+from headway.predictors.prediction import Prediction, TextHypothesis
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.predictors.tree_formatter import RepairCount
+from headway.predictors.word_alignment import Aligner, WordAlignment
+from headway.processing.audio.audio_processor import AudioProcessor
+from headway.tasks.speech_recognition import read_manifest
+
+WINDOW = 2000  # lines decoded together; memory stays flat however many come
+RECORDINGS = 128  # recordings decoded together: their frames take about 0.5 MB each
+MOST_SHOWN = 12  # alignments on a page of pictures
+AUDIO_FIELD = "audio"  # of a JSON line on standard input
+
+
+class Writer:
+    """Where predictions go: text (with scores) to standard output, attention and alignments of words to files.
+
+    Args:
+        with_scores: write the score before the text.
+        attention: a file of JSON lines with the weights between tokens.
+        patterns: of the names that go to that file.
+        alignments: a file of Pharaoh links between words or, where its name ends in .jsonl, of JSON lines with weights.
+        aligner: what makes alignments; it is needed where they are asked for.
+
+    Attributes:
+        shown: the alignments of the first `MOST_SHOWN` lines.
+    """
+
+    def __init__(
+        self,
+        *,
+        with_scores: bool = False,
+        attention: Path | None = None,
+        patterns: tuple[str, ...] = (),
+        alignments: Path | None = None,
+        aligner: Aligner | None = None,
+    ) -> None:
+        self.with_scores, self.attention, self.patterns = with_scores, attention, patterns
+        self.alignments, self.aligner = alignments, aligner
+        self.shown: list[WordAlignment] = []
+
+    def write(self, prediction: Prediction) -> None:
+        """Write one prediction: a line for each of its hypotheses."""
+        for hypothesis in prediction.hypotheses:
+            score = f"{hypothesis.score:.4f}\t" if self.with_scores else ""
+            sys.stdout.write(f"{score}{hypothesis.text}\n")
+
+    @contextmanager
+    def files(self) -> Iterator[Callable[[Prediction, int], None]]:
+        """Opens the files and gives what writes a prediction, with its line's number, to them. Raises UserError."""
+        with ExitStack() as stack:
+            attention = _open(self.attention, option("attention"), stack)
+            alignments = _open(self.alignments, option("alignments"), stack)
+
+            def write(prediction: Prediction, line: int) -> None:
+                if attention is not None:
+                    record = attention_record(prediction, line, self.patterns)
+                    attention.write(json.dumps(record, ensure_ascii=False) + "\n")
+                if self.aligner is None:
+                    return
+                alignment = self.aligner(prediction)
+                if alignments is not None:
+                    as_json = self.alignments is not None and self.alignments.suffix == ".jsonl"
+                    text = json.dumps(alignment.record(line), ensure_ascii=False) if as_json else alignment.pharaoh()
+                    alignments.write(text + "\n")
+                if len(self.shown) < MOST_SHOWN and alignment.source:
+                    self.shown.append(alignment)
+
+            yield write
+
+
+def attention_record(prediction: Prediction, line: int, patterns: tuple[str, ...]) -> dict[str, Any]:
+    """The attention of the best output as plain values: by name, then head, target token, source token."""
+    chosen = {name: weights for name, weights in prediction.attention.items() if wanted(name, patterns)}
+    return {
+        "line": line,
+        "source": prediction.source,
+        "target": prediction.text,
+        "source_tokens": prediction.attended,
+        "target_tokens": [*prediction.tokens, END],
+        "attention": {name: weights.astype(float).round(6).tolist() for name, weights in chosen.items()},
+    }
+
+
+def read_standard_input() -> Iterator[str]:
+    """The lines of standard input. Raises UserError, with the line, where it is not UTF-8."""
+    if sys.stdin.isatty():
+        say("reading lines as they are typed; Ctrl-D ends")
+    for number, raw in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield raw.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").decode().rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"this is not UTF-8 ({error.reason} at byte {error.start + 1})", where=f"standard input:{number}"
+            ) from error
+
+
+def recording_paths(corpus: AnyCorpus) -> Iterator[str]:
+    """The recordings that standard input names: paths, rows of a TSV manifest or JSON lines, as in a run's `corpus`.
+
+    Raises:
+        UserError: a line without a path.
+    """
+    _, first = parts(corpus, "data.train")[0]
+    name, index = (getattr(first, "columns", None) or (1,))[0], 0
+    field = name if isinstance(name, str) else AUDIO_FIELD
+    for number, line in enumerate(read_standard_input(), start=1):
+        cells = line.split("\t")
+        if number == 1 and isinstance(name, str) and name in cells:
+            index = cells.index(name)
+            continue
+        try:
+            path = json.loads(line)[field] if line.startswith("{") else cells[index]
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            where = f"standard input:{number}"
+            raise UserError(f"this line names no recording ({error!r})", where=where, received=line) from error
+        yield str(path)
+
+
+def predict_stream(
+    predictor: SequencePredictor,
+    options: PredictOptions,
+    output: WriterOptions,
+    sources: Iterable[Any] | None = None,
+) -> list[WordAlignment]:
+    """Decode sources, window by window, and write the predictions in their order.
+
+    Args:
+        predictor: the model.
+        options: how to decode.
+        output: what is written.
+        sources: by default the lines of standard input.
+
+    Returns:
+        Alignments of the first lines, where these were asked for.
+
+    Raises:
+        UserError: a source that is too long or cannot be read, or a prefix file of another length.
+    """
+    aligner = output.aligner(predictor)
+    _check_attention(predictor, output)
+    capture = output.patterns + ((aligner.layer,) if aligner else ())
+    options = options.model_copy(update={"capture": capture})
+    writer = Writer(
+        with_scores=output.scores or options.nbest > 1,
+        attention=output.attention, patterns=output.patterns, alignments=output.alignments, aligner=aligner,
+    )  # fmt: skip
+    size = RECORDINGS if isinstance(predictor.source, AudioProcessor) else WINDOW
+    prefixes = read_lines(output.prefix) if output.prefix else None
+    done = truncated = skipped = 0
+    repairs = RepairCount()
+    with writer.files() as write, progress("decoding", unit="lines") as line:
+        for window in _windows(read_standard_input() if sources is None else sources, size):
+            if prefixes is not None:
+                options = _with_prefixes(options, prefixes, len(window), output.prefix)
+            for prediction in predictor.predict(window, options, first_line=done + 1):
+                done += 1
+                truncated += prediction.truncated
+                for hypothesis in prediction.hypotheses:
+                    repairs.add(hypothesis.repairs)
+                if prediction.problem is not None:
+                    skipped += 1
+                    warn(f"skipped: {prediction.problem}")
+                writer.write(prediction)
+                write(prediction, done)
+            sys.stdout.flush()
+            line.update(done)
+    if truncated:
+        say(f"{truncated:,} of {done:,} lines are longer than the limit: only their beginning was read")
+    if skipped:
+        warn(f"{skipped:,} of {done:,} were skipped; their lines are empty")
+    if prefixes is not None and next(prefixes, None) is not None:
+        where = f"{option('prefix')} {output.prefix}"
+        raise UserError("there are more prefixes than lines", where=where, allowed=f"{done}")
+    if repairs.trees:
+        say(repairs.text())
+    return writer.shown
+
+
+def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> None:
+    """Raise UserError unless there is attention to write, where it is asked for."""
+    if output.attention is None:
+        return
+    if len(predictor.models) > 1:
+        what, received = "attention is one model's: give one run", f"{len(predictor.models)} runs"
+        raise UserError(what, where=option("attention"), received=received)
+    if not predictor.attention_names(output.patterns):
+        raise UserError(
+            "no attention of this model has such a name",
+            where=option("layers"),
+            received=", ".join(output.patterns),
+            allowed=predictor.attention_names() or "none; it has no attention",
+        )
+
+
+def _with_prefixes(options: PredictOptions, prefixes: Iterator[str], count: int, path: Path | None) -> PredictOptions:
+    """The options with the next prefixes. Raises UserError where there are fewer than lines."""
+    chosen = tuple(islice(prefixes, count))
+    if len(chosen) < count:
+        received = f"{len(chosen)} prefixes"
+        where = f"{option('prefix')} {path}"
+        raise UserError("there must be one prefix a line", where=where, received=received, allowed=f"{count}")
+    return options.model_copy(update={"prefixes": chosen})
+
+
+def _windows(sources: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    stream = iter(sources)
+    while window := list(islice(stream, size)):
+        yield window
+
+
+def _open(path: Path | None, where: str, stack: ExitStack) -> TextIO | None:
+    if path is None:
+        return None
+    try:
+        return stack.enter_context(path.open("w", encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot write there ({error.strerror})", where=f"{where} {path}") from error
+
+
+def score_pairs(predictor: SequencePredictor, options: TargetScoreOptions) -> list[WordAlignment]:
+    """Score the lines of one file as outputs for those of another.
+
+    Raises:
+        UserError: files that are missing, or of different numbers of lines.
+    """
+    if options.source is None or options.target is None:
+        raise UserError(
+            "a run scores targets, given their sources",
+            where="headway score RUN",
+            allowed=f"{option('source')} FILE {option('target')} FILE",
+        )
+    aligner = options.aligner(predictor)
+    sources, targets = list(read_lines(options.source)), list(read_lines(options.target))
+    if len(sources) != len(targets):
+        raise UserError(
+            "both files need the same number of lines",
+            where=f"{options.source}, {options.target}",
+            received=f"{len(sources)} and {len(targets)} lines",
+        )
+    writer = Writer(alignments=options.alignments, aligner=aligner)
+    return _force(predictor, sources, targets, writer, as_json=options.json_output)
+
+
+def score_recordings(predictor: SequencePredictor, options: TargetScoreOptions) -> None:
+    """Score the transcripts of a manifest. Raises UserError where it is missing."""
+    if options.source is None:
+        what, allowed = "a run scores the transcripts of a manifest", f"{option('source')} MANIFEST"
+        raise UserError(what, where="headway score RUN", allowed=allowed)
+    check_file(options.source, option("source"))
+    utterances = read_manifest(options.source, predictor.recipe, option("source"))
+    audio, texts = [heard.audio for heard in utterances], [heard.text for heard in utterances]
+    _force(predictor, audio, texts, Writer(), as_json=options.json_output)
+
+
+def _force(
+    predictor: SequencePredictor, sources: Sequence[Any], targets: Sequence[str], writer: Writer, *, as_json: bool
+) -> list[WordAlignment]:
+    """Write, for each pair, the log probability of the target given the source, a token and in all.
+
+    Columns: log probability, the same a token, tokens (with the end mark).
+    """
+    layers = () if writer.aligner is None else (writer.aligner.layer,)
+    with writer.files() as write:
+        for line, prediction in enumerate(predictor.force(sources, targets, capture=layers), start=1):
+            _write_forced(prediction.hypotheses[0], as_json)
+            write(prediction, line)
+    return writer.shown
+
+
+def _write_forced(hypothesis: TextHypothesis, as_json: bool) -> None:
+    total, count = sum(hypothesis.log_probabilities), len(hypothesis.log_probabilities)
+    if as_json:
+        tokens = [*hypothesis.tokens, END]
+        values = {"log_probability": total, "score": hypothesis.score, "tokens": tokens}
+        print(json.dumps(values | {"log_probabilities": hypothesis.log_probabilities}, ensure_ascii=False))
+    else:
+        print(f"{total:.4f}\t{total / count:.4f}\t{count}")

@@ -1,0 +1,109 @@
+"""`headway score ...`: files of outputs against references, given targets under a model, quality by length."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli.arguments import AllowCode, Device, RunArgument
+from headway.cli.groups import VerbGroup
+from headway.cli.options import Given, command
+from headway.cli.prediction_options import SCORE_OPTIONS
+from headway.metrics.score_options import FileScoreOptions, LengthScoreOptions
+
+if TYPE_CHECKING:
+    from headway.predictors.word_alignment import WordAlignment
+    from headway.runs.inspect.length_quality import LengthScores
+
+# Options of `score files` that do nothing without others.
+NEEDS = {
+    **dict.fromkeys(("length_bins", "length_unit"), ("by_length",)),
+    "samples": ("significance",),
+    "source": ("lead", "by_length"),
+}
+
+score_app = typer.Typer(
+    cls=VerbGroup,
+    no_args_is_help=True,
+    help="Score hypotheses against references, or given targets with a model. "
+    "The verb may be left out: --hypotheses F --references F is `files`, RUN --source F is `targets`.",
+)
+
+
+@command(score_app, "files")
+def score_files(options: FileScoreOptions) -> None:
+    """Score files of hypotheses against references: scores, intervals, and p where systems are compared."""
+    from headway.errors import check_companions
+    from headway.metrics import build_metrics, score_report
+
+    check_companions(options.model_fields_set, NEEDS)
+    metrics = build_metrics(options.metric, options.given())
+    baselines = _leads(options)
+    report = score_report.score_files(metrics, options.hypotheses, options.references, options, baselines=baselines)
+    typer.echo(report.to_json() if options.json_output else report.text())
+    if options.by_length is not None:
+        lengths = _by_length(options, options.source)
+        lengths.draw(options.by_length)
+        if not options.json_output:
+            typer.echo(f"\n{lengths.text()}")
+
+
+@command(score_app, "targets")
+def score_targets(
+    run: RunArgument,
+    options: Annotated[dict[str, Any], Given(SCORE_OPTIONS)],
+    device: Device = "auto",
+    allow_code: AllowCode = False,
+) -> None:
+    """Score given targets with a run's model: the log probability of each, and how the model aligns them."""
+    from headway.cli.streams import run_score
+
+    shown = run_score(run, options, device=device, allow_code=allow_code)
+    draw_alignments(shown, options.get("alignment_figure"))
+
+
+@command(score_app, "length")
+def score_length(options: LengthScoreOptions) -> None:
+    """Score systems by the length of the sources, by the first metric."""
+    lengths = _by_length(options, options.source)
+    if options.figure is not None:
+        lengths.draw(options.figure)
+    typer.echo(lengths.text())
+
+
+def draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
+    """Draw alignments to a file, where one is given."""
+    if path is not None:
+        from headway.runs.inspect.drawing import alignment_page
+
+        alignment_page(shown, path)
+
+
+def _leads(options: FileScoreOptions) -> dict[str, list[str]]:
+    """The beginnings of the sources, by the name of the lead."""
+    if not options.lead:
+        return {}
+    from headway.corpora.lead import leads_of_file
+    from headway.errors import UserError, option
+    from headway.recipe import parse_lead
+
+    if options.source is None:
+        what, beside = "a lead is the beginning of a source", f"{option('source')} FILE beside it"
+        raise UserError(what, where=option("lead"), allowed=beside)
+    return leads_of_file(options.source, [parse_lead(lead) for lead in options.lead])
+
+
+def _by_length(options: FileScoreOptions | LengthScoreOptions, source: Path | None) -> "LengthScores":
+    from headway.cli.prediction_options import numbers
+    from headway.errors import UserError, option
+    from headway.metrics import build_metrics
+    from headway.runs.inspect.length_quality import score_files_by_length
+
+    if source is None:
+        what, beside = "quality by length needs the sources", f"{option('source')} FILE beside it"
+        raise UserError(what, where=option("by_length"), allowed=beside)
+    edges = numbers(options.length_bins, option("length_bins"))
+    metric = build_metrics(options.metric, options.given())[0]
+    files = (options.hypotheses, options.references, source)
+    return score_files_by_length(metric, *files, unit=options.length_unit, edges=edges)

@@ -1,0 +1,125 @@
+"""`headway predict` and `headway score RUN`: the stream that a run's predictor needs, and the options that it has."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from headway.cli.label_stream import predict_labels, score_labels
+from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
+from headway.cli.prediction_stream import predict_stream, recording_paths, score_pairs, score_recordings
+from headway.config import validated_options
+from headway.errors import UserError, nearest, option
+from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.options import checked_options
+from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
+from headway.predictors.word_alignment import WordAlignment
+from headway.runs.load import load
+
+# Options that say something of words in text, which recordings do not have.
+OF_TEXT = ("alignments", "alignment_layer", "alignment_heads", "alignment_gold", "alignment_figure")
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def run_predict(
+    runs: Sequence[Path],
+    given: Mapping[str, Any],
+    *,
+    files: Sequence[Path] = (),
+    device: str = "auto",
+    average: int | None = None,
+    allow_code: bool = False,
+) -> list[WordAlignment]:
+    """Predict for the lines of standard input, or for files, and write to standard output.
+
+    Args:
+        runs: the run, or several as an ensemble.
+        given: the options that were given, of `PREDICT_OPTIONS`.
+        files: recordings, for a run that reads speech.
+        device: where to compute.
+        average: use the mean of each run's last so many checkpoints.
+        allow_code: import what the runs name by import path.
+
+    Returns:
+        Alignments of the first lines, where these were asked for.
+
+    Raises:
+        UserError: options that the task does not have or that do not go together, or lines that cannot be read.
+    """
+    predictor = load(*runs, device=device, average=average, allow_code=allow_code)
+    task = predictor.recipe.task
+    if files and not isinstance(predictor, SpeechPredictor):
+        what, allowed = f"{task} reads lines from standard input", "headway predict RUN < FILE"
+        raise UserError(what, where=option("files"), received="files among the runs", allowed=allowed)
+    if isinstance(predictor, LabelPredictor):
+        options, writer = _parts(given, task, predictor.Options, LabelWriterOptions)
+        predict_labels(predictor, options, writer)
+        return []
+    if isinstance(predictor, SequencePredictor):
+        without = OF_TEXT if isinstance(predictor, SpeechPredictor) else ()
+        search, output = _parts(given, task, predictor.Options, WriterOptions, without)
+        recordings = files or None
+        if isinstance(predictor, SpeechPredictor) and not files:
+            return predict_stream(predictor, search, output, recording_paths(predictor.recipe.data.train))
+        return predict_stream(predictor, search, output, recordings)
+    raise UserError("the predictor of this task has no stream of lines", where="task", received=task)
+
+
+def run_score(
+    run: Path, given: Mapping[str, Any], *, device: str = "auto", allow_code: bool = False
+) -> list[WordAlignment]:
+    """Write given outputs' probabilities under a run's model to standard output.
+
+    Args:
+        run: the run.
+        given: the options that were given, of `SCORE_OPTIONS`.
+        device: where to compute.
+        allow_code: import what the run names by import path.
+
+    Returns:
+        Alignments of the first lines, where these were asked for.
+
+    Raises:
+        UserError: options that the task does not have or that do not go together, or files that cannot be read.
+    """
+    predictor = load(run, device=device, allow_code=allow_code)
+    task = predictor.recipe.task
+    if isinstance(predictor, LabelPredictor):
+        score_labels(predictor, _only(given, task, LabelScoreOptions))
+        return []
+    if isinstance(predictor, SpeechPredictor):
+        score_recordings(predictor, _only(given, task, TargetScoreOptions, ("target", *OF_TEXT)))
+        return []
+    if isinstance(predictor, SequencePredictor):
+        return score_pairs(predictor, _only(given, task, TargetScoreOptions))
+    raise UserError("the predictor of this task scores no targets", where="task", received=task)
+
+
+def _parts(
+    given: Mapping[str, Any],
+    task: str,
+    options: type[Any],
+    writer: type[Model],
+    without: Sequence[str] = (),
+) -> tuple[Any, Model]:
+    """The options of the predictor, and those of what is written."""
+    known = [name for name in (*options.model_fields, *writer.model_fields) if name not in without]
+    _check_names(given, known, task)
+    ours = {name: value for name, value in given.items() if name in writer.model_fields}
+    theirs = {name: value for name, value in given.items() if name in options.model_fields}
+    return checked_options(options, None, theirs), validated_options(writer, ours)
+
+
+def _only(given: Mapping[str, Any], task: str, options: type[Model], without: Sequence[str] = ()) -> Model:
+    _check_names(given, [name for name in options.model_fields if name not in without], task)
+    return validated_options(options, given)
+
+
+def _check_names(given: Iterable[str], known: Sequence[str], task: str) -> None:
+    """Raise UserError for an option that the task does not have."""
+    for name in given:
+        if name not in known:
+            what = f"{task} has no such option{nearest(name, known)}"
+            raise UserError(what, where=option(name), allowed=map(option, known))

@@ -1,0 +1,42 @@
+"""Which pairs of a corpus are kept, and how much of their sources is read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from headway.config import Section
+from headway.processing.text.truncation import Truncation
+
+
+class Filters(Section):
+    """Which pairs of a corpus are kept.
+
+    `count`: whether `max_length`, `max_ratio` and `truncate_source` are about vocabulary `pieces`, without the end
+    mark, or about the `words` of the segmented text, before the vocabulary cuts them. `truncate_source`: of a longer
+    source the first so many are read, in training, dev and prediction alike.
+    """
+
+    count: Literal["pieces", "words"] = "pieces"
+    max_length: PositiveInt = 100
+    max_ratio: Annotated[float, Field(gt=1)] | None = None
+    truncate_source: PositiveInt | None = None
+    drop_duplicates: bool = False
+
+    @model_validator(mode="after")
+    def _room_for_what_is_cut(self) -> Self:
+        if self.truncate_source is not None and self.truncate_source > self.max_length:
+            raise ValueError(
+                f"max_length ({self.max_length}) is below truncate_source ({self.truncate_source}): all sources that"
+                " are cut would be dropped"
+            )
+        return self
+
+    def truncation(self) -> Truncation | None:
+        """What is read of long sources; None where all of them is."""
+        return None if self.truncate_source is None else Truncation(self.truncate_source, self.count)
+
+    def of_pairs(self) -> dict[str, Any]:
+        """Those that decide which pairs are kept, by name."""
+        return {name: getattr(self, name) for name in ("count", "max_length", "max_ratio", "drop_duplicates")}

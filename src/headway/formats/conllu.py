@@ -1,0 +1,114 @@
+"""Universal Dependencies in CoNLL-U, read with the package `conllu` of the extra [parse]."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
+
+from headway.errors import UserError
+from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_format import TAGS, CorpusFormat, Labelled
+from headway.formats.labelled_words import check_label, check_word
+from headway.formats.lines import blocks
+
+COLUMNS = 10
+
+
+class ConlluToken(NamedTuple):
+    """A row: a syntactic word, a range of these (`2-3`) or an empty node (`8.1`).
+
+    Attributes:
+        line: of the file, from 1.
+        id: a word's number, from 1; (first, "-", last) of a range; (word, ".", number) of an empty node.
+        head: the number of the head, 0 for a root; None where none is given.
+        misc: what is noted besides, such as `SpaceAfter`.
+    """
+
+    line: int
+    id: int | tuple[int, str, int]
+    form: str
+    lemma: str
+    upos: str
+    xpos: str
+    head: int | None
+    deprel: str
+    misc: Mapping[str, str | None]
+
+
+class ConlluSentence(NamedTuple):
+    """A sentence, and the line that it begins at."""
+
+    line: int
+    tokens: list[ConlluToken]
+
+    def words(self) -> list[ConlluToken]:
+        """The syntactic words."""
+        return [token for token in self.tokens if isinstance(token.id, int)]
+
+
+class Conllu(CorpusFormat):
+    """Sentences whose syntactic words are labelled by one of the columns."""
+
+    class Config(CorpusConfig):
+        """The file, and the column that is the `label`."""
+
+        path: Path
+        label: Literal["upos", "xpos", "lemma", "deprel"] = "upos"
+
+    config: Config
+    products = (TAGS,)
+
+    def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
+        return list(read_conllu(self.config.path, self.config.label, labels))
+
+
+def read_conllu(path: Path, label: str, labels: Sequence[str] | None = None) -> Iterator[Labelled]:
+    """The syntactic words of a CoNLL-U file with what stands in column `label` (`upos`, `xpos`, ...).
+
+    Raises:
+        UserError: as `read_sentences`; an empty word or label, a label that is not allowed.
+    """
+    for sentence in read_sentences(path):
+        if words := sentence.words():
+            forms = tuple(check_word(word.form, f"{path}:{word.line}") for word in words)
+            found = tuple(check_label(getattr(word, label), labels, f"{path}:{word.line}") for word in words)
+            yield Labelled(sentence.line, forms, (found,))
+
+
+def read_sentences(path: Path) -> Iterator[ConlluSentence]:
+    """The sentences of a CoNLL-U file, plain or compressed.
+
+    Raises:
+        UserError: with file and line: not ten columns, or values that cannot be; the extra [parse] is not installed.
+    """
+    package = _import(str(path))
+    for block in blocks(path):
+        rows = [(line, row) for line, row in block if not row.startswith("#")]
+        if rows:
+            yield ConlluSentence(block[0][0], [_read_row(package, row, line, path) for line, row in rows])
+
+
+def _import(where: str) -> ModuleType:
+    try:
+        import conllu.parser
+    except ImportError as error:
+        what = "CoNLL-U needs a package that is not installed: pip install 'headway[parse]'"
+        raise UserError(what, where=where) from error
+    return conllu.parser
+
+
+def _read_row(package: Any, row: str, line: int, path: Path) -> ConlluToken:
+    where = f"{path}:{line}"
+    cells = row.split("\t")
+    if len(cells) != COLUMNS:
+        raise UserError("wrong number of columns", where=where, received=len(cells), allowed=f"{COLUMNS}")
+    try:  # the package takes two spaces for the end of a column
+        token = package.parse_line(re.sub(" {2,}", " ", row), package.DEFAULT_FIELDS)
+    except package.ParseException as error:
+        raise UserError(f"this row is not CoNLL-U ({error})", where=where, received=row) from error
+    return ConlluToken(
+        line, token["id"], cells[1], cells[2], cells[3], cells[4], token["head"], cells[7], token["misc"] or {}
+    )

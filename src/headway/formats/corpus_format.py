@@ -1,0 +1,166 @@
+"""The contract of a corpus format: what it can be opened as, and the opening of a recipe's corpora.
+
+A format is a class with a `Config`, which names where the corpus is, and a method for each product that it gives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from headway.errors import UserError
+from headway.files import sha256
+from headway.formats import FORMATS
+from headway.formats.corpus_config import CorpusConfig, GivenCorpus, parts
+from headway.formats.lines import check_file
+
+PAIRS, TREES, TAGS, ERRORS, RECORDINGS = "pairs", "trees", "tags", "errors", "recordings"
+
+
+class Pair(NamedTuple):
+    """A source and its target, as raw text, with the number of their line or row, counted from 1.
+
+    `compared` is what metrics compare outputs with, where that is not the target alone: equally many references in
+    every pair of a corpus.
+    """
+
+    line: int
+    source: str
+    target: str
+    compared: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, line: int, texts: Sequence[str]) -> Pair:
+        """The pair of a source and its references, of which the first is the target."""
+        source, *references = texts
+        return cls(line, source, references[0], tuple(references) if len(references) > 1 else ())
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """What metrics compare outputs with."""
+        return self.compared or (self.target,)
+
+
+class PairSource(ABC):
+    """A stream of pairs from one origin.
+
+    Attributes:
+        name: the origin, for messages.
+        files: the files that hold it.
+        columns: what else decides how these are read.
+    """
+
+    def __init__(self, name: str, files: Sequence[Path], columns: Sequence[str | int] = ()) -> None:
+        self.name, self.files, self.columns = name, tuple(files), tuple(columns)
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Pair]:
+        """All pairs, in their order. Raises UserError, with file and line, where the origin is at fault."""
+
+    def fingerprint(self) -> str:
+        """A hash of the content (not of names and dates) and of how it is read."""
+        return content_hash([type(self).__name__, *map(repr, self.columns), *map(sha256, self.files)])
+
+    def origins(self) -> list[tuple[str, int]]:
+        """Where lines are counted through several origins: each origin, and the last line of it that was read."""
+        return []
+
+
+def content_hash(parts: Sequence[str]) -> str:
+    """A hash of several texts."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A sentence: where it begins, its words, and one label a word from each of one or more annotators."""
+
+    line: int
+    words: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+
+
+class CorpusFormat(ABC):
+    """A corpus in one format.
+
+    Attributes:
+        Config: its options.
+        products: what it can be opened as: `pairs`; `trees`, which are pairs of a sentence and a linear form; `tags`
+            or `errors`, which are words with labels of any kind, or with `c` and `i`; `recordings`. A task may read
+            further ones.
+        config: the options that were given.
+        where: the recipe key of the corpus, for messages.
+    """
+
+    Config: ClassVar[type[CorpusConfig]] = CorpusConfig
+    products: ClassVar[tuple[str, ...]]
+    config: CorpusConfig
+
+    def __init__(self, config: CorpusConfig, where: str) -> None:
+        self.config, self.where = config, where
+
+    def check(self) -> None:
+        """Raise UserError where a file is missing or empty; by default every option of type `Path` names a file."""
+        for name, value in self.config:
+            for path in value if isinstance(value, tuple) else (value,):
+                if isinstance(path, Path):
+                    check_file(path, f"{self.where}.{name}")
+
+    def pairs(self) -> PairSource:
+        """The corpus as pairs of texts, for `pairs` and `trees`. Raises UserError."""
+        raise NotImplementedError
+
+    def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
+        """The corpus as labelled words, for `tags` and `errors`.
+
+        Args:
+            labels: the labels that there may be; any where it is None.
+
+        Raises:
+            UserError: with file and line: a corpus that is at fault, or a label that is not allowed.
+        """
+        raise NotImplementedError
+
+    def recordings(self) -> PairSource:
+        """The corpus as pairs of a recording's path and its transcript, for `recordings`. Raises UserError."""
+        raise NotImplementedError
+
+    def annotations(self, side: str) -> Path:
+        """The path beside which annotations of one side, `source` or `target`, are kept, as `PATH.NAME`."""
+        first = next((value for _, value in self.config if isinstance(value, Path)), Path("corpus"))
+        return Path(f"{first}.{side}")
+
+
+def check_product(corpus: GivenCorpus, where: str, product: str) -> None:
+    """Raise UserError unless every format of the corpus gives the product, such as `pairs`."""
+    for key, config in parts(corpus, where):
+        if product not in FORMATS.get(config.kind, f"{key}.kind").products:
+            allowed = [name for name in FORMATS if product in FORMATS.get(name).products]
+            raise UserError("the task reads no such corpus", where=key, received=config.kind, allowed=allowed)
+
+
+def open_corpora(corpus: GivenCorpus, where: str, product: str) -> list[CorpusFormat]:
+    """The corpora, each in its format.
+
+    Args:
+        corpus: one corpus, or several, of the recipe.
+        where: its key, such as `data.train`, for messages.
+        product: what they have to give.
+
+    Raises:
+        UserError: another kind of corpus; a file that is missing, unreadable or empty.
+    """
+    check_product(corpus, where, product)
+    formats = [open_format(config, key) for key, config in parts(corpus, where)]
+    for each in formats:
+        each.check()
+    return formats
+
+
+def open_format(config: CorpusConfig, where: str) -> CorpusFormat:
+    """The format that a corpus names, not checked yet."""
+    return FORMATS.get(config.kind, f"{where}.kind")(config, where)

@@ -1,0 +1,191 @@
+"""The options of prediction, each declared once.
+
+Python's keywords, the flags of the command line with their help and bounds, and the JSON of a request are all made from
+these fields. An option that is None, or not given, keeps its default, which for search is what the recipe says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from headway.config import Section, validated_options
+from headway.errors import UserError, check_companions, nearest, option
+from headway.search.decoding_options import SearchOptions
+
+if TYPE_CHECKING:
+    from headway.search.sampling import Sampling
+
+AnyOptions = TypeVar("AnyOptions", bound="PredictorOptions")
+Capture = str | tuple[str, ...]
+SAMPLING: dict[str, Any] = {"group": "Sampling"}
+
+
+class PredictorOptions(Section):
+    """The base of all options: None stands for an option that is not given."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _given(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            return {name: value for name, value in values.items() if value is not None}
+        return values
+
+    def given(self) -> dict[str, Any]:
+        """The options that were given."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+class CaptureOptions(PredictorOptions):
+    """Attention that comes with the outputs."""
+
+    capture: Capture = Field(
+        default=(),
+        description="Attention that comes with the best outputs: patterns of names, such as decoder.*.cross, or all.",
+        json_schema_extra={"flag": None},
+    )
+
+
+class BatchOptions(PredictorOptions):
+    """Batches; their size is declared with search, as the recipe has it."""
+
+    batch_tokens: int = SearchOptions.model_fields["batch_tokens"]  # type: ignore[assignment]
+
+
+class SamplingOptions(PredictorOptions):
+    """Outputs that are drawn at random instead of searched for."""
+
+    sample: bool = Field(
+        default=False, description="Draw outputs at random instead of searching.", json_schema_extra=SAMPLING
+    )
+    temperature: float = Field(
+        default=1.0, description="Flattens (> 1) or sharpens (< 1).", ge=0.01, json_schema_extra=SAMPLING
+    )
+    top_k: int | None = Field(
+        default=None, description="Only the k most probable pieces.", ge=1, json_schema_extra=SAMPLING
+    )
+    top_p: float = Field(
+        default=1.0, description="Only the nucleus of this mass.", ge=0.001, le=1, json_schema_extra=SAMPLING
+    )
+    seed: int = Field(default=1, description="The seed.", ge=0, json_schema_extra=SAMPLING)
+
+    @model_validator(mode="after")
+    def _drawn(self) -> SamplingOptions:
+        needs = dict.fromkeys(("temperature", "top_k", "top_p", "seed"), ("sample",))
+        check_companions([name for name, value in self.given().items() if name != "sample" or value], needs)
+        return self
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """How outputs are drawn; None where they are searched for."""
+        from headway.search.sampling import Sampling
+
+        return Sampling(self.temperature, self.top_k, self.top_p, self.seed) if self.sample else None
+
+
+class SourceOptions(PredictorOptions):
+    """Sources that are too long."""
+
+    max_source_length: int | None = Field(
+        default=None,
+        description="Longest source in pieces, or frames.",
+        ge=1,
+        json_schema_extra={"default_text": "the recipe's, or what the model can read"},
+    )
+    truncate: bool = Field(default=False, description="Cut sources that are too long instead of stopping.")
+
+
+class PredictOptions(SourceOptions, CaptureOptions, SamplingOptions, SearchOptions):
+    """The options of whatever is decoded token by token; options of search that are not given are the recipe's.
+
+    `max_source_length` stands for the recipe's `data.truncate_source`. `truncate` cuts a source that has more pieces
+    (or frames) than `max_source_length`, or than the model can read, instead of refusing it; so does a recipe that
+    truncates sources. `capture` names attention by patterns, or is `all`.
+    """
+
+    nbest: int = Field(
+        default=1, description="Outputs a line: SCORE TAB TEXT lines, N for each line, if above 1.", ge=1
+    )
+    prefixes: tuple[str, ...] | None = Field(
+        default=None, description="The forced beginning of each output, as text.", json_schema_extra={"flag": None}
+    )
+
+    @model_validator(mode="after")
+    def _drawn_or_searched(self) -> PredictOptions:
+        if self.sample and "beam" in self.model_fields_set:
+            what = "outputs are drawn or searched for, not both"
+            raise UserError(what, where=option("beam"), allowed=f"without {option('sample')}")
+        return self
+
+    def search(self, recipe: SearchOptions) -> SearchOptions:
+        """The recipe's options of search, with those that were given.
+
+        Raises:
+            UserError: options that do not go together.
+        """
+        given = {name: value for name, value in self.given().items() if name in SearchOptions.model_fields}
+        merged = validated_options(SearchOptions, recipe.model_dump() | given)
+        if not self.sample and self.nbest > merged.beam:
+            raise UserError(
+                "more outputs than the beam has",
+                where=option("nbest"), received=self.nbest, allowed=f"up to {merged.beam}",
+            )  # fmt: skip
+        return merged
+
+
+class SpeechOptions(PredictOptions):
+    """The options of speech recognition."""
+
+    skip_broken: bool = Field(default=False, description="Speech: an empty line for a recording that cannot be read.")
+
+
+class TreeOptions(PredictOptions):
+    """The options of parsing."""
+
+    format: Literal["brackets", "linear", "drawing"] = Field(
+        default="brackets",
+        description="Parsing: brackets (default), linear (what the model writes, not repaired) or drawing.",
+        json_schema_extra={"default_text": ""},
+    )
+    tagged: bool = Field(default=False, description="Parsing: words have tags, as in dog_NN.")
+
+
+class LabelOptions(BatchOptions, CaptureOptions):
+    """The options of taggers."""
+
+    threshold: float | Literal["dev"] | None = Field(
+        default=None, description="Error detection: from which probability on a word is wrong; dev: the best there."
+    )
+    raw: bool = Field(default=False, description="Taggers: cut text into words first, instead of at spaces.")
+
+    @field_validator("threshold", mode="before")
+    @classmethod
+    def _probability(cls, value: Any) -> Any:
+        if value == "dev":
+            return value
+        try:
+            probability = float(value)
+        except (ValueError, TypeError):
+            probability = -1.0
+        if not 0 <= probability <= 1:
+            allowed = "a probability, or dev"
+            raise UserError("this is no threshold", where=option("threshold"), received=value, allowed=allowed)
+        return probability
+
+
+def checked_options(kind: type[AnyOptions], options: BaseModel | None, keywords: Mapping[str, Any]) -> AnyOptions:
+    """Options as a predictor takes them: a model, keywords, or both, of which keywords come first.
+
+    Raises:
+        UserError: options that there are not, or values that are not allowed, by their keys.
+    """
+    for name in keywords:
+        if name not in kind.model_fields:
+            hint = nearest(name, kind.model_fields)
+            raise UserError(f"unknown option of predict{hint}", where=name, allowed=kind.model_fields)
+    if isinstance(options, kind) and not keywords:
+        return options
+    before = {} if options is None else {name: getattr(options, name) for name in options.model_fields_set}
+    return validated_options(kind, before | dict(keywords))

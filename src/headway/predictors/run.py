@@ -1,0 +1,32 @@
+"""A trained run in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.models import Model
+from headway.processing.processor import Processor
+from headway.recipe import Recipe
+
+WEIGHTS = "model.safetensors"  # in the folder of a run
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model with what prepares its inputs and outputs.
+
+    Attributes:
+        recipe: the recipe it was trained by.
+        source: the processor of its inputs.
+        target: the processor of its outputs.
+        model: in evaluation mode.
+        path: the run folder; None for a model that is still in training.
+    """
+
+    recipe: Recipe
+    source: Processor
+    target: Processor
+    model: Model[Any] = field(repr=False)
+    path: Path | None = None

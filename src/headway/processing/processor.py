@@ -1,0 +1,94 @@
+"""The contract of a processor: from raw inputs to arrays that a model reads, with a label for every position.
+
+A position is a token of a text or a frame of a recording.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+from headway.processing.text.truncation import Truncation
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of an encoded input: their texts, and for each token the index of its word."""
+
+    texts: tuple[str, ...]
+    of: tuple[int, ...]
+
+
+NO_WORDS = Words((), ())
+
+
+class Encoded(NamedTuple):
+    """An input as batches hold it.
+
+    Attributes:
+        values: ids without special tokens, frames (F, M), or what else the model of the task reads.
+        truncated: whether the input has more than was encoded.
+    """
+
+    values: Any
+    truncated: bool = False
+
+
+class Processor(ABC):
+    """The way from the raw inputs of one side of a model to arrays. Can be sent to another process.
+
+    Attributes:
+        unit: what positions are called in messages, in the plural.
+        noun: what one raw input is called in messages.
+    """
+
+    unit: ClassVar[str]
+    noun: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of tokens in the vocabulary, or of values a frame."""
+
+    def name(self, raw: Any) -> str:
+        """The name of a raw input in messages and results; a text is its own name."""
+        return str(raw)
+
+    @abstractmethod
+    def encode(self, raw: Any, truncation: Truncation | None = None) -> Encoded:
+        """A raw input, or as much of it as `truncation` says. Raises UserError where it cannot be read."""
+
+    @abstractmethod
+    def length(self, encoded: Any) -> int:
+        """The number of positions that a model reads of encoded values, an end mark included where there is one."""
+
+    @abstractmethod
+    def labels(self, encoded: Any, positions: Sequence[int]) -> list[str]:
+        """The names of positions of encoded values: tokens, or the seconds at which frames begin."""
+
+    def words(self, encoded: Any) -> Words:
+        """The words that tokens are parts of; none where inputs have no words."""
+        return NO_WORDS
+
+    @abstractmethod
+    def same(self, other: Processor) -> bool:
+        """Whether a model of the other processor can read what this one encodes."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write all that `load` needs into `folder`, which is made where it does not exist."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path) -> Self:
+        """The processor that `save` wrote. Raises UserError where a file is missing or damaged."""
+
+
+class Processors(NamedTuple):
+    """The processors of both sides of a model."""
+
+    source: Processor
+    target: Processor

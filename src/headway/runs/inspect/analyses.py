@@ -1,0 +1,307 @@
+"""Analyses of a corpus: they `add` what was captured, example by example, and give a `result` at any time.
+
+Shapes: K heads, P spans, J heads over layers, L layers.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.metrics import Metric
+from headway.mixers import Part
+from headway.predictors.captured_attention import LAYERS, AttentionName, by_kind
+from headway.runs.inspect.capture import Captured
+from headway.runs.inspect.drawing import Chart, Panel
+from headway.runs.inspect.inspect_options import SPAN
+from headway.runs.inspect.length_quality import LengthTotals, scores_of_totals
+from headway.runs.inspect.measures import ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within
+from headway.tables import Cell, Table
+
+OFFSETS = range(-SPAN, SPAN + 1)
+EVENLY = "evenly"  # weights that are the same at all that may be seen
+LEAST_SHOWN = 1e-3
+FURTHER = (f"<{-SPAN}", f">{SPAN}")
+
+Floats = NDArray[np.floating[Any]]
+
+
+class Analysis(Protocol):
+    """Sums over a corpus, as large after a million examples as after one."""
+
+    def add(self, captured: Captured) -> None:
+        """Count one example."""
+
+    def result(self) -> Sequence[Chart]:
+        """The charts, with their numbers; none where there was nothing to count."""
+
+
+class RelativePositionAnalysis:
+    """Self-attention by relative position (Loem et al. 2023, figure 2), and the share within windows.
+
+    Args:
+        window: n of the n-gram whose window is shaded: it reaches n - 1 tokens to each side.
+
+    Attributes:
+        totals: by name of the attention.
+    """
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.totals: dict[str, OffsetTotals] = {}
+
+    def add(self, captured: Captured) -> None:
+        """Count one example."""
+        for view in captured.views:
+            for name, weights in view.attention.items():
+                if AttentionName.parse(name).kind == "self":
+                    self.totals.setdefault(name, OffsetTotals(len(weights))).add(weights)
+
+    def result(self) -> list[Chart]:
+        """Two charts a stack: the distribution over offsets, and the share within every window."""
+        charts = []
+        for names in by_kind(list(self.totals)).values():
+            totals = {AttentionName.parse(name): self.totals[name] for name in names.values()}
+            charts += [self._by_offset(totals), _by_window(totals)]
+        return charts
+
+    def _by_offset(self, totals: Mapping[AttentionName, OffsetTotals]) -> Chart:
+        """The distribution over relative position, a line a layer."""
+        n, stack = self.window, next(iter(totals)).stack
+        shares = {name.layer_title: total.shares().mean(0) for name, total in totals.items()}
+        inside = [f"{100 * within(share, n):.0f}" for share in shares.values()]
+        shares[EVENLY] = even_shares(totals.values())
+        highest = np.max(list(shares.values()), axis=0)[1:-1]
+        shown = [
+            offset for offset, most in zip(OFFSETS, highest, strict=True) if most >= LEAST_SHOWN or abs(offset) < n
+        ]
+        right = n - 0.5 if highest[SPAN + 1 :].any() else 0.5
+        lines = {
+            name: [(offset, 100 * float(share[offset + SPAN + 1])) for offset in shown if offset < right or right > 0.5]
+            for name, share in shares.items()
+        }
+        lowest, most = min(inside, key=float), max(inside, key=float)
+        label = f"n = {n}: {lowest if lowest == most else f'{lowest} to {most}'} %"
+        panel = Panel(
+            title=f"{stack}: self-attention by relative position",
+            x="position of what is attended to, from the token that attends", y="share of the weight (%)",
+            lines=lines, shaded=(0.5 - n, right, label), limits=(0, None), baseline=EVENLY,
+        )  # fmt: skip
+        offsets = [FURTHER[0], *map(str, OFFSETS), FURTHER[1]]
+        rows = [
+            (str(name), head, offset, share)
+            for name, total in totals.items()
+            for head, values in _heads_and_means(total.shares(), total.even_shares())
+            for offset, share in zip(offsets, values.tolist(), strict=True)
+        ]
+        table = Table(("attention", "head", "offset", "share"), rows)
+        return Chart(f"relative-position-{stack}", [panel], table, ordered=True)
+
+
+def _by_window(totals: Mapping[AttentionName, OffsetTotals]) -> Chart:
+    """The share of self-attention that an n-gram of n can see, by n, a line a layer."""
+    sizes, stack = range(1, SPAN + 2), next(iter(totals)).stack
+    shares = {name.layer_title: total.shares().mean(0) for name, total in totals.items()}
+    shares[EVENLY] = even_shares(totals.values())
+    lines = {name: [(n, 100 * float(within(share, n))) for n in sizes] for name, share in shares.items()}
+    panel = Panel(
+        title=f"{stack}: self-attention within a window", x="n: the window reaches n - 1 tokens to each side",
+        y="share of the weight (%)", lines=lines, percent=True, baseline=EVENLY,
+    )  # fmt: skip
+    rows = [
+        (str(name), head, n, float(within(share, n)))
+        for name, total in totals.items()
+        for n in sizes
+        for head, share in _heads_and_means(total.shares(), total.even_shares())
+    ]
+    return Chart(f"within-{stack}", [panel], Table(("attention", "head", "n", "share"), rows), ordered=True)
+
+
+def even_shares(totals: Iterable[OffsetTotals]) -> Floats:
+    """The even weights of the layer that sees furthest: layers with a window see less."""
+    return min((total.even_shares() for total in totals), key=lambda shares: float(within(shares, 1)))
+
+
+def _heads_and_means(values: Floats, even: Floats | float) -> Iterable[tuple[str, Any]]:
+    """The rows of values (K, ...) with their indices, their mean, called `mean`, and those of even weights."""
+    yield from ((str(head), of_head) for head, of_head in enumerate(values))
+    yield "mean", values.mean(0)
+    yield EVENLY, even
+
+
+class EntropyAnalysis:
+    """The entropy of self- and cross-attention.
+
+    Attributes:
+        totals: by name of the attention.
+    """
+
+    def __init__(self) -> None:
+        self.totals: dict[str, EntropyTotals] = {}
+
+    def add(self, captured: Captured) -> None:
+        """Count one example."""
+        for view in captured.views:
+            for name, weights in view.attention.items():
+                if name != LAYERS:
+                    self.totals.setdefault(name, EntropyTotals(len(weights))).add(weights)
+
+    def result(self) -> list[Chart]:
+        """One chart: the mean entropy of every head as a dot, a line through the means of the layers."""
+        panels = []
+        for names in by_kind(list(self.totals)).values():
+            totals = {layer + 1: self.totals[name] for layer, name in names.items()}
+            dots = [(layer, float(bits)) for layer, total in totals.items() for bits in total.mean()]
+            lines = {
+                "mean of the heads": [(layer, float(total.mean().mean())) for layer, total in totals.items()],
+                EVENLY: [(layer, total.even_mean()) for layer, total in totals.items()],
+            }
+            title = AttentionName.parse(next(iter(names.values()))).group_title
+            panels.append(Panel(title=title, x="layer", y="entropy (bits)", lines=lines, dots=dots, baseline=EVENLY))
+        if not panels:
+            return []
+        highest = max(bits for panel in panels for points in (*panel.lines.values(), panel.dots) for _, bits in points)
+        panels = [panel._replace(limits=(0, 1.05 * max(highest, 0.1))) for panel in panels]
+        rows = [
+            (name, head, float(bits))
+            for name, total in self.totals.items()
+            for head, bits in _heads_and_means(total.mean(), total.even_mean())
+        ]
+        return [Chart("entropy", panels, Table(("attention", "head", "bits"), rows), ordered=True)]
+
+
+class ContributionAnalysis:
+    """The contributions of n-grams and the like, in layers without weights.
+
+    Attributes:
+        totals: by the name that the attention of the layer would have.
+    """
+
+    def __init__(self) -> None:
+        self.totals: dict[str, ContributionTotals] = {}
+
+    def add(self, captured: Captured) -> None:
+        """Count one example."""
+        for name, layer in captured.contributions.items():
+            self.totals.setdefault(name, ContributionTotals(len(layer.norm), layer.spans)).add(layer)
+
+    def result(self) -> list[Chart]:
+        """One chart a stack: the contribution of every span by both measures, a line a layer."""
+        charts = []
+        for names in by_kind(list(self.totals)).values():
+            charts.append(_by_span({AttentionName.parse(name): self.totals[name] for name in names.values()}))
+        return charts
+
+
+def _by_span(totals: Mapping[AttentionName, ContributionTotals]) -> Chart:
+    stack = next(iter(totals)).stack
+    spans = sorted({span for total in totals.values() for span in total.spans}, key=_from_left_to_right)
+    means = {name: total.means() for name, total in totals.items()}
+    panels = [
+        Panel(
+            title=f"{stack}: {title}", x="offset", y="mean over positions and heads", limits=(0, None),
+            names=[span.name for span in spans],
+            lines={
+                name.layer_title: _points(totals[name].spans, both[measure].mean(0).tolist(), spans)
+                for name, both in means.items()
+            },
+        )
+        for measure, title in enumerate(("norm of the contribution", "|gradient x input|"))
+    ]  # fmt: skip
+    rows = [
+        (str(name), head, span.name, float(norm), float(gradient))
+        for name, total in totals.items()
+        for head, (norms, gradients) in enumerate(zip(*means[name], strict=True))
+        for span, norm, gradient in zip(total.spans, norms, gradients, strict=True)
+    ]
+    table = Table(("layer", "head", "part", "norm", "gradient_input"), rows)
+    return Chart(f"contributions-{stack}", panels, table, ordered=True)
+
+
+def _points(spans: Sequence[Part], values: Sequence[float], all_spans: Sequence[Part]) -> list[tuple[float, float]]:
+    """Values at the positions of their spans among all; no line leads from offsets to a context of many positions."""
+    points: list[tuple[float, float]] = []
+    for span, value in sorted(zip(spans, values, strict=True), key=lambda pair: _from_left_to_right(pair[0])):
+        position = all_spans.index(span)
+        points += [(position - 0.5, float("nan"))] if span.first is None else []
+        points.append((position, value))
+    return points
+
+
+def _from_left_to_right(span: Part) -> tuple[bool, int, int, str]:
+    """A key that sorts spans from left to right, contexts of many positions last."""
+    return span.first is None, span.first or 0, span.last or 0, span.name
+
+
+class LayerAnalysis:
+    """A tagger's attention to the layers of its encoder, and the evenness of its self-attention."""
+
+    def __init__(self) -> None:
+        self.totals = LayerTotals()
+
+    def add(self, captured: Captured) -> None:
+        """Count one example."""
+        for view in captured.views:
+            if view.words is not None:
+                self.totals.add(view.self_attention(), view.words, view.layer_weights())
+
+    def result(self) -> list[Chart]:
+        """The deviation of self-attention by layer and, where the model attends to layers, their weights."""
+        return [*self._weights(), self._deviations()] if self.totals.words else []
+
+    def _deviations(self) -> Chart:
+        evenness = self.totals.evenness()
+        layers = range(1, len(evenness.layers) + 1)
+        lines = {"self-attention of the layer": list(zip(layers, evenness.layers, strict=True))}
+        rows: list[tuple[Cell, ...]] = list(zip(layers, evenness.layers, strict=True))
+        if evenness.mixed is not None:
+            lines["layers as they are weighted"] = [(layers[0], evenness.mixed), (layers[-1], evenness.mixed)]
+            rows.append(("as weighted", evenness.mixed))
+        title = "standard deviation of self-attention weights around a word's mean"
+        panel = Panel(title=title, x="layer", y="standard deviation", lines=lines, limits=(0, None))
+        return Chart("self-attention-deviation", [panel], Table(("layer", "deviation"), rows))
+
+    def _weights(self) -> list[Chart]:
+        if (weights := self.totals.weights()) is None:
+            return []
+        layers = range(1, weights.mean.shape[1] + 1)
+        heads = {f"head {head}": mean for head, mean in enumerate(weights.mean, start=1)}
+        panel = Panel(
+            title="attention to layers: mean and standard deviation over words", x="layer", y="weight",
+            lines={name: list(zip(layers, mean.tolist(), strict=True)) for name, mean in heads.items()},
+            bars={name: spread.tolist() for name, spread in zip(heads, weights.deviation, strict=True)},
+            limits=(0, None),
+        )  # fmt: skip
+        rows = [
+            (head + 1, layer + 1, float(weights.mean[head, layer]), float(weights.deviation[head, layer]))
+            for head, layer in np.ndindex(weights.mean.shape)
+        ]
+        return [Chart("layer-weights", [panel], Table(("head", "layer", "mean", "deviation"), rows))]
+
+
+class LengthAnalysis:
+    """Quality by the length of the source (Bahdanau et al. 2015, figure 2), of outputs whose references are known."""
+
+    def __init__(self, metric: Metric) -> None:
+        self.totals = LengthTotals(metric)
+
+    def add(self, captured: Captured) -> None:
+        """Count one example."""
+        example = captured.example
+        if captured.hypothesis is not None and example.references:
+            self.totals.add([captured.hypothesis], [[text] for text in example.references], [example.source])
+
+    def result(self) -> list[Chart]:
+        """The score by length."""
+        if not self.totals.counts:
+            return []
+        scores = scores_of_totals({"model": self.totals})
+        panel = Panel(
+            title=f"{scores.metric} by length of the source", x=f"source length in {scores.unit}", y=scores.metric,
+            lines={"": list(zip(scores.centres, scores.scores["model"], strict=True))},
+        )  # fmt: skip
+        bins = zip(scores.ranges, scores.counts, scores.centres, scores.scores["model"], strict=True)
+        rows = [(low, high, count, centre, score) for (low, high), count, centre, score in bins]
+        columns = ("shortest", "longest", "segments", "mean_length", scores.metric)
+        return [Chart("quality-by-length", [panel], Table(columns, rows))]

@@ -1,0 +1,185 @@
+"""One stream of what a model reads: all reports are made from it.
+
+A corpus is read a few examples at a time, and nothing of them is kept, so that a report needs as much memory for a
+million sentences as for a hundred.
+
+Shapes: K heads, T rows (queries), S columns (keys), J heads over layers, L layers, N words, P tokens.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import UserError
+from headway.predictors.captured_attention import ALL, LAYERS, AttentionName, Capture, layer_titles
+from headway.predictors.label_predictor import LabelledWords, Look, TokenPredictor
+from headway.predictors.prediction import Prediction
+from headway.predictors.sequence_predictor import Options, Predictor
+from headway.runs.inspect.contributions import LayerContributions, contributions
+from headway.tasks.task import RawExample
+
+TOGETHER = 32  # examples whose attention is in memory at once
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Choices of reading a corpus.
+
+    Attributes:
+        force: give the model the targets that are known, in the place of its own outputs.
+        hypotheses: decode, too, where targets are given.
+        nbest: outputs of an example that the model decodes.
+        capture: patterns of the names of the attention that is captured, or `all` for whatever there is.
+        contributions: measure what each offset adds in layers without weights.
+    """
+
+    force: bool = True
+    hypotheses: bool = True
+    nbest: int = 1
+    capture: Capture = ALL
+    contributions: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """One pass of a model over an example, or over a window of it.
+
+    Attributes:
+        attention: (K, T, S) by name: self-attention, cross-attention, and `layers` (J, N, L).
+        tokens: the T rows and the S columns by name, as they are written.
+        words: the rows of self-attention that begin a word, where the model says something of words.
+        start: how many words there are before the window.
+    """
+
+    attention: Mapping[str, Floats]
+    tokens: Mapping[str, tuple[Sequence[str], Sequence[str]]]
+    words: tuple[int, ...] | None = None
+    start: int = 0
+
+    def self_attention(self) -> Floats:
+        """(L, K, P, P): all self-attention of a model whose layers have equally many heads, lowest layer first."""
+        names = [name for name in self.attention if AttentionName.parse(name).kind == "self"]
+        return np.stack([self.attention[name] for name in names])
+
+    def layer_weights(self) -> Floats | None:
+        """(N, J, L): how much each word gets of each layer; None for a model that does not attend to layers."""
+        weights = self.attention.get(LAYERS)
+        return None if weights is None else weights.transpose(1, 0, 2)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """An example as a model read it; one that is empty, or too long for the model, has no views.
+
+    Attributes:
+        example: the raw texts.
+        views: the passes of the model.
+        prediction: the output that the attention is behind: the model's own, or the given target with its score.
+        hypothesis: the model's own output, where it decoded.
+        contributions: the measures of layers that sum up contributions, by the name that their attention would have.
+    """
+
+    example: RawExample
+    views: tuple[View, ...] = ()
+    prediction: Prediction | LabelledWords | None = None
+    hypothesis: str | None = None
+    contributions: Mapping[str, LayerContributions] = field(default_factory=dict)
+
+
+@singledispatch
+def read(predictor: Any, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
+    """Read examples with a model, in their order and every one of them, a few at a time.
+
+    Args:
+        predictor: what a task predicts with; one model.
+        examples: the corpus, which is gone through once.
+        options: what is decoded and captured.
+
+    Raises:
+        UserError: a predictor that nothing is known of; whatever it raises itself.
+    """
+    raise UserError("nothing is known of how runs of this task read", where="headway inspect")
+
+
+@read.register
+def _read_sequences(predictor: Predictor, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
+    rest, measured = iter(examples), options.contributions
+    while chunk := list(islice(rest, TOGETHER)):
+        shown = [example for example in chunk if example.source.strip()]
+        if options.force:
+            shown = [
+                example for example in shown
+                if example.target is None or predictor.can_read(example.source, example.target)
+            ]  # fmt: skip
+        predictions = _predictions(predictor, shown, options)
+        measures = _contributions(predictor, [prediction for prediction, _ in predictions]) if measured else {}
+        # A model without such layers has none in its first sentences, and is not asked again.
+        measured = measured and (any(measures.values()) or not measures)
+        read_examples = {
+            id(example): Captured(example, (_view(prediction),), prediction, text, measures.get(id(prediction), {}))
+            for example, (prediction, text) in zip(shown, predictions, strict=True)
+        }
+        yield from (read_examples.get(id(example), Captured(example)) for example in chunk)
+
+
+def _predictions(
+    predictor: Predictor, examples: Sequence[RawExample], options: ReadOptions
+) -> list[tuple[Prediction, str | None]]:
+    """The prediction whose attention is captured, and the text that the model decoded, of every example."""
+    beam = max(predictor.recipe.decoding.beam, options.nbest)
+    search = Options(beam=beam, nbest=options.nbest, truncate=True)
+    forced = [example for example in examples if options.force and example.target is not None]
+    free = [example for example in examples if not (options.force and example.target is not None)]
+    decoded = predictor.predict([example.source for example in free], replace(search, capture=options.capture))
+    found = {id(example): (prediction, prediction.text) for example, prediction in zip(free, decoded, strict=True)}
+    if not forced:
+        return [found[id(example)] for example in examples]
+    sources = [example.source for example in forced]
+    given = predictor.force(sources, [example.target or "" for example in forced], capture=options.capture)
+    texts: list[str | None] = [None] * len(forced)
+    if options.hypotheses:
+        texts = [prediction.text for prediction in predictor.predict(sources, search)]
+    both = found | {id(example): pair for example, pair in zip(forced, zip(given, texts, strict=True), strict=True)}
+    return [both[id(example)] for example in examples]
+
+
+def _view(prediction: Prediction) -> View:
+    attention = prediction.attention
+    return View(attention, {name: (prediction.rows(name), prediction.columns(name)) for name in attention})
+
+
+def _contributions(predictor: Predictor, predictions: Sequence[Prediction]) -> dict[int, dict[str, LayerContributions]]:
+    """The measures of predictions by their identity; lines that were cut, and empty ones, have none."""
+    whole = [each for each in predictions if not each.is_empty and predictor.can_read(each.source, each.written)]
+    measures = contributions(predictor, [each.source for each in whole], [each.written for each in whole])
+    return {id(prediction): layers for prediction, layers in zip(whole, measures, strict=True)}
+
+
+@read.register
+def _read_words(predictor: TokenPredictor, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
+    for example in examples:
+        words = example.words or tuple(example.source.split())
+        if not words:
+            yield Captured(example)
+            continue
+        labelled = predictor.predict([words])[0] if options.hypotheses or not options.force else None
+        text = None if labelled is None else " ".join(labelled.labels)
+        yield Captured(example, tuple(map(view_of_window, predictor.look(words))), labelled, text)
+
+
+def view_of_window(look: Look) -> View:
+    """A window of a tagger's sentence as all reports read it."""
+    layers = {str(AttentionName("encoder", layer, "self")): each for layer, each in enumerate(look.self_attention)}
+    attention: dict[str, Floats] = dict(layers)
+    tokens: dict[str, tuple[Sequence[str], Sequence[str]]] = dict.fromkeys(layers, (look.tokens, look.tokens))
+    if look.layer_weights is not None:
+        attention[LAYERS] = look.layer_weights.transpose(1, 0, 2)
+        tokens[LAYERS] = look.words, layer_titles(look.layer_weights.shape[2])
+    return View(attention, tokens, tuple(look.window.first), look.window.start)

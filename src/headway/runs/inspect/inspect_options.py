@@ -1,0 +1,85 @@
+"""Options of the inspections: Python's keywords and the flags of `headway inspect` are made from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from headway.config import Section
+
+SPAN = 20  # offsets further off than this are counted together
+
+
+def _path(description: str, *, metavar: str = "FILE", default_text: str = "", required: bool = False) -> Any:
+    extra: dict[str, Any] = {"metavar": metavar} | ({"default_text": default_text} if default_text else {})
+    default: Any = ... if required else None
+    return Field(default, description=description, json_schema_extra=extra)
+
+
+class DeviceOptions(Section):
+    """The machine's part."""
+
+    device: str = Field("auto", description="auto, cpu, cuda, ...")
+
+
+class OutputOptions(Section):
+    """The form of what is said."""
+
+    json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "--json"})
+
+
+class PageOptions(DeviceOptions):
+    """The sentences of a page, and how much of them is shown."""
+
+    output: Path = _path("The page.", metavar="PAGE.html", required=True)
+    input: tuple[Path, ...] = Field(
+        (),
+        description="A file with a sentence a line; can be given several times.",
+        json_schema_extra={"metavar": "FILE", "default_text": "dev"},
+    )
+    text: tuple[str, ...] = Field(
+        (), description="A sentence; can be given several times, as files can.", json_schema_extra={"metavar": "TEXT"}
+    )
+    reference: Path | None = _path("The texts that the sentences should become, a line each.")
+    gold: Path | None = _path("Alignments of the sentences and their references, for AER.")
+    sentences: int = Field(100, ge=1, description="Most sentences that are shown.")
+    nbest: int = Field(4, ge=1, description="Outputs of a sentence.")
+
+
+class FigureOptions(DeviceOptions, OutputOptions):
+    """A corpus, and how it is read and drawn."""
+
+    output: Path = _path("The folder for figures and their numbers.", metavar="DIR", required=True)
+    input: Path | None = _path("A file with a sentence a line.", default_text="dev")
+    reference: Path | None = _path("The outputs that the model is given; without them it reads its own.")
+    within: int = Field(5, ge=1, le=SPAN + 1, description="n of the window whose share of the weight is shown.")
+    quality: bool = Field(True, description="Decode, and score by length, where there are references.")
+
+
+class ParameterOptions(OutputOptions):
+    """Sizes that are not in a recipe."""
+
+    vocabulary: int | None = Field(
+        None, ge=5, description="Size of the vocabularies.", json_schema_extra={"default_text": "the run's or recipe's"}
+    )
+    length: int = Field(32, ge=2, description="Tokens of a source and of a target, for the FLOPs.")
+
+
+class LayerOptions(OutputOptions):
+    """Words that are read, and the sentence that is drawn."""
+
+    data: Path = _path("A word a row with its label, separated by a tab.", metavar="TSV", required=True)
+    beside: Path | None = _path("The run whose last layer is compared.", metavar="RUN")
+    figure: Path | None = _path("Draw the self-attention of a sentence there.")
+    sentence: int = Field(1, ge=1, description="The sentence of the file that is drawn.")
+
+
+class DependencyOptions(DeviceOptions, OutputOptions):
+    """Sentences that are measured, and those that are drawn."""
+
+    source: Path | None = _path("Sentences, as text or .conllu.", default_text="dev")
+    target: Path | None = _path("Their targets; the encoder alone without.")
+    figures: Path | None = _path("A folder for figures of the first sentences.", metavar="DIR")
+    sentences: int = Field(3, ge=1, description="Sentences that are drawn.")

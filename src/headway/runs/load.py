@@ -1,0 +1,88 @@
+"""Loading runs, of every task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.device import keep_freed_memory, pick_device
+from headway.errors import UserError
+from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.predictor import Predictor
+from headway.predictors.run import Run
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.registry import foreign_code
+from headway.runs.migration import FORMAT, todays_weights
+from headway.runs.run_folder import RunFolder, load_weights, trained_weights
+from headway.tasks import build_task
+from headway.tasks.task import Task
+
+AnyPredictor = SequencePredictor | LabelPredictor | Predictor[Any, Any]
+
+
+def load(
+    run: str | Path,
+    *more_runs: str | Path,
+    device: str = "auto",
+    average: int | None = None,
+    allow_code: bool = False,
+) -> AnyPredictor:
+    """What predicts with a run, or with several as an ensemble.
+
+    Args:
+        run: the run folder.
+        more_runs: further runs with the same vocabularies; the mean of all probabilities is decoded.
+        device: `auto`, `cpu`, `cuda`, ...
+        average: use the mean of each run's last so many checkpoints.
+        allow_code: import the components that a run names by import path, which are not parts of headway.
+
+    Returns:
+        A `SequencePredictor`, a `LabelPredictor`, or what the task of the run predicts with.
+
+    Raises:
+        UserError: a folder that holds no finished model, runs that do not go together, or foreign code.
+    """
+    paths = [Path(path) for path in (run, *more_runs)]
+    task, where = task_of(paths, allow_code=allow_code), pick_device(device)
+    runs = [load_run(path, where, average, allow_code=allow_code) for path in paths]
+    with foreign_code(allow_code):
+        return task.predictor(runs, where)
+
+
+def load_run(path: Path, device: torch.device, average: int | None = None, *, allow_code: bool = False) -> Run:
+    """A run with its model, ready to predict; nothing but the run folder is read.
+
+    Args:
+        path: the run folder.
+        device: where the model goes.
+        average: use the mean of the last so many checkpoints instead of the final weights.
+        allow_code: import the components that the run names by import path, which are not parts of headway.
+
+    Raises:
+        UserError: no run folder, no weights yet, weights that do not match their recipe or are damaged, or foreign
+            code.
+    """
+    keep_freed_memory()
+    folder = RunFolder(path)
+    with foreign_code(allow_code):
+        recipe = folder.read_recipe()
+        task = build_task(recipe.task)
+        if not folder.vocabulary.is_dir():
+            raise UserError("this run has no vocabulary yet: training has not begun", where=str(path))
+        processors = task.processors(folder.vocabulary)
+        model = task.model(recipe, processors, initial=False)
+    weights = todays_weights(trained_weights(folder, average), folder.read_manifest().get("format", FORMAT))
+    load_weights(model, weights, str(folder.weights))
+    return Run(recipe, *processors, model.to(device).eval(), path)
+
+
+def task_of(runs: Sequence[Path], *, allow_code: bool = False) -> Task:
+    """The task of these runs. Raises UserError where they are no runs, or of different tasks, or foreign code."""
+    with foreign_code(allow_code):
+        names = [RunFolder(run).read_recipe().task for run in runs]
+        if len(set(names)) > 1:
+            raise UserError("runs of different tasks cannot predict together", where="RUN", received=", ".join(names))
+        return build_task(names[0])

@@ -1,0 +1,46 @@
+"""The options of search: the `decoding` section of a recipe, and a part of the options of every prediction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from headway.config import Section
+from headway.errors import UserError, option
+
+
+def _of_recipe(default: Any, description: str, **bounds: Any) -> Any:
+    """A field whose default, when something is predicted, is that of the recipe."""
+    return Field(
+        default=default,
+        description=description,
+        json_schema_extra={"default_text": "the recipe's", "group": "Search"},
+        **bounds,
+    )
+
+
+class SearchOptions(Section):
+    """Search. Scores are log probabilities over ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14).
+
+    The longest output is `max_length` pieces where given, else `max_length_ratio` * source + `max_length_offset`. No
+    sequence of `no_repeat_ngram` pieces comes twice in an output; 0 allows all.
+    """
+
+    beam: int = _of_recipe(4, "Hypotheses kept; 1 is greedy.", gt=0)
+    length_penalty: float = _of_recipe(0.6, "Exponent of the length penalty.", ge=0)
+    min_length: int = _of_recipe(0, "Shortest output in pieces.", ge=0)
+    max_length: int | None = _of_recipe(None, "Longest output in pieces.", gt=0)
+    max_length_ratio: float = _of_recipe(1.0, "Else so many pieces for each of the source, and ...", ge=0)
+    max_length_offset: int = _of_recipe(50, "... so many more.", ge=0)
+    no_repeat_ngram: int = _of_recipe(0, "No N pieces in a row come twice in an output; 0 allows it.", ge=0)
+    batch_tokens: int = _of_recipe(4096, "Source pieces (or frames) decoded at once.", gt=0)
+
+    @model_validator(mode="after")
+    def _lengths(self) -> SearchOptions:
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise UserError(
+                "the shortest output is longer than the longest",
+                where=option("min_length"), received=self.min_length, allowed=f"up to {self.max_length}",
+            )  # fmt: skip
+        return self

@@ -1,0 +1,224 @@
+"""Tables of results: built once, written as text, JSON, CSV, Markdown, HTML or LaTeX.
+
+A cell holds a value and not its print: the column says how numbers are printed, and JSON and CSV have them whole.
+"""
+
+import csv
+import html
+import io
+import math
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+Align = Literal["left", "right"]
+
+LATEX = str.maketrans(
+    {
+        **{char: f"\\{char}" for char in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+    }
+)
+
+
+class Spread(NamedTuple):
+    """A value with half of the interval around it, or with its standard deviation; printed as `12.3 ± 0.4`."""
+
+    value: float
+    spread: float
+
+
+Cell = str | int | float | bool | Spread | None
+NUMBERS = (int, float, Spread)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, and how its cells are printed.
+
+    Args:
+        name: the heading.
+        unit: of its numbers, which stands behind the heading in brackets.
+        format: a format specification for its floats, such as `.2f`; a `,` in it groups the digits of integers, too.
+        align: the side that its cells stand on; by default numbers stand on the right and texts on the left.
+    """
+
+    name: str
+    unit: str = ""
+    format: str = ""
+    align: Align | None = None
+
+    @property
+    def heading(self) -> str:
+        """The name with its unit."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    def show(self, cell: Cell) -> str:
+        """A cell as it is printed; nothing for None."""
+        if cell is None:
+            return ""
+        if isinstance(cell, bool):
+            return "yes" if cell else "no"
+        if isinstance(cell, Spread):
+            return f"{cell.value:{self.format}} ± {cell.spread:{self.format}}"
+        if isinstance(cell, int):
+            return f"{cell:,}" if "," in self.format else str(cell)
+        return f"{cell:{self.format}}" if isinstance(cell, float) else cell
+
+
+class Table:
+    """Rows of cells below named columns.
+
+    Args:
+        columns: columns, or their names alone.
+        rows: as many cells each as there are columns.
+        title: stands above the table.
+        notes: lines that stand below it.
+
+    Raises:
+        ValueError: a row of another length.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column | str],
+        rows: Sequence[Sequence[Cell]],
+        *,
+        title: str = "",
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.columns = tuple(Column(column) if isinstance(column, str) else column for column in columns)
+        self.rows = tuple(map(tuple, rows))
+        self.title, self.notes = title, tuple(notes)
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row of {len(row)} cells in a table of {len(self.columns)} columns: {row}")
+
+    def __repr__(self) -> str:
+        return f"Table({self.title!r}, {len(self.rows)} rows, {len(self.columns)} columns)"
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def headings(self) -> list[str]:
+        """The names of the columns with their units."""
+        return [column.heading for column in self.columns]
+
+    def cells(self) -> list[list[str]]:
+        """All rows as they are printed."""
+        return [[column.show(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
+
+    def aligns(self) -> list[Align]:
+        """The side that the cells of each column stand on."""
+        sides: list[Align] = []
+        for index, column in enumerate(self.columns):
+            cells = [row[index] for row in self.rows if row[index] not in (None, "")]
+            numbers = cells and all(isinstance(cell, NUMBERS) and not isinstance(cell, bool) for cell in cells)
+            sides.append(column.align or ("right" if numbers else "left"))
+        return sides
+
+    def text(self) -> str:
+        """The table for a terminal: title, headings, rows and notes, with two blanks between columns."""
+        printed, sides = [self.headings(), *self.cells()], self.aligns()
+        widths = [max(map(display_width, column)) for column in zip(*printed, strict=True)]
+        lines = ["  ".join(map(_padded, cells, widths, sides)).rstrip() for cells in printed]
+        return "\n".join([*([self.title] if self.title else []), *lines, *self.notes])
+
+    def to_json(self) -> dict[str, Any]:
+        """Title, columns, rows and notes as values that JSON can hold; what is not finite is None."""
+        columns = [{"name": column.name} | ({"unit": column.unit} if column.unit else {}) for column in self.columns]
+        rows = [[_json(cell) for cell in row] for row in self.rows]
+        return {"title": self.title, "columns": columns, "rows": rows, "notes": list(self.notes)}
+
+    def csv(self, digits: int | None = None) -> str:
+        """The names of the columns and the rows, with no title and no notes.
+
+        A spread has a column of its own.
+
+        Args:
+            digits: significant digits of floats; by default as many as bring them back exactly.
+        """
+        spread = [any(isinstance(row[index], Spread) for row in self.rows) for index in range(len(self.columns))]
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        names = [[column.name, f"{column.name} ±"][: 1 + two] for column, two in zip(self.columns, spread, strict=True)]
+        writer.writerow([name for pair in names for name in pair])
+        for row in self.rows:
+            pairs = [_pair(cell)[: 1 + two] for cell, two in zip(row, spread, strict=True)]
+            writer.writerow([_significant(cell, digits) for pair in pairs for cell in pair])
+        return file.getvalue()
+
+    def markdown(self) -> str:
+        """A table of GitHub's Markdown, below its title in bold."""
+        rules = ["---:" if side == "right" else "---" for side in self.aligns()]
+        lines = [_line(self.headings(), _markdown), _line(rules, str), *(_line(row, _markdown) for row in self.cells())]
+        above = [f"**{_markdown(self.title)}**", ""] if self.title else []
+        return "\n".join([*above, *lines, *(line for note in self.notes for line in ("", _markdown(note)))]) + "\n"
+
+    def html(self) -> str:
+        """A `table` element with its title as caption; numbers have the class `number`. All text is escaped."""
+        classes = [' class="number"' if side == "right" else "" for side in self.aligns()]
+        caption = f"<caption>{html.escape(self.title)}</caption>\n" if self.title else ""
+        head = "".join(
+            f'<th scope="col"{kind}>{html.escape(name)}</th>'
+            for name, kind in zip(self.headings(), classes, strict=True)
+        )
+        rows = [
+            "<tr>" + "".join(f"<td{kind}>{html.escape(c)}</td>" for c, kind in zip(row, classes, strict=True)) + "</tr>"
+            for row in self.cells()
+        ]
+        body = "\n".join([f"<thead><tr>{head}</tr></thead>", "<tbody>", *rows, "</tbody>"])
+        notes = "".join(f"\n<p>{html.escape(note)}</p>" for note in self.notes)
+        return f"<table>\n{caption}{body}\n</table>{notes}"
+
+    def latex(self) -> str:
+        """A `tabular` with the rules of the package booktabs; the caption is left to the paper."""
+        rows = [" & ".join(cell.translate(LATEX) for cell in row) + r" \\" for row in [self.headings(), *self.cells()]]
+        sides = "".join(side[0] for side in self.aligns())
+        begin, end = rf"\begin{{tabular}}{{{sides}}}", r"\end{tabular}"
+        return "\n".join([begin, r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule", end]) + "\n"
+
+
+def display_width(text: str) -> int:
+    """The columns of a terminal that a text takes: two for a Chinese or Japanese character, none for a combining."""
+    widths = {"W": 2, "F": 2}
+    return sum(
+        0 if unicodedata.category(char) in ("Mn", "Me", "Cf") else widths.get(unicodedata.east_asian_width(char), 1)
+        for char in text
+    )
+
+
+def _padded(cell: str, width: int, side: Align) -> str:
+    blanks = " " * (width - display_width(cell))
+    return blanks + cell if side == "right" else cell + blanks
+
+
+def _pair(cell: Cell) -> tuple[Cell, Cell]:
+    return (cell.value, cell.spread) if isinstance(cell, Spread) else (cell, None)
+
+
+def _significant(cell: Cell, digits: int | None) -> Cell:
+    return f"{cell:.{digits}g}" if isinstance(cell, float) and digits is not None else cell
+
+
+def _json(cell: Cell) -> Any:
+    if isinstance(cell, Spread):
+        return {"value": _json(cell.value), "spread": _json(cell.spread)}
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+def _line(cells: Sequence[str], escape: Callable[[str], str]) -> str:
+    return f"| {' | '.join(map(escape, cells))} |"
+
+
+def _markdown(text: str) -> str:
+    for char in "\\`*_|<":
+        text = text.replace(char, f"\\{char}")
+    return text.replace("\n", " ")

@@ -1,0 +1,48 @@
+"""`headway inspect`: its verbs, and the calls in which an option stands for the verb."""
+
+import json
+
+import pytest
+
+from headway.cli.inspect_commands import with_verb
+from headway.errors import UserError
+from tests.conftest import Command, Reversal
+
+
+@pytest.mark.parametrize(
+    ("given", "verb"),
+    [
+        ("run --output a.html --input b", "page run --output a.html --input b"),
+        ("run --output=a.html", "page run --output=a.html"),
+        ("run --figures DIR --within 4", "figures run --output DIR --within 4"),
+        ("--parameters recipe.yaml model.dim=3", "parameters recipe.yaml model.dim=3"),
+        ("run --layers words.tsv --json", "layers run --data words.tsv --json"),
+        ("--dependencies run --figures DIR", "dependencies run --figures DIR"),
+    ],
+)
+def test_an_option_stands_for_the_verb(given: str, verb: str) -> None:
+    assert with_verb(given.split()) == verb.split()
+
+
+@pytest.mark.parametrize("given", ["run", "run --parameters --layers x", "run --output a --dependencies"])
+def test_exactly_one_thing_is_looked_at(given: str) -> None:
+    with pytest.raises(UserError, match="say what to look at"):
+        with_verb(given.split())
+
+
+def test_both_ways_say_the_same(run_headway: Command, reversal: Reversal) -> None:
+    verb = run_headway("inspect", "parameters", reversal.run)
+    option = run_headway("inspect", reversal.run, "--parameters")
+    assert (verb.code, verb.out) == (0, option.out)
+    lines = verb.out.splitlines()
+    assert lines[0].split() == ["part", "parameters", "share", "(%)", "FLOPs", "a", "token"]
+    assert any(line.startswith("encoder layer 1, mixer") for line in lines)
+    assert "layer 0" not in verb.out
+    values = json.loads(run_headway("inspect", "parameters", reversal.run, "--json").out)
+    assert "encoder.0.mixer" in [part["name"] for part in values["parts"]]
+
+
+def test_help_lists_the_verbs_and_their_options(run_headway: Command) -> None:
+    shown = run_headway("inspect", "--help").out
+    assert all(verb in shown for verb in ("page", "figures", "parameters", "layers", "dependencies"))
+    assert "--within" in run_headway("inspect", "figures", "--help").out

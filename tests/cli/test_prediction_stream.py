@@ -1,0 +1,306 @@
+"""`headway predict` and `headway score RUN` over streams of lines."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headway
+from headway.cli import prediction_stream as command
+from headway.predictors.captured_attention import END
+from headway.predictors.sequence_predictor import SequencePredictor
+from tests.conftest import Command, Reversal, start_headway
+
+
+def lines(*texts: str) -> str:
+    return "".join(f"{text}\n" for text in texts)
+
+
+def test_in_a_process_of_its_own(reversal: Reversal) -> None:
+    """Order and blank lines kept, CRLF read, the last line without an end; nothing else on either stream."""
+    given = b"abcd\n\nab\r\n   \n\r\ndcba\r\nba"
+    code, out, err = start_headway("predict", reversal.run, stdin=given, PYTHONIOENCODING="ascii")
+    assert (code, out, err) == (0, "dcba\n\nba\n\n\nabcd\nab\n", "")
+
+
+def test_no_line_no_output(run_headway: Command, reversal: Reversal) -> None:
+    assert run_headway("predict", reversal.run) == (0, "", "")
+    assert run_headway("predict", reversal.run, stdin="\n") == (0, "\n", "")
+
+
+def test_a_byte_order_mark_is_no_text(run_headway: Command, reversal: Reversal) -> None:
+    assert run_headway("predict", reversal.run, stdin=b"\xef\xbb\xbfabcd\n").out == "dcba\n"
+
+
+def test_only_line_feeds_end_a_line(run_headway: Command, reversal: Reversal) -> None:
+    assert run_headway("predict", reversal.run, stdin="ab\u2028cd\x0cab\u0085\n").out.count("\n") == 1
+
+
+def test_most_words_are_learned(run_headway: Command, reversal: Reversal) -> None:
+    said = run_headway("predict", reversal.run, stdin=lines(*reversal.words)).out.splitlines()
+    assert len(said) == len(reversal.words)
+    right = sum(text == word[::-1] for word, text in zip(reversal.words, said, strict=True))
+    assert right > 0.9 * len(reversal.words)
+
+
+def test_who_types_is_told_that_lines_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for typed, said in ((True, ["reading lines as they are typed; Ctrl-D ends"]), (False, [])):
+        stdin = io.TextIOWrapper(io.BytesIO(b"ab\ncd"))
+        monkeypatch.setattr(stdin, "isatty", lambda typed=typed: typed, raising=False)
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert list(command.read_standard_input()) == ["ab", "cd"]
+        assert (capsys.readouterr().out, caplog.messages) == ("", said)
+        caplog.clear()
+
+
+def test_bytes_that_are_not_utf8_are_named_by_line(run_headway: Command, reversal: Reversal) -> None:
+    code, out, err = run_headway("predict", reversal.run, stdin=b"ab\nabc\nab\xffc\nab\n")
+    assert (code, out) == (2, "")
+    assert err == "error: standard input:3: this is not UTF-8 (invalid start byte at byte 3)\n"
+
+
+def test_nbest_and_scores(run_headway: Command, reversal: Reversal) -> None:
+    code, out, _ = run_headway("predict", reversal.run, "--nbest", "3", stdin=lines("abcd", "", "ab"))
+    rows = [row.split("\t") for row in out.splitlines()]
+    assert (code, len(rows)) == (0, 9)
+    assert all(len(row) == 2 for row in rows)
+    assert [rows[0][1], rows[6][1]] == ["dcba", "ba"]
+    assert [text for _, text in rows[3:6]] == ["", "", ""]
+    for start in (0, 6):
+        scores = [float(score) for score, _ in rows[start : start + 3]]
+        assert scores == sorted(scores, reverse=True)
+        assert len({text for _, text in rows[start : start + 3]}) == 3
+    single = run_headway("predict", reversal.run, "--scores", stdin=lines("abcd")).out
+    assert single == "\t".join(rows[0]) + "\n"
+
+
+def test_more_outputs_than_the_beam_has(run_headway: Command, reversal: Reversal) -> None:
+    code, _, err = run_headway("predict", reversal.run, "--nbest", "5", stdin=lines("ab"))
+    assert (code, err) == (2, "error: --nbest: more outputs than the beam has; received 5; allowed: up to 4\n")
+
+
+@pytest.mark.parametrize("beam", ["1", "4"])
+def test_lengths_are_kept(run_headway: Command, reversal: Reversal, beam: str) -> None:
+    """Pieces are counted: each letter, and one for the space before the first."""
+    given = lines("abcd", "ab")
+    predict = ("predict", reversal.run, "--beam", beam)
+    short = run_headway(*predict, "--max-length", "2", stdin=given).out.splitlines()
+    long = run_headway(*predict, "--min-length", "9", stdin=given).out.splitlines()
+    assert max(map(len, short)) <= 1
+    assert min(map(len, long)) >= 7
+    code, _, err = run_headway(*predict, "--min-length", "3", "--max-length", "2", stdin=given)
+    assert code == 2
+    assert "--min-length: the shortest output is longer than the longest; received 3; allowed: up to 2" in err
+
+
+def test_greedy_is_beam_1(run_headway: Command, reversal: Reversal, predictor: SequencePredictor) -> None:
+    given = [*reversal.words[:20], "abcdabcdabcd"]
+    out = run_headway("predict", reversal.run, "--beam", "1", stdin=lines(*given)).out
+    assert out == lines(*(each.text for each in predictor.predict(given, beam=1)))
+
+
+def test_sampling_is_reproducible(run_headway: Command, reversal: Reversal) -> None:
+    def draw(*options: str, given: tuple[str, ...] = ("abcdabcd",) * 8) -> list[str]:
+        flags = ("--sample", "--temperature", "5", *options)
+        return run_headway("predict", reversal.run, *flags, stdin=lines(*given)).out.splitlines()
+
+    first = draw("--seed", "1")
+    assert first == draw("--seed", "1") == draw("--seed", "1", "--batch-tokens", "1")
+    assert first != draw("--seed", "2")
+    assert len(set(first)) > 4  # every line has random numbers of its own
+    greedy = run_headway("predict", reversal.run, "--beam", "1", stdin=lines("abcdabcd")).out.splitlines()
+    assert draw("--top-k", "1") == draw("--top-p", "0.001") == greedy * 8
+
+
+def test_prefixes_across_windows(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "WINDOW", 3)
+    given = list(reversal.words[:10])
+    prefixes = ["abcd"[number % 4] * (1 + number % 2) for number in range(10)]
+    prefixes[4] = ""
+    (tmp_path / "prefixes").write_text(lines(*prefixes), encoding="utf-8")
+    code, out, err = run_headway("predict", reversal.run, "--prefix", tmp_path / "prefixes", stdin=lines(*given))
+    said = out.splitlines()
+    assert (code, len(said), err) == (0, 10, "")
+    assert [text for text, prefix in zip(said, prefixes, strict=True) if not text.startswith(prefix)] == []
+    assert said[4] == run_headway("predict", reversal.run, stdin=lines(given[4])).out.strip()
+
+
+@pytest.mark.parametrize(
+    ("count", "message"), [(3, "there must be one prefix a line"), (5, "there are more prefixes than lines")]
+)
+def test_another_number_of_prefixes(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, count: int, message: str
+) -> None:
+    (tmp_path / "prefixes").write_text("a\n" * count, encoding="utf-8")
+    flags = ("--prefix", tmp_path / "prefixes")
+    code, _, err = run_headway("predict", reversal.run, *flags, stdin="ab\n" * 4)
+    assert code == 2
+    assert err.startswith("error: --prefix")
+    assert message in err
+
+
+def test_windows_keep_the_order(
+    run_headway: Command, reversal: Reversal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = [*reversal.words[:7], "", *reversal.words[7:12]]
+    sampled = ("--sample", "--temperature", "3")
+    whole = run_headway("predict", reversal.run, stdin=lines(*given))
+    drawn = run_headway("predict", reversal.run, *sampled, stdin=lines(*given))
+    monkeypatch.setattr(command, "WINDOW", 4)
+    attention = tmp_path / "attention.jsonl"
+    assert run_headway("predict", reversal.run, "--attention", attention, stdin=lines(*given)) == whole
+    assert run_headway("predict", reversal.run, *sampled, stdin=lines(*given)) == drawn
+    records = [json.loads(line) for line in attention.read_text(encoding="utf-8").splitlines()]
+    assert [record["line"] for record in records] == list(range(1, 14))
+    assert [record["source"] for record in records] == given
+    code, _, err = run_headway("predict", reversal.run, stdin=lines(*given, "ab" * 800))
+    assert code == 2
+    assert "line 14: this line is too long" in err
+
+
+def attention_of(run_headway: Command, run: Path, folder: Path, *flags: str, stdin: str) -> list[dict[str, Any]]:
+    path = folder / "attention.jsonl"
+    ended = run_headway("predict", run, "--attention", path, *flags, stdin=stdin)
+    assert (ended.code, ended.err) == (0, "")
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [record["target"] for record in records] == ended.out.splitlines()
+    return records
+
+
+def test_attention_over_the_tokens_of_both_sides(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    """The batch pads the shorter lines; nothing of the padding is left."""
+    records = attention_of(run_headway, reversal.run, tmp_path, stdin=lines("abcd", "ab", ""))
+    assert records[0]["source_tokens"] == ["▁", "a", "b", "c", "d", END]
+    assert records[1]["target_tokens"] == ["▁", "b", "a", END]
+    assert (records[2]["source_tokens"], records[2]["attention"]) == ([END], {})
+    for record in records[:2]:
+        assert set(record["attention"]) == {"decoder.0.cross", "decoder.1.cross"}
+        for name in record["attention"]:
+            weights = np.array(record["attention"][name])
+            assert weights.shape == (2, len(record["target_tokens"]), len(record["source_tokens"]))
+            assert weights.min() >= 0
+            np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    text = (tmp_path / "attention.jsonl").read_text(encoding="utf-8")
+    assert (
+        max(len(number.strip("[] ")) for number in text.split('"decoder.0.cross": ')[1].split("]]]")[0].split(",")) <= 8
+    )
+
+
+def test_attention_of_all_layers(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    (record,) = attention_of(run_headway, reversal.run, tmp_path, "--layers", "*", stdin=lines("abc"))
+    shapes = {name: np.array(weights).shape for name, weights in record["attention"].items()}
+    assert shapes == {
+        "encoder.0.self": (2, 5, 5), "decoder.0.self": (2, 5, 5), "decoder.0.cross": (2, 5, 5),
+        "decoder.1.self": (2, 5, 5), "decoder.1.cross": (2, 5, 5),
+    }  # fmt: skip
+    own = np.array(record["attention"]["decoder.0.self"])
+    assert np.triu(own, k=1).max() == 0  # the future is out of sight
+    np.testing.assert_allclose(own.sum(-1), 1, atol=1e-5)
+    chosen = ("--layers", "decoder.1.*,encoder.0.self")
+    (some,) = attention_of(run_headway, reversal.run, tmp_path, *chosen, stdin=lines("abc"))
+    assert set(some["attention"]) == {"decoder.1.self", "decoder.1.cross", "encoder.0.self"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--layers", "decoder.7.cross"], "error: --layers: no attention of this model has such a name"),
+        (["{run}"], "error: --attention: attention is one model's: give one run; received '2 runs'"),
+    ],
+)
+def test_attention_that_cannot_be(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, flags: list[str], message: str
+) -> None:
+    given = [flag.format(run=reversal.run) for flag in flags]
+    ended = run_headway("predict", reversal.run, "--attention", tmp_path / "x", *given, stdin=lines("ab"))
+    assert ended.code == 2
+    assert ended.err.startswith(message)
+    ended = run_headway("predict", reversal.run, "--attention", tmp_path / "no" / "x", stdin=lines("ab"))
+    assert ended.code == 2
+    assert "cannot write there (No such file or directory)" in ended.err
+
+
+def test_a_line_that_is_too_long_is_refused_or_cut(run_headway: Command, reversal: Reversal) -> None:
+    given = lines("ab", "abcdabcd", "ba")
+    predict = ("predict", reversal.run, "--max-source-length", "4")
+    code, out, err = run_headway(*predict, stdin=given)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: line 2: this line is too long; received '9 pieces'; allowed: up to 4; --truncate")
+    said = "1 of 3 lines are longer than the limit: only their beginning was read\n"
+    assert run_headway(*predict, "--truncate", stdin=given) == (0, "ba\ncba\nab\n", said)
+
+
+def test_an_ensemble_with_itself_says_the_same(run_headway: Command, reversal: Reversal) -> None:
+    given = lines(*reversal.words[:30], "abcdabcdab")
+    alone = run_headway("predict", reversal.run, "--scores", stdin=given)
+    twice = run_headway("predict", reversal.run, reversal.run, "--scores", stdin=given)
+    for one, two in zip(alone.out.splitlines(), twice.out.splitlines(), strict=True):
+        assert one.split("\t")[1] == two.split("\t")[1]
+        assert float(one.split("\t")[0]) == pytest.approx(float(two.split("\t")[0]), abs=2e-4)
+
+
+def test_averaged_checkpoints(run_headway: Command, reversal: Reversal) -> None:
+    given = lines(*reversal.words[:30])
+    flags = ("--scores", "--average")
+    last = run_headway("predict", reversal.run, *flags, "1", stdin=given)
+    assert last.code == 0
+    updates = json.loads((reversal.run / "manifest.json").read_text(encoding="utf-8"))["averaged_updates"]
+    assert updates == [400]  # so the model is the last checkpoint
+    assert last == run_headway("predict", reversal.run, "--scores", stdin=given)
+    assert run_headway("predict", reversal.run, *flags, "2", stdin=given) != last
+    code, _, err = run_headway("predict", reversal.run, "--average", "9", stdin=given)
+    assert (code, "--average: this run has not kept so many checkpoints; received 9; allowed: up to 2" in err) == (
+        2,
+        True,
+    )
+
+
+def test_a_device_that_is_not_there(run_headway: Command, reversal: Reversal) -> None:
+    code, _, err = run_headway("predict", reversal.run, "--device", "gpu", stdin="ab\n")
+    assert (code, err.startswith("error: --device: this device cannot be used here; received 'gpu'")) == (2, True)
+
+
+@pytest.fixture
+def targets(tmp_path: Path) -> dict[str, Path]:
+    texts = {"source": ["abcd", "ab", "ab", ""], "target": ["dcba", "ba", "ab", ""]}
+    for name, given in texts.items():
+        (tmp_path / name).write_text(lines(*given), encoding="utf-8")
+    return {name: tmp_path / name for name in texts}
+
+
+def test_force_scoring(run_headway: Command, reversal: Reversal, targets: dict[str, Path]) -> None:
+    score = ("score", reversal.run, "--source", targets["source"], "--target", targets["target"])
+    code, out, err = run_headway(*score)
+    rows = [[float(value) for value in line.split("\t")] for line in out.splitlines()]
+    assert (code, err, len(rows)) == (0, "", 4)
+    assert [count for _, _, count in rows] == [6, 4, 4, 1]
+    assert rows[1][0] > -1 > -4 > rows[2][0]
+    for total, mean, count in rows:
+        assert mean == pytest.approx(total / count, abs=1e-4)
+    records = [json.loads(line) for line in run_headway(*score, "--json").out.splitlines()]
+    assert records[0]["tokens"] == ["▁", "d", "c", "b", "a", END]
+    for record, row in zip(records, rows, strict=True):
+        assert len(record["log_probabilities"]) == len(record["tokens"])
+        assert sum(record["log_probabilities"]) == pytest.approx(record["log_probability"])
+        assert record["log_probability"] == pytest.approx(row[0], abs=1e-4)
+
+
+def test_force_scoring_of_uneven_files(run_headway: Command, reversal: Reversal, targets: dict[str, Path]) -> None:
+    targets["target"].write_text("ba\n", encoding="utf-8")
+    code, out, err = run_headway("score", reversal.run, "--source", targets["source"], "--target", targets["target"])
+    assert (code, out) == (2, "")
+    assert "both files need the same number of lines; received '4 and 1 lines'" in err
+
+
+def test_python_and_the_command_line_agree(run_headway: Command, reversal: Reversal) -> None:
+    said = headway.load(reversal.run).predict(["abcd", ""])
+    assert run_headway("predict", reversal.run, stdin="abcd\n\n").out == lines(*(each.text for each in said))

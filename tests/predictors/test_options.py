@@ -1,0 +1,64 @@
+"""Options are declared once: Python, the recipe and JSON know the same ones."""
+
+from collections import Counter
+
+import pytest
+from pydantic import ValidationError
+
+from headway.errors import UserError
+from headway.predictors.options import LabelOptions, PredictOptions, SpeechOptions, TreeOptions, checked_options
+from headway.recipe import Recipe
+from headway.search.decoding_options import SearchOptions
+
+
+def test_the_recipe_has_the_options_of_search() -> None:
+    assert Recipe.model_fields["decoding"].annotation is SearchOptions
+    assert set(SearchOptions.model_fields) < set(PredictOptions.model_fields)
+
+
+def test_each_option_has_a_description_and_one_declaration() -> None:
+    for kind in (PredictOptions, SpeechOptions, TreeOptions, LabelOptions):
+        assert all(field.description for field in kind.model_fields.values())
+        declared = Counter(name for base in kind.__mro__ for name in vars(base).get("__annotations__", {}))
+        assert {name for name in kind.model_fields if declared[name] != 1} == set()
+
+
+def test_json_makes_options() -> None:
+    options = PredictOptions.model_validate_json('{"beam": 2, "capture": ["decoder.*"], "prefixes": ["a", ""]}')
+    assert options.given() == {"beam": 2, "capture": ("decoder.*",), "prefixes": ("a", "")}
+    assert options == PredictOptions(beam=2, capture=("decoder.*",), prefixes=("a", ""))
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        PredictOptions.model_validate_json('{"beams": 2}')
+    assert LabelOptions.model_validate_json('{"threshold": "dev"}').threshold == "dev"
+
+
+def test_what_is_none_is_not_given() -> None:
+    recipe = SearchOptions(beam=7, max_length=9)
+    options = checked_options(PredictOptions, None, {"beam": None, "max_length": None, "min_length": 3})
+    assert options.search(recipe) == SearchOptions(beam=7, max_length=9, min_length=3)
+
+
+def test_keywords_come_before_options() -> None:
+    options = checked_options(TreeOptions, PredictOptions(beam=2, nbest=2), {"beam": 3, "format": "linear"})
+    assert isinstance(options, TreeOptions)
+    assert options.given() == {"beam": 3, "nbest": 2, "format": "linear"}
+    assert checked_options(PredictOptions, options.model_copy(), {}) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (PredictOptions, {"min_length": 3, "max_length": 2}, "min_length: the shortest output is longer than"),
+        (PredictOptions, {"top_p": 0}, "top_p: input should be greater than or equal to 0.001; received 0"),
+        (PredictOptions, {"seed": 3}, "seed: alone, this option does nothing; allowed: beside sample"),
+        (PredictOptions, {"skip_broken": True}, "skip_broken: unknown option of predict"),
+        (TreeOptions, {"format": "tsv"}, "format: input should be 'brackets', 'linear' or 'drawing'"),
+        (LabelOptions, {"threshold": 1.5}, "threshold: this is no threshold; received 1.5; allowed: a probability"),
+        (LabelOptions, {"threshold": "high"}, "threshold: this is no threshold; received 'high'"),
+        (LabelOptions, {"batch_tokens": 0}, "batch_tokens: input should be greater than 0"),
+    ],
+)
+def test_mistakes_name_the_key(kind: type[PredictOptions], given: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        checked_options(kind, None, given)
+    assert str(error.value).startswith(message)

@@ -1,0 +1,70 @@
+"""Results in a shell and in a notebook: one line, a table without anybody's markup, a picture of attention."""
+
+import matplotlib
+import numpy as np
+import pytest
+
+from headway.errors import UserError
+from headway.predictors.label_predictor import LabelledWords
+from headway.predictors.prediction import Prediction, TextHypothesis
+from headway.predictors.sequence_predictor import SequencePredictor
+
+matplotlib.use("Agg")
+
+
+def test_a_prediction_is_one_line(predictor: SequencePredictor) -> None:
+    (said,) = predictor.predict("abcd", capture="all", nbest=3)
+    assert repr(said) == f"Prediction('abcd' -> 'dcba', score={said.score:.4f}, 3 hypotheses, attention=5)"
+    long = Prediction("a\nb" * 100, [], [TextHypothesis("c" * 100, -1.0, [], [])], problem="broken")
+    assert "\n" not in repr(long)
+    assert len(repr(long)) < 200
+    assert "problem='broken'" in repr(long)
+
+
+def test_labelled_words_are_one_line() -> None:
+    said = LabelledWords(("he", "bad"), np.array([[0.9, 0.1], [0.2, 0.8]], np.float32), ("c", "i"), ("c", "i"))
+    assert repr(said) == "LabelledWords('he/c bad/i')"
+    assert said.log_probabilities == pytest.approx(np.log([0.9, 0.8]), abs=1e-6)
+    assert said._repr_html_().count("<tr>") == 3
+    with pytest.raises(UserError, match="name: this attention was not captured"):
+        said.plot()
+
+
+def test_a_notebook_shows_no_markup_of_others() -> None:
+    said = Prediction("<script>", [], [TextHypothesis("<b>&", -1.0, [], [])])
+    assert "<script>" not in said._repr_html_()
+    assert "<b>" not in said._repr_html_()
+    assert "&lt;b&gt;&amp;" in said._repr_html_()
+    words = LabelledWords(("<i>",), np.ones((1, 1), np.float32), ("<u>",), ("<u>",))
+    assert "<i>" not in words._repr_html_()
+    assert "<u>" not in words._repr_html_()
+
+
+def test_attention_is_drawn(predictor: SequencePredictor) -> None:
+    (said,) = predictor.predict("abcd", capture="all")
+    ax = said.plot()
+    assert ax.get_title() == "decoder.cross, layer 2, mean of heads"
+    assert [label.get_text() for label in ax.get_xticklabels()] == said.attended
+    assert [label.get_text() for label in ax.get_yticklabels()] == [*said.tokens, "</s>"]
+    np.testing.assert_allclose(ax.images[0].get_array(), said.attention["decoder.1.cross"].mean(0))
+    again = said.plot("decoder.self", layer=1, head=2, ax=ax)
+    assert again is ax
+    np.testing.assert_allclose(ax.images[-1].get_array(), said.attention["decoder.0.self"][1])
+    assert said.plot("encoder.0.self").get_title() == "encoder.self, layer 1, mean of heads"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"name": "encoder.cross"}, "name: this attention was not captured; received 'encoder.cross'"),
+        ({"layer": 3}, "layer: this layer has no such attention; received 3; allowed: 1, 2"),
+        ({"head": 0}, "head: there is no such head; received 0; allowed: 1 to 2"),
+    ],
+)
+def test_attention_that_is_not_there(predictor: SequencePredictor, given: dict[str, object], message: str) -> None:
+    (said,) = predictor.predict("abcd", capture="all")
+    with pytest.raises(UserError, match=message):
+        said.plot(**given)  # type: ignore[arg-type]
+    (plain,) = predictor.predict("abcd")
+    with pytest.raises(UserError, match="name: this attention was not captured"):
+        plain.plot()

@@ -1,0 +1,58 @@
+"""Line charts: what is in them, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from headway.errors import UserError
+from headway.runs.inspect import drawing
+from headway.runs.inspect.drawing import Panel, line_chart, panel_chart
+
+
+def test_a_chart_has_its_lines_and_texts_and_is_the_same_twice(tmp_path: Path) -> None:
+    lines = {name: [(1, 100.0), (2, 50.0), (3, float(place))] for place, name in enumerate("abcdefghij")}
+    for name in ("one.svg", "two.svg"):
+        line_chart(lines, tmp_path / name, x="length", y="exact match, %", title="copy", percent=True,
+                   shaded=(0.5, 2.5, "trained lengths"))  # fmt: skip
+    drawn = (tmp_path / "one.svg").read_text()
+    assert drawn == (tmp_path / "two.svg").read_text()
+    for text in ("trained lengths", "exact match, %", "copy", "j"):
+        assert f"<!-- {text} -->" in drawn
+
+
+def test_both_axes_can_be_logarithmic(tmp_path: Path) -> None:
+    line_chart({"a": [(32, 0.5), (64, 2.0)]}, tmp_path / "a.svg", x="length", y="seconds", logarithmic=True)
+    assert "<!-- 64 -->" in (tmp_path / "a.svg").read_text()
+
+
+@pytest.mark.parametrize("lines", [{}, {"a": []}])
+def test_a_figure_without_lines_is_refused(tmp_path: Path, lines: dict) -> None:
+    with pytest.raises(UserError, match="nothing to draw"):
+        line_chart(lines, tmp_path / "none.svg", x="length", y="seconds")
+
+
+def test_panels_share_their_lines_and_each_has_its_own_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[Figure] = []
+    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: saved.append(figure))
+    lines = {"first": [(0.0, 1.0), (1.0, 3.0)], "last": [(0.0, 2.0), (1.0, 1.0)], "evenly": [(0.0, 1.5), (1.0, 1.5)]}
+    with_all = Panel(
+        "left", "x", "y", lines, limits=(0, 4), baseline="evenly", names=["a", "b"], bars={"first": [0.5, 0.25]},
+        dots=[(0, 1), (1, 2)],
+    )  # fmt: skip
+    panel_chart([with_all, Panel("right", "x", "z", {"first": [(3, 1)]})], tmp_path / "a.svg", ordered=True)
+    (figure,) = saved
+    left, right = figure.axes
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["left", "right"]
+    assert [label.get_text() for label in left.get_xticklabels()] == ["a", "b"]
+    assert left.get_ylim() == (0, 4)
+    drawn = {each.get_label(): each.lines[0] for each in left.containers}
+    assert drawn["first"].get_color() == right.containers[0].lines[0].get_color()
+    assert len({str(line.get_color()) for line in drawn.values()}) == 3
+    assert list(drawn["last"].get_ydata()) == [2, 1]
+    assert [segment[:, 1].tolist() for segment in left.containers[0].lines[2][0].get_segments()] == [
+        [0.5, 1.5], [2.75, 3.25]
+    ]  # fmt: skip
+    assert left.collections[-1].get_offsets().tolist() == [[0, 1], [1, 2]]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["first", "last", "evenly"]

@@ -1,0 +1,193 @@
+"""The report: one file, all text escaped, weights and curves as they were given."""
+
+import base64
+import json
+import re
+import zlib
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from headway.errors import UserError
+from headway.runs.inspect.pages import MOST_POINTS, curves, pack_weights, read_metrics, write_report
+from headway.tables import Table
+from headway.tasks.task import Example
+from tests.runs.inspect.browser import open_browser
+
+HOSTILE = "</script><script>alert(1)</script><!-- & \" ' {{payload}} {{style}} \\u003c \u2028"
+
+
+class Page(HTMLParser):
+    """The elements of a page and the text of each."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.texts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.texts:
+            self.texts[-1] += data
+
+    def text_of(self, tag: str, **attributes: str) -> list[str]:
+        return [
+            text
+            for (name, found), text in zip(self.elements, self.texts, strict=True)
+            if name == tag and attributes.items() <= found.items()
+        ]
+
+    def payload(self) -> dict:
+        return json.loads(self.text_of("script", type="application/json")[0])
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> Path:
+    lines = [
+        {"update": 50, "loss": 3.5, "learning_rate": 1e-4, "gradient_norm": 2.0, "seconds": 1.5},
+        {"update": 100, "loss": float("nan"), "learning_rate": 2e-4, "gradient_norm": 1.0, "seconds": 3.0},
+        {"update": 100, "dev_loss": 2.5, "dev": {"exact_match": 41.0}},
+        {"update": 150, "loss": 2.0, "learning_rate": 3e-4, "gradient_norm": 1.0, "seconds": 4.0},
+    ]
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def example(heads: int = 2, source: str = "3 ม.ค. 2021", hypothesis: str = "2021-01-03") -> Example:
+    source_tokens, target_tokens = [*source, "</s>"], [*hypothesis, "</s>"]
+    weights = np.random.default_rng(3).dirichlet(np.ones(len(source_tokens)), (heads, len(target_tokens)))
+    return Example(source, hypothesis, "2021-01-03", -0.5, source_tokens, target_tokens, {"decoder.0.cross": weights})
+
+
+def test_drawings_are_text(tmp_path: Path, metrics: Path) -> None:
+    drawn = replace(example(), drawings={"a tree": f"S ─── {HOSTILE}"})
+    write_report(tmp_path / "report.html", title="Trees", summary={}, metrics=metrics, examples=[drawn, example()])
+    shown = Page(tmp_path / "report.html").payload()["examples"]
+    assert [each["drawings"] for each in shown] == [{"a tree": f"S ─── {HOSTILE}"}, {}]
+
+
+def test_payload_holds_what_was_given(tmp_path: Path, metrics: Path) -> None:
+    path = tmp_path / "report.html"
+    table = Table(["language", "exact match"], [["th", "98.0"]], title="By language", notes=["a note"])
+    write_report(path, title="Dates", summary={"updates": "150"}, metrics=metrics, examples=[example()], tables=[table])
+    payload = Page(path).payload()
+    assert payload["title"] == "Dates"
+    assert payload["summary"] == [["updates", "150"]]
+    assert payload["curves"]["loss"] == [[50, 3.5], [150, 2.0]]
+    assert payload["curves"]["dev_loss"] == [[100, 2.5]]
+    assert payload["curves"]["dev.exact_match"] == [[100, 41.0]]
+    assert payload["tables"] == [
+        {"title": "By language", "note": "a note", "columns": ["language", "exact match"], "rows": [["th", "98.0"]]}
+    ]
+    (shown,) = payload["examples"]
+    assert (shown["source"], shown["hypothesis"], shown["score"]) == ("3 ม.ค. 2021", "2021-01-03", -0.5)
+    assert shown["sourceTokens"] == [*"3 ม.ค. 2021", "</s>"]
+
+
+def test_weights_survive_packing() -> None:
+    weights = example(heads=3).attention["decoder.0.cross"]
+    unpacked = np.frombuffer(zlib.decompress(base64.b64decode(pack_weights(weights))), np.uint8).reshape(weights.shape)
+    np.testing.assert_allclose(unpacked / 255, weights, atol=0.5 / 255 + 1e-9)
+
+
+def test_text_never_becomes_markup(tmp_path: Path, metrics: Path) -> None:
+    plain, hostile = tmp_path / "plain.html", tmp_path / "hostile.html"
+    for path, text in ((plain, "text"), (hostile, HOSTILE)):
+        shown = Example(text, text, text, None, [text, "</s>"], [text], {text: np.ones((1, 1, 2)) / 2})
+        table = Table([text], [[text]], title=text, notes=[text])
+        write_report(path, title=text, summary={text: text}, metrics=metrics, examples=[shown], tables=[table])
+    assert Page(hostile).elements == Page(plain).elements
+    assert Page(hostile).text_of("title")[0].strip() == HOSTILE.strip()
+    payload = Page(hostile).payload()
+    assert payload["summary"] == [[HOSTILE, HOSTILE]]
+    assert payload["examples"][0]["targetTokens"] == [HOSTILE]
+    assert payload["tables"][0]["rows"] == [[HOSTILE]]
+
+
+def test_scripts_only_ever_set_text() -> None:
+    folder = Path(__file__).parents[3] / "src" / "headway" / "runs" / "inspect"
+    scripts = "".join(path.read_text("utf-8") for path in folder.rglob("*.js"))
+    assert scripts
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", scripts)
+
+
+def test_page_needs_nothing_from_elsewhere(tmp_path: Path, metrics: Path) -> None:
+    path = tmp_path / "report.html"
+    write_report(path, title="Dates", summary={}, metrics=metrics, examples=[example()])
+    page = Page(path)
+    assert [attributes for _, attributes in page.elements if {"src", "href"} & attributes.keys()] == []
+    policy = next(attributes["content"] for tag, attributes in page.elements if "http-equiv" in attributes)
+    assert "default-src 'none'" in str(policy)
+    assert "url(" not in page.text_of("style")[0]
+    assert "{{" not in path.read_text("utf-8")
+
+
+def test_a_browser_shows_curves_and_weights(tmp_path: Path, metrics: Path) -> None:
+    path, shown = tmp_path / "report.html", example()
+    write_report(path, title="Dates", summary={"updates": "150"}, metrics=metrics, examples=[shown])
+    with open_browser() as browser:
+        page, troubles = browser.new_page(), []
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.goto(path.as_uri())
+        expect(page.locator("#charts figure")).to_have_count(2)
+        cells = page.locator("#cells")
+        box, (rows, columns) = cells.bounding_box(), shown.attention["decoder.0.cross"].shape[1:]
+        assert box is not None
+        cells.hover(position={"x": 2.5 * box["width"] / columns, "y": 3.5 * box["height"] / rows})
+        weight = shown.attention["decoder.0.cross"].mean(0)[3, 2]
+        expect(page.locator("#readout")).to_contain_text("1 ← ม")
+        said = float(page.locator("#readout").inner_text().split()[-1])
+        assert said == pytest.approx(weight, abs=0.005 + 0.5 / 255)
+        assert troubles == []
+
+
+def test_every_element_that_the_scripts_look_up_is_there(tmp_path: Path, metrics: Path) -> None:
+    path = tmp_path / "report.html"
+    write_report(path, title="Dates", summary={}, metrics=metrics)
+    page = Page(path)
+    scripts = "".join(page.text_of("script"))
+    wanted = set(re.findall(r'(?:find|getElementById)\("([\w-]+)"\)', scripts))
+    assert {"cells", "charts", "payload"} <= wanted <= {attributes.get("id") for _, attributes in page.elements}
+
+
+def test_long_curves_are_thinned_to_their_ends(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(f'{{"update": {update}, "loss": 1.0}}\n' for update in range(1, 5003)))
+    write_report(tmp_path / "report.html", title="long", summary={}, metrics=path)
+    points = Page(tmp_path / "report.html").payload()["curves"]["loss"]
+    assert len(points) <= MOST_POINTS + 1
+    assert (points[0][0], points[-1][0]) == (1, 5002)
+
+
+def test_curves_leave_out_what_is_not_finite(metrics: Path) -> None:
+    assert curves(read_metrics(metrics))["loss"] == [(50, 3.5), (150, 2.0)]
+
+
+@pytest.mark.parametrize("line", ['{"update": 1', '["update"]', '{"loss": 1.0}'])
+def test_broken_metrics_name_their_line(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"update": 1}}\n{line}\n')
+    with pytest.raises(UserError) as caught:
+        read_metrics(path)
+    assert caught.value.where == f"{path}:2"
+
+
+def test_missing_metrics_are_a_user_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no metrics"):
+        write_report(tmp_path / "report.html", title="", summary={}, metrics=tmp_path / "metrics.jsonl")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_attention_of_another_shape_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected \(heads, 1, 2\)"):
+        Example("a", "b", None, None, ["a", "</s>"], ["b"], {"decoder.0.cross": np.ones((4, 2, 1))})
