@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headway.config import merge
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig
-from headway.models.model_config import PRESETS
+from headway.models import PRESETS
 from headway.recipe import Recipe, apply_override, changed_keys, dump_recipe, load_recipe, parse_recipe
 
 TREE: dict[str, Any] = {"data": {"train": {"tsv": "train.tsv"}}, "training": {"updates": 10}}

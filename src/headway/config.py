@@ -50,6 +50,8 @@ def explain(error: ValidationError, section: type[BaseModel], where: str = "") -
 
 
 def _explain(error: Any, section: type[BaseModel], above: str) -> str:
+    if error["type"] == "explained":  # by a component of its own
+        return str(error["ctx"]["text"])
     path, innermost = _keys(error["loc"], section)
     where = ".".join([above, *path] if above else path) or section.__name__.removesuffix("Config").lower()
     if error["type"] == "extra_forbidden":

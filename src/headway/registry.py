@@ -112,6 +112,10 @@ class Registry(Generic[Component]):
         """The options of a component, with their defaults. Raises UserError as `get` does."""
         return choices_of(config_of(self.get(name)))
 
+    def options(self, name: str, where: str | None = None) -> list[str]:
+        """The names of a component's options. Raises UserError as `get` does."""
+        return list(config_of(self.get(name, where)).model_fields)
+
     def build(
         self,
         config: Mapping[str, Any] | str,

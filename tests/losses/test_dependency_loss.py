@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-from headway.losses import Objective
+from headway.losses import Objective, ObjectiveConfig
 from headway.losses.dependency_loss import attachment_loss, decoder_heads
-from headway.losses.objective_config import ObjectiveConfig
 from headway.tensors.batch import rows
 from tests import reference
 from tests.objectives import toys

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.losses import Objective
-from headway.losses.objective_config import ObjectiveConfig
+from headway.losses import Objective, ObjectiveConfig
 from tests.objectives import toys
 
 

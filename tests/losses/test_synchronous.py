@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from headway.losses import Objective
-from headway.losses.objective_config import ObjectiveConfig
+from headway.losses import Objective, ObjectiveConfig
 from headway.losses.synchronous import carried_over
 from tests import reference
 from tests.objectives import toys

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.mixers import MIXERS, Attention, Mixed, Mixer, Ngram, Shares, State, build_mixer, conformance
+from headway.mixers import MIXERS, Contributions, Mixed, Mixer, MixerState, build_mixer, conformance
+from headway.mixers.attention import Attention, AttentionState
 from headway.mixers.conformance import CHECKS, ConformanceError
+from headway.mixers.ngram import Ngram, NgramState
 
 DIM = 6
 POSITIONS = {
@@ -19,12 +21,12 @@ POSITIONS = {
     "half rotary": {"kind": "rotary", "share": 0.5},
 }
 OPTIONS = {
-    "attention": {f"attention, {name}": {"head_dim": 4, "position": each} for name, each in POSITIONS.items()},
+    "attention": {f"attention, {name}": {"head_dim": 4, "position": position} for name, position in POSITIONS.items()},
     "dependency": {
         "dependency": {},
         "dependency, all options": {"head_dim": 4, "dependency_heads": 2, "key_bias": True, "position": "rotary"},
     },
-    "local": {f"local, {name}": {"n": 3, "head_dim": 4, "position": each} for name, each in POSITIONS.items()}
+    "local": {f"local, {name}": {"n": 3, "head_dim": 4, "position": position} for name, position in POSITIONS.items()}
     | {"local, itself": {"n": 1}},
     "ngram": {
         "ngram": {"n": 3},
@@ -47,14 +49,14 @@ CONFIGS = {
 
 
 def test_every_registered_mixer_is_here():
-    assert OPTIONS.keys() == MIXERS.keys()
+    assert OPTIONS.keys() == set(MIXERS)
 
 
 # A window of one position is no mixing unless there is a context besides it.
-EACH = [(name, causal) for name in CONFIGS for causal in (False, True) if causal or "itself" not in name]
+NAMES = [(name, causal) for name in CONFIGS for causal in (False, True) if causal or "itself" not in name]
 
 
-@pytest.mark.parametrize(("name", "causal"), EACH)
+@pytest.mark.parametrize(("name", "causal"), NAMES)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_mixer_conforms(name, check, causal):
     if causal and CONFIGS[name].get("global_context") is True:
@@ -62,6 +64,11 @@ def test_mixer_conforms(name, check, causal):
             build_mixer(CONFIGS[name], DIM, causal)
     else:
         check(lambda causal: build_mixer(CONFIGS[name], DIM, causal), dim=DIM, causal=causal)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_checks_take_a_type(check):
+    check(lambda causal: build_mixer("attention", DIM, causal, heads=3), dim=DIM, causal=True, dtype=torch.float32)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -105,40 +112,102 @@ class Broken(Attention):
             values = values if mask is None else values * mask[..., None]
         return Mixed(values, weights)
 
-    def step(self, x: Tensor, state: State):
+    def extend(self, x: Tensor, state: AttentionState, lengths: Tensor | None = None):
         self.calls += 1
-        values, after = super().step(x, state)
+        if self.fault == "ignores lengths":
+            lengths = None
+        if self.fault == "reads padding" and lengths is not None:
+            x = x + 1e-3 * x.mean(1, keepdim=True)
+        if self.fault == "positions of the first row":
+            state = replace(state, lengths=state.lengths[:1].expand(len(state.lengths)))
+        values, after = super().extend(x, state, lengths)
         if self.fault == "forgets":
-            return values, state
+            after = replace(after, lengths=state.lengths)
+        if self.fault == "forgets where a prompt ends" and x.shape[1] > 1:
+            after.keys[x.shape[1] - 1 :] = 0
+        if self.fault == "another value at once" and x.shape[1] > 1:
+            values = values * 1.1
         if self.fault == "a state that changes":
-            return values * (1 + 1e-6 * self.calls), after
+            values = values * (1 + 1e-6 * self.calls)
+        if self.fault == "looks at the device":
+            values = values * float(after.lengths.sum() > 0)
         return values, after
 
-    def prefill(self, x: Tensor):
-        values, state = super().prefill(x)
-        if self.fault == "forgets the first":
-            return values, replace(state, keys=state.keys[1:], values=state.values[1:])
-        return (values * 1.1 if self.fault == "another value at once" else values), state
+
+class SelectsViews(Attention):
+    """Self-attention whose states share their memory with those that are selected from them."""
+
+    def __init__(self, causal: bool) -> None:
+        super().__init__(DIM, causal, heads=3)
+
+    def initial_state(self, rows, capacity):
+        state = super().initial_state(rows, capacity)
+        return _Shared(state.lengths, state.keys, state.values)
+
+    def extend(self, x, state, lengths=None):
+        values, after = super().extend(x, state, lengths)
+        return values, _Shared(after.lengths, after.keys, after.values)
 
 
-class BrokenShares(Ngram):
-    """N-grams with one thing wrong in their shares, by name."""
+class _Shared(AttentionState):
+    def select(self, index):
+        if torch.equal(index, torch.arange(len(self.lengths))):
+            return self
+        return super().select(index)
+
+
+class Grows(Ngram):
+    """N-grams whose state keeps all that was ever read."""
+
+    def __init__(self, causal: bool) -> None:
+        super().__init__(DIM, causal, n=3, heads=3)
+
+    def extend(self, x, state, lengths=None):
+        window = torch.cat([state.recent, self.in_projection(x)], 1)
+        read = self._finish(self._read_window(window)[:, -x.shape[1] :], None)
+        return read, NgramState(state.lengths_after(x.shape[1], lengths), window, None)
+
+
+@dataclass(frozen=True)
+class _Counted(AttentionState):
+    position: int = 0
+
+
+class Counts(Attention):
+    """Self-attention that counts positions as a number of Python."""
+
+    def __init__(self, causal: bool) -> None:
+        super().__init__(DIM, causal, heads=3)
+
+    def initial_state(self, rows, capacity):
+        state = super().initial_state(rows, capacity)
+        return _Counted(state.lengths, state.keys, state.values, 0)
+
+    def extend(self, x, state, lengths=None):
+        values, after = super().extend(
+            x, replace(state, lengths=torch.full_like(state.lengths, state.position)), lengths
+        )
+        return values, _Counted(after.lengths, after.keys, after.values, state.position + x.shape[1])
+
+
+class BrokenContributions(Ngram):
+    """N-grams with one thing wrong in their contributions, by name."""
 
     def __init__(self, causal: bool, fault: str) -> None:
         super().__init__(DIM, causal, n=2, heads=3)
         self.fault = fault
 
-    def shares(self, x: Tensor, mask: Tensor | None) -> Shares:
-        found = super().shares(x, mask)
-        if self.fault == "not all is shared out":
-            return super().shares(x * 1.01, mask)
-        if self.fault == "parts are mixed up":
-            return found._replace(parts=found.parts[::-1])
-        if self.fault == "shares at padding":
-            return found._replace(shares=found.shares + 1)
-        if self.fault == "values of their own":
-            return found._replace(values=self.forward(x, mask).values)
-        return found
+    def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
+        right = super().contributions(x, mask)
+        if self.fault == "not all is attributed":
+            return super().contributions(x * 1.01, mask)
+        if self.fault == "spans are mixed up":
+            return right._replace(spans=right.spans[::-1])
+        if self.fault == "contributions at padding":
+            return right._replace(contributions=right.contributions + 1)
+        if self.fault == "values of another computation":
+            return right._replace(values=self.forward(x, mask).values)
+        return right
 
 
 FAULTS = [
@@ -147,10 +216,15 @@ FAULTS = [
     (conformance.check_causality, False, "sees only itself"),
     (conformance.check_padding, False, "padding is not masked"),
     (conformance.check_batch, True, "rows mix"),
-    (conformance.check_steps, True, "forgets"),
-    (conformance.check_steps, True, "a state that changes"),
-    (conformance.check_prefill, True, "forgets the first"),
-    (conformance.check_prefill, True, "another value at once"),
+    (conformance.check_states, True, "forgets"),
+    (conformance.check_extend, True, "forgets"),
+    (conformance.check_extend, True, "a state that changes"),
+    (conformance.check_extend, True, "forgets where a prompt ends"),
+    (conformance.check_extend, True, "another value at once"),
+    (conformance.check_prompts, True, "ignores lengths"),
+    (conformance.check_prompts, True, "reads padding"),
+    (conformance.check_prompts, True, "forgets where a prompt ends"),
+    (conformance.check_prompts, True, "positions of the first row"),
     (conformance.check_weights, True, "weights are halved"),
     (conformance.check_save_and_load, True, "not all is saved"),
     (conformance.check_bf16, True, "coarse in bf16"),
@@ -164,42 +238,59 @@ def test_check_finds_the_fault(check, causal, fault):
     check(lambda causal: Broken(causal, "none"), dim=DIM, causal=causal)
 
 
+def test_extend_check_finds_states_that_share_memory():
+    with pytest.raises(ConformanceError, match="differ from the whole"):
+        conformance.check_extend(SelectsViews, dim=DIM, causal=True)
+
+
+def test_states_check_finds_a_state_that_grows():
+    conformance.check_extend(Grows, dim=DIM, causal=True)
+    with pytest.raises(ConformanceError, match="the shapes"):
+        conformance.check_states(Grows, dim=DIM, causal=True)
+
+
+def test_compiled_steps_check_finds_a_python_number():
+    conformance.check_extend(Counts, dim=DIM, causal=True)
+    with pytest.raises(ConformanceError, match="compiled the step once more"):
+        conformance.check_compiled_steps(Counts, dim=DIM, causal=True)
+
+
 @pytest.mark.parametrize(
-    "fault", ["not all is shared out", "parts are mixed up", "shares at padding", "values of their own"]
+    "fault",
+    ["not all is attributed", "spans are mixed up", "contributions at padding", "values of another computation"],
 )
-def test_shares_check_finds_the_fault(fault):
+def test_contributions_check_finds_the_fault(fault):
     with pytest.raises(ConformanceError):
-        conformance.check_shares(lambda causal: BrokenShares(causal, fault), dim=DIM, causal=True)
-    conformance.check_shares(lambda causal: BrokenShares(causal, "none"), dim=DIM, causal=True)
+        conformance.check_contributions(lambda causal: BrokenContributions(causal, fault), dim=DIM, causal=True)
+    conformance.check_contributions(lambda causal: BrokenContributions(causal, "none"), dim=DIM, causal=True)
 
 
-def test_compile_check_finds_a_graph_break():
+@pytest.mark.parametrize(
+    ("check", "fault"),
+    [(conformance.check_compile, "breaks the graph"), (conformance.check_compiled_steps, "looks at the device")],
+)
+def test_compile_checks_find_a_graph_break(check, fault):
     with pytest.raises(Exception, match=r"(?i)graph|unsupported|data-dependent"):
-        conformance.check_compile(lambda causal: Broken(causal, "breaks the graph"), dim=DIM, causal=True)
+        check(lambda causal: Broken(causal, fault), dim=DIM, causal=True)
 
 
-@dataclass(frozen=True)
-class _Nothing(State):
-    pass
-
-
-class _Stateful(Mixer):
+class Stateful(Mixer):
     """Not causal, yet gives a state."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.linear = nn.Linear(DIM, DIM)
+        self.causal, self.linear = False, nn.Linear(DIM, DIM)
 
     def forward(self, x, mask, *, need_weights=False):
         return Mixed(self.linear(x), None)
 
-    def initial_state(self, batch_size):
-        return _Nothing()
+    def initial_state(self, rows, capacity):
+        return MixerState(torch.zeros(rows, dtype=torch.int64))
 
-    def step(self, x, state):
-        return self.linear(x), state
+    def extend(self, x, state, lengths=None):
+        return self.linear(x), MixerState(state.lengths_after(x.shape[1], lengths))
 
 
-def test_steps_check_refuses_a_state_without_causality():
+def test_states_check_refuses_a_state_without_causality():
     with pytest.raises(ConformanceError, match="not causal"):
-        conformance.check_steps(lambda causal: _Stateful(), dim=DIM, causal=False)
+        conformance.check_states(lambda causal: Stateful(), dim=DIM, causal=False)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.mixers import Attention, build_mixer
-from headway.mixers.attention import attend
+from headway.mixers import build_mixer
+from headway.mixers.attention import Attention, attend
 from headway.mixers.local import LocalAttention
 from headway.tensors.masks import band_mask, padding_mask
 from tests import reference
@@ -35,7 +35,7 @@ def test_blocks_equal_masked_full_attention(causal, padded, n):
         mask = padding_mask(torch.tensor([length, 50])) if padded else None
         allowed = band_mask(length, length, n, causal)
         allowed = allowed if mask is None else allowed & mask[:, None, None, :]
-        values, weights = attend(*local._project(x), allowed, need_weights=True)
+        values, weights = attend(*local._project(x, torch.arange(length)), allowed, need_weights=True)
         full = local._finish(values, weights, mask)
         assert torch.allclose(local(x, mask).values, full.values, atol=1e-12)
         assert torch.allclose(local(x, mask, need_weights=True).weights, full.weights, atol=1e-12)

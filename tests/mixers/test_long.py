@@ -17,8 +17,7 @@ WINDOWED = {
 
 def size(state: State) -> int:
     """Bytes that the state's tensors hold on to."""
-    tensors = [each for each in vars(state).values() if isinstance(each, Tensor)]
-    return sum(each.untyped_storage().nbytes() for each in tensors)
+    return sum(tensor.untyped_storage().nbytes() for tensor in vars(state).values() if isinstance(tensor, Tensor))
 
 
 @pytest.mark.parametrize("name", WINDOWED)
@@ -27,11 +26,11 @@ def test_state_does_not_grow_with_length(name):
     length, dim = 10_000, 4
     mixer = build_mixer(WINDOWED[name], dim, causal=True).double().eval()
     x = torch.randn(1, length, dim, dtype=torch.float64)
-    state, sizes = mixer.initial_state(1), {}
+    state, sizes = mixer.initial_state(1, length), {}
     with torch.inference_mode():
         for position in range(length):
-            last, state = mixer.step(x[:, position], state)
+            last, state = mixer.extend(x[:, position : position + 1], state)
             sizes[position] = size(state)
         whole = mixer(x, None).values
     assert sizes[length - 1] == sizes[20] < 1000
-    assert torch.allclose(last, whole[:, -1], atol=1e-9)
+    assert torch.allclose(last, whole[:, -1:], atol=1e-9)

@@ -20,19 +20,21 @@ def test_equals_oracle(causal, options):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_shares_equal_those_of_the_loops(causal):
+def test_contributions_equal_those_of_the_loops(causal):
     mixer = Nplm(DIM, causal, n=2, blocks=2, block_size=3, kernels=2, hidden=5).double()
     for parameter in mixer.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     x, mask = torch.randn(2, 11, DIM, dtype=torch.float64), padding_mask(torch.tensor([11, 4]))
-    found = mixer.shares(x, mask)
+    decomposed = mixer.contributions(x, mask)
     names = ["-1", "0", *([] if causal else ["+1"]), "-4..-2", "-7..-5", *([] if causal else ["+2..+4", "+5..+7"])]
-    assert [part.name for part in found.parts] == names
+    assert [span.name for span in decomposed.spans] == names
     for row, length in enumerate((11, 4)):
         for t in range(length):
-            slow = reference.nplm_shares(mixer, x[row, :length], t)
-            assert [(part.first, part.last) for part in found.parts] == [bounds for bounds, _ in slow]
-            assert torch.allclose(found.shares[row, 0, t], torch.stack([each for _, each in slow]), atol=1e-12)
+            slow = reference.nplm_contributions(mixer, x[row, :length], t)
+            assert [(span.first, span.last) for span in decomposed.spans] == [bounds for bounds, _ in slow]
+            assert torch.allclose(
+                decomposed.contributions[row, 0, t], torch.stack([term for _, term in slow]), atol=1e-12
+            )
 
 
 def test_without_distant_context_a_block_is_not_seen():
@@ -41,7 +43,7 @@ def test_without_distant_context_a_block_is_not_seen():
     changed = x.clone()
     changed[:, 1] += 1
     difference = (mixer(x, None).values - mixer(changed, None).values).abs().amax((0, 2))
-    assert [bool(each) for each in difference > 0] == [1 <= t <= 1 + 4 for t in range(9)]
+    assert (difference > 0).tolist() == [1 <= t <= 1 + 4 for t in range(9)]
 
 
 def test_kernels_begin_as_means():

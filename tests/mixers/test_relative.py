@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from headway.errors import UserError
 from headway.mixers.attention import Attention
 from headway.mixers.relative import Alibi, RelativePositions, Rotary, T5Bias
 from tests import reference
@@ -53,7 +54,9 @@ def test_rotary_equals_hugging_face(share):
     angles = torch.arange(7.0)[:, None] * 10_000 ** (-torch.arange(0, ours.rotated, 2) / ours.rotated)
     angles = torch.cat([angles, angles], -1)[None]
     expected = neox.apply_rotary_pos_emb(query, key, angles.cos(), angles.sin())
-    for mine, theirs in zip((ours.rotate(query, 0), ours.rotate(key, 0)), expected, strict=True):
+    for mine, theirs in zip(
+        (ours.rotate(query, torch.arange(7)), ours.rotate(key, torch.arange(7))), expected, strict=True
+    ):
         assert torch.allclose(mine, theirs, atol=1e-6)
 
 
@@ -62,7 +65,7 @@ def test_rotated_products_depend_on_distance_alone():
     position, (query, key) = Rotary(1, 6, True).double(), torch.randn(2, 1, 1, 1, 6, dtype=torch.float64)
 
     def product(t: int, s: int) -> float:
-        return float((position.rotate(query, t) * position.rotate(key, s)).sum())
+        return float((position.rotate(query, torch.tensor([t])) * position.rotate(key, torch.tensor([s]))).sum())
 
     assert product(3, 1) == pytest.approx(product(1003, 1001), abs=1e-9)
     assert product(3, 1) != pytest.approx(product(3, 2), abs=1e-3)
@@ -77,10 +80,11 @@ def test_mixers_of_a_stack_share_one_module():
 
 @pytest.mark.parametrize(
     ("config", "message"),
-    [("t6", "attention has no position 't6'"), ({"kind": "alibi", "slope": 2}, "position alibi: .*slope"),
+    [("rotery", r"position.kind: unknown position; did you mean 'rotary'"), ("learned", "attention reads relative positions"),
+     ({"kind": "alibi", "slope": 2}, "position.slope: unknown key"),
      ({"kind": "rotary", "share": 2}, "share must be above 0"), ({"kind": "rotary", "share": 0.1}, "no pair to rotate"),
      ({"kind": "t5", "buckets": 7}, "multiple of"), ({"kind": "t5", "max_distance": 3}, "max_distance must be above")],
 )  # fmt: skip
 def test_refusals(config, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message):
         Attention(12, False, heads=3, position=config)

@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from headway.errors import UserError
-from headway.models import build_model
+from headway.models import FrontEndConfig, build_model, model_section
 from headway.models.front_end import FrontEnd
-from headway.models.model_config import FrontEndConfig, parse_model
 from headway.tensors.batch import collate
 
 M, D, V = 7, 8, 9
@@ -94,7 +93,7 @@ def test_frames_behind_the_end_are_never_read():
 @pytest.mark.parametrize("mixer", MIXERS, ids=str)
 def test_a_batch_is_its_utterances_in_values_and_gradients(mixer):
     torch.manual_seed(1)
-    config = parse_model(MODEL | {"encoder": {"layers": 2, "mixer": mixer}})
+    config = model_section(MODEL | {"encoder": {"layers": 2, "mixer": mixer}})
     model = build_model(config, M, V, False).double()
     sources, targets = batch((21, 4, 10))
     whole = collate(sources, targets)
@@ -120,7 +119,7 @@ def test_a_batch_is_its_utterances_in_values_and_gradients(mixer):
 
 def test_steps_say_what_a_whole_pass_says():
     torch.manual_seed(1)
-    model = build_model(parse_model(MODEL), M, V, False).double().eval()
+    model = build_model(model_section(MODEL), M, V, False).double().eval()
     sources, targets = batch((21, 6))
     padded = collate(sources, targets)
     frames = padded.source.double()
@@ -134,7 +133,7 @@ def test_steps_say_what_a_whole_pass_says():
 
 
 def test_a_source_to_try_the_model_on():
-    model = build_model(parse_model(MODEL), M, V, False)
+    model = build_model(model_section(MODEL), M, V, False)
     assert model.trial_source(5).shape == (5, M)
     logits = model(collate([model.trial_source(5)], [np.array([4])])).logits
     assert logits.shape == (1, 2, V)
@@ -157,4 +156,4 @@ def test_frames_are_padded_with_zeros_and_without_an_end_mark():
 )
 def test_mistakes(changes, message):
     with pytest.raises(UserError, match=message):
-        parse_model(MODEL | {"front_end": changes})
+        model_section(MODEL | {"front_end": changes})

@@ -5,15 +5,14 @@ import torch
 from torch import nn
 
 from headway.errors import UserError
-from headway.models import build_model
+from headway.models import build_model, model_section
 from headway.models.matching import count_parameters
-from headway.models.model_config import parse_model
 from headway.recipe import load_recipe
 
 
 def total(section, vocabulary: int = 32_768) -> int:
     with torch.device("meta"):
-        return count_parameters(build_model(parse_model(section), vocabulary, vocabulary, True))
+        return count_parameters(build_model(model_section(section), vocabulary, vocabulary, True))
 
 
 def both(**mixer) -> dict:
@@ -52,7 +51,7 @@ def test_parameters_of_table_2(name):
 )
 def test_parameters_of_table_6(section):
     """Speech: 80 bins, 10K pieces; the two convolutions have 80 to 1024 and 512 to 1024 channels of kernel 5."""
-    config = parse_model({"front_end": {}} | section if isinstance(section, dict) else section)
+    config = model_section({"front_end": {}} | section if isinstance(section, dict) else section)
     with torch.device("meta"):
         model = build_model(config, 80, 10_000, False)
     front_end = nn.ModuleList([nn.Conv1d(80, 1024, 5), nn.Conv1d(512, 1024, 5)])

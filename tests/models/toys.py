@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 
-from headway.models import build_model
-from headway.models.model_config import TransformerConfig
+from headway.models import TransformerConfig, build_model
 from headway.tensors.batch import Batch, collate
 
 SOURCE_SIZE, TARGET_SIZE = 11, 9

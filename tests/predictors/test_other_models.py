@@ -6,8 +6,7 @@ import torch
 
 from headway.errors import UserError
 from headway.formats.pairs import Pair
-from headway.models import build_model
-from headway.models.model_config import parse_model
+from headway.models import build_model, model_section
 from headway.predictors.sequence_predictor import Predictor
 from headway.runs.run_folder import LoadedRun
 from headway.runs.training.preparation import check_recipe
@@ -17,7 +16,7 @@ from headway.tasks.translation import examples_of
 def untrained(predictor: Predictor, **changes: object) -> Predictor:
     """A decoder-only model in the place of the predictor's."""
     base = {"kind": "decoder_only", "dim": 16, "feed_forward": 16, "heads": 2, "decoder": {"layers": 2}}
-    recipe = predictor.recipe.model_copy(update={"model": parse_model(base | changes)})
+    recipe = predictor.recipe.model_copy(update={"model": model_section(base | changes)})
     torch.manual_seed(1)
     size = len(predictor.source.vocabulary)
     model = build_model(recipe.model, size, size, True).eval()
@@ -67,7 +66,7 @@ def test_learned_positions_bound_source_and_output_together(predictor: Predictor
 
 @pytest.mark.parametrize(("kind", "most"), [("transformer", 11), ("decoder_only", 5)])
 def test_a_recipe_keeps_sentences_within_the_learned_positions(predictor: Predictor, kind: str, most: int) -> None:
-    model = parse_model({"kind": kind, "dim": 16, "heads": 2, "position": "learned", "max_position": 12})
+    model = model_section({"kind": kind, "dim": 16, "heads": 2, "position": "learned", "max_position": 12})
     recipe = predictor.recipe.model_copy(update={"model": model})
     with pytest.raises(UserError, match=rf"data\.max_length: .*received 100; allowed: up to {most}, or a higher"):
         check_recipe(recipe)

@@ -15,8 +15,8 @@ from headway.bench.timing import (
     check_output,
     compete,
 )
-from headway.losses.objective_config import ObjectiveConfig
-from headway.models.model_config import TransformerConfig
+from headway.losses import ObjectiveConfig
+from headway.models import TransformerConfig
 
 NOTES = (
     "times the baseline: median over the rounds of tokens/s beside those of the plain Transformer in the same round;"

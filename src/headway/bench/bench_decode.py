@@ -28,8 +28,7 @@ from headway.bench.timing import (
 from headway.device import keep_freed_memory
 from headway.errors import UserError
 from headway.mixers.positions import sinusoids
-from headway.models import Seq2Seq, build_model
-from headway.models.model_config import TransformerConfig
+from headway.models import Seq2Seq, TransformerConfig, build_model
 from headway.search.beam import beam_search
 from headway.search.limits import Limits
 from headway.tensors.batch import BOS, EOS, PAD, Batch, collate
@@ -193,7 +192,8 @@ def marian_model(size: Size[TransformerConfig], model: Seq2Seq) -> Any:
     """A MarianMTModel that computes what `model`, a post-norm Transformer with one vocabulary for both sides, does."""
     from transformers import MarianConfig, MarianMTModel
 
-    options = size.model
+    options, hidden = size.model, size.model.feed_forward
+    assert isinstance(hidden, int)
     config = MarianConfig(
         vocab_size=size.vocabulary,
         d_model=options.dim,
@@ -201,8 +201,8 @@ def marian_model(size: Size[TransformerConfig], model: Seq2Seq) -> Any:
         decoder_layers=options.decoder.layers,
         encoder_attention_heads=options.heads,
         decoder_attention_heads=options.heads,
-        encoder_ffn_dim=options.feed_forward,
-        decoder_ffn_dim=options.feed_forward,
+        encoder_ffn_dim=hidden,
+        decoder_ffn_dim=hidden,
         activation_function=options.activation,
         max_position_embeddings=options.max_position,
         scale_embedding=True,

@@ -56,7 +56,7 @@ class FusedAttention(Attention):
     """Self-attention by torch's scaled_dot_product_attention at every length."""
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
-        query, key, value = self._project(x)
+        query, key, value = self._project(x, torch.arange(x.shape[1], device=x.device))
         values = F.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
         return self._finish(values, None, mask)
 
@@ -151,13 +151,13 @@ def setup_steps(position: int, name: str, precision: str, device: str) -> tuple[
     mixer = build_mixer(MIXERS[name], DIM, causal=True).to(device)
     x = torch.randn(ROWS, DIM, device=device)
     with torch.inference_mode(), torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
-        _, state = mixer.prefill(x[:, None].expand(-1, position, -1))
+        _, state = mixer.extend(x[:, None].expand(-1, position, -1), mixer.initial_state(ROWS, position + 1))
 
     @torch.inference_mode()
     def play(number: int) -> int:
         with torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
             for _ in range(STEPS):
-                mixer.step(x, state)
+                mixer.extend(x[:, None], state)
         _wait(x.device)
         return STEPS * ROWS
 

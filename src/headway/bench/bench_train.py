@@ -26,11 +26,9 @@ from headway.bench.timing import (
     matrix_peak,
 )
 from headway.device import keep_freed_memory
-from headway.losses import Objective
-from headway.losses.objective_config import ObjectiveConfig
+from headway.losses import Objective, ObjectiveConfig
 from headway.mixers.positions import sinusoids
-from headway.models import build_model
-from headway.models.model_config import RecurrentConfig, TransformerConfig, parse_model
+from headway.models import RecurrentConfig, TransformerConfig, build_model, model_section
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.optimizers.schedules import learning_rate
 from headway.recipe import TrainingConfig
@@ -54,7 +52,7 @@ PLAIN = ObjectiveConfig()
 def _recurrent(dim: int) -> RecurrentConfig:
     """Luong's attention without input feeding, over LSTMs of two layers."""
     layers = {"layers": 2, "hidden": dim}
-    config = parse_model({"kind": "recurrent", "dim": dim, "encoder": layers, "decoder": layers, "tied": "all"})
+    config = model_section({"kind": "recurrent", "dim": dim, "encoder": layers, "decoder": layers, "tied": "all"})
     assert isinstance(config, RecurrentConfig)
     return config
 
@@ -173,6 +171,7 @@ class PlainTransformer(nn.Module):
         nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
         self.register_buffer("positions", sinusoids(config.max_position, config.dim))
         self.positions: Tensor
+        assert isinstance(config.feed_forward, int)
         self.dropout = nn.Dropout(config.dropout)
         self.transformer = nn.Transformer(
             config.dim,

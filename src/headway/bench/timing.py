@@ -29,7 +29,7 @@ from headway.corpora.plan import EncodedPairs
 from headway.device import machine
 from headway.errors import RunError, UserError
 from headway.files import write_text
-from headway.models.model_config import ModelConfig, TransformerConfig, parse_model
+from headway.models import ModelConfig, TransformerConfig, model_section
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
 
@@ -59,7 +59,7 @@ class Size(Generic[Config]):
 
 
 def _transformer(section: Any) -> TransformerConfig:
-    config = parse_model(section)
+    config = model_section(section)
     assert isinstance(config, TransformerConfig)
     return config
 

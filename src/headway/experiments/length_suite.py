@@ -14,7 +14,6 @@ from headway.formats.corpus_config import CorpusConfig
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.metrics import build_metric, scores_by_group
-from headway.models.model_config import ModelConfig
 from headway.predictors.sequence_predictor import Predictor, load
 from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.charts import line_chart
@@ -133,7 +132,7 @@ def _scores(name: str, recipe: Recipe, run: Path, test: LengthTest) -> list[Leng
 
 def score_lengths(name: str, predictor: Predictor, test: LengthTest) -> list[LengthScore]:
     """Decode the test's prompts and score each length. A prompt that is too long for the model counts as wrong."""
-    longest = predictor.recipe.model_as(ModelConfig).longest_source()
+    longest = predictor.models[0].longest_source()
     reads = [len(predictor.source.encode(prompt)) <= longest for prompt in test.prompts]
     said = predictor.predict([prompt if read else "" for prompt, read in zip(test.prompts, reads, strict=True)])
     metric = build_metric("exact_match")

@@ -3,10 +3,19 @@
 Shapes: N positions, V vocabulary.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+
+from headway.config import Probability, Section
+from headway.losses.parts import LossPart
+from headway.models import Output
+from headway.tensors.batch import TargetBatch
 
 CHUNK_ELEMENTS = 1 << 18  # logits taken at once on a CPU, few enough that all passes over them stay in the cache
 
@@ -53,3 +62,23 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, smooth
     flat = logits.reshape(-1, logits.shape[-1])
     loss: Tensor = _SmoothedCrossEntropy.apply(flat, targets.reshape(-1), mask.reshape(-1).float(), smoothing)  # type: ignore[no-untyped-call]
     return loss
+
+
+class CrossEntropyConfig(Section):
+    """The options of the cross-entropy. `label_smoothing`: the share that is spread over the whole vocabulary."""
+
+    label_smoothing: Probability = 0.1
+
+
+@dataclass(frozen=True)
+class CrossEntropy(LossPart):
+    """The label-smoothed cross-entropy of the true target."""
+
+    Config: ClassVar = CrossEntropyConfig
+
+    config: CrossEntropyConfig
+
+    def __call__(self, output: Output, batch: TargetBatch) -> Mapping[str, Tensor]:
+        smoothing = self.config.label_smoothing
+        loss = smoothed_cross_entropy(output.logits, batch.target_output, batch.target_mask, smoothing)
+        return {"cross_entropy": loss}

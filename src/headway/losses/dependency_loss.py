@@ -3,23 +3,43 @@
 Shapes: B batch, K heads, L length (S source, T target).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from headway.losses.objective_config import DependencyConfig
-from headway.losses.parts import heads_of
+from headway.config import Section
+from headway.losses.parts import Heads, LossPart, Weight, heads_of
 from headway.models import Output
 from headway.tensors.batch import TargetBatch
 
 STACKS = {"source": "encoder", "target": "decoder"}
 
 
+class DependencyConfig(Section):
+    """Attention heads that are taught the dependency heads of `data.parses` (dependency-based self-attention).
+
+    `layer` counts from 1, as papers do, `heads` from 0. `index_by`: the decoder's row t, which reads y(t-1) and says
+    y(t), stands for the word that it says (`output`) or that it reads (`input`).
+    """
+
+    weight: Weight = 0.5
+    layer: PositiveInt = 1
+    heads: Heads = (0,)
+    sides: Annotated[tuple[Literal["source", "target"], ...], Field(min_length=1)] = ("source", "target")
+    index_by: Literal["output", "input"] = "output"
+
+
 @dataclass(frozen=True)
-class DependencyLoss:
+class DependencyLoss(LossPart):
     """- log A[t, head(t)], as the mean over the edges of each side and over the taught heads."""
+
+    Config: ClassVar = DependencyConfig
 
     config: DependencyConfig
 
@@ -52,10 +72,10 @@ class DependencyLoss:
 
 
 def decoder_heads(heads: Tensor, index_by: str) -> Tensor:
-    """From pieces to the decoder's rows: heads (B, T), below 0 for none, of the rows and in rows.
+    """From tokens to the decoder's rows: heads (B, T), below 0 for none, of the rows and in rows.
 
     Row t reads y(t-1) and says y(t). `output` lets row and column t stand for what the row says, `input` for what it
-    reads, so that pieces move on by one and row 0, the begin mark, has no head.
+    reads, so that tokens move on by one and row 0, the begin mark, has no head.
     """
     if index_by == "output":
         return heads
@@ -74,8 +94,8 @@ def attachment_loss(weights: Tensor, heads: Tensor, taught: tuple[int, ...]) -> 
     edges = heads >= 0
     index = heads.clamp(min=0)[..., None]
     total = weights.new_zeros((), dtype=torch.promote_types(weights.dtype, torch.float32))
-    for each in heads_of(weights, taught):
-        picked = each.gather(-1, index).squeeze(-1).to(total.dtype)
+    for head in heads_of(weights, taught):
+        picked = head.gather(-1, index).squeeze(-1).to(total.dtype)
         # A weight that underflowed has no gradient, but its logarithm stays finite.
         logarithms = picked.clamp(min=torch.finfo(total.dtype).tiny).log()
         total = total - logarithms.masked_fill(~edges, 0).sum()

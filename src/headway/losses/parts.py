@@ -1,34 +1,54 @@
-"""What objectives that read attention share.
+"""The contract of a loss beside the cross-entropy, the registry of losses, and how several read attention.
 
 Shapes: B batch, K heads, L queries, S keys.
 """
 
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from headway.models import Output
+from headway.registry import Registry
 from headway.tensors.batch import TargetBatch
 
+Weight = Annotated[float, Field(gt=0)]
+Head = Annotated[int, Field(ge=0)]
+Heads = Annotated[tuple[Head, ...], Field(min_length=1)]
 
-class Part(Protocol):
-    """A loss beside the cross-entropy.
 
-    Attributes:
-        labels: the per-token labels that batches have to carry.
-        attention: the full names of the attention it reads, and which heads of each (None for whichever there are).
-    """
-
-    @property
-    def labels(self) -> tuple[str, ...]: ...
+class LossPart(ABC):
+    """A part of the objective. A subclass takes its `Config`, or keyword-only options."""
 
     @property
-    def attention(self) -> Mapping[str, tuple[int, ...] | None]: ...
+    def labels(self) -> tuple[str, ...]:
+        """The per-token labels that batches have to carry; none unless a loss says so."""
+        return ()
 
+    @property
+    def attention(self) -> Mapping[str, tuple[int, ...] | None]:
+        """The full names of the attention that is read, and which heads of each (None for whichever there are)."""
+        return {}
+
+    @abstractmethod
     def __call__(self, output: Output, batch: TargetBatch) -> Mapping[str, Tensor]:
         """Weighted losses by name, each summed over the batch's target tokens."""
+
+
+LOSSES: Registry[LossPart] = Registry(
+    "loss",
+    "headway.losses.parts:LossPart",
+    {
+        "cross_entropy": "headway.losses.cross_entropy:CrossEntropy",
+        "dependency": "headway.losses.dependency_loss:DependencyLoss",
+        "synchronous": "headway.losses.synchronous:SynchronousLoss",
+    },
+)
 
 
 def heads_of(weights: Tensor, heads: tuple[int, ...]) -> list[Tensor]:
@@ -43,6 +63,6 @@ def mean_of_heads(weights: Tensor, heads: tuple[int, ...] | None) -> Tensor:
         return weights.mean(1, dtype=wide)
     first, *others = heads_of(weights, heads)
     total = first.to(wide)
-    for each in others:
-        total = total + each
+    for other in others:
+        total = total + other
     return total / len(heads)

@@ -4,27 +4,51 @@
 Shapes: B batch, K heads, S source, T target.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
+from pydantic import PositiveInt
 from torch import Tensor
 
-from headway.losses.objective_config import SynchronousConfig
-from headway.losses.parts import mean_of_heads
+from headway.config import Section
+from headway.losses.parts import Head, Heads, LossPart, Weight, mean_of_heads
 from headway.models import Output
 from headway.tensors.batch import TargetBatch
 from headway.tensors.masks import additive, causal_mask
 
 
+class SynchronousConfig(Section):
+    """The decoder's self-attention D is drawn to D', the encoder's E carried over by cross-attention C.
+
+    `layer` and `cross_layer` count from 1. `heads`: which heads of `layer` E and D are the mean of; by default those of
+    `dependency` where it is on the same layer, else all. `cross_head`: which head C is, or the mean of all. `reverse`:
+    the way back is C transposed, or a softmax of its own over the transposed scores. `target`: what makes D' from the
+    masked product C E C_back, a softmax (equation 12) or a division by the sum of each row. `detach`: which side gets
+    no gradient, the `projected` D' or the `decoder`'s D.
+    """
+
+    weight: Weight = 10.0
+    layer: PositiveInt = 1
+    heads: Heads | None = None
+    cross_layer: PositiveInt = 5
+    cross_head: Literal["mean"] | Head = "mean"
+    reverse: Literal["transpose", "softmax"] = "transpose"
+    target: Literal["softmax", "renormalise"] = "softmax"
+    detach: Literal["projected", "decoder"] | None = None
+
+
 @dataclass(frozen=True)
-class SynchronousLoss:
+class SynchronousLoss(LossPart):
     """The sum over (t, q) of (D'[t, q] - D[t, q])^2, equation 13; `heads` are those that E and D are the mean of."""
 
-    config: SynchronousConfig
-    heads: tuple[int, ...] | None
+    Config: ClassVar = SynchronousConfig
 
-    labels: tuple[str, ...] = ()
+    config: SynchronousConfig
+    heads: tuple[int, ...] | None = None
 
     @property
     def attention(self) -> dict[str, tuple[int, ...] | None]:

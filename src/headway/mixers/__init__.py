@@ -1,55 +1,52 @@
-"""Mixers: the ways in which information moves between positions, built by name."""
+"""Mixers: the ways in which information moves between positions, and the positions that they and embeddings read."""
 
-import importlib
-import inspect
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headway.errors import UserError, nearest
-from headway.mixers.attention import Attention
-from headway.mixers.dependency_attention import DependencyAttention
-from headway.mixers.local import LocalAttention
-from headway.mixers.mixer import Mixed, Mixer, Part, Shares, State
-from headway.mixers.ngram import Ngram
-from headway.mixers.nplm import Nplm
+from headway.mixers.mixer import Contributions, Decomposable, Mixed, Mixer, MixerState, Span, State
+from headway.registry import Registry
 
-__all__ = ["MIXERS", "Mixed", "Mixer", "Part", "Shares", "State", "build_mixer", "mixer_class", "options_of"]
+if TYPE_CHECKING:
+    from headway.mixers.positions import Position
 
-MIXERS: dict[str, type[Mixer]] = {
-    "attention": Attention,
-    "dependency": DependencyAttention,
-    "local": LocalAttention,
-    "ngram": Ngram,
-    "nplm": Nplm,
-}
+__all__ = [
+    "MIXERS",
+    "POSITIONS",
+    "Contributions",
+    "Decomposable",
+    "Mixed",
+    "Mixer",
+    "MixerState",
+    "Span",
+    "State",
+    "build_mixer",
+]
 
-
-def mixer_class(kind: str, where: str = "mixer") -> type[Mixer]:
-    """The class of a registered mixer, or of one named by import path, `my_package.module:Class`.
-
-    Raises:
-        UserError: no such mixer, module or class, or a class that is not a Mixer.
-    """
-    if ":" not in kind:
-        if kind not in MIXERS:
-            hint = nearest(kind, MIXERS)
-            allowed = [*MIXERS, "my_package.module:Class"]
-            raise UserError(f"unknown mixer{hint}", where=f"{where}.kind", received=kind, allowed=allowed)
-        return MIXERS[kind]
-    module_name, _, class_name = kind.partition(":")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"cannot import the mixer ({error})", where=f"{where}.kind", received=kind) from error
-    if not (isinstance(found, type) and issubclass(found, Mixer)):
-        raise UserError("this is not a subclass of headway.mixers.Mixer", where=f"{where}.kind", received=kind)
-    return found
-
-
-def options_of(mixer: type[Mixer]) -> list[str]:
-    """The names of a mixer's own options: its keyword-only arguments."""
-    parameters = inspect.signature(mixer.__init__).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+MIXERS: Registry[Mixer] = Registry(
+    "mixer",
+    "headway.mixers.mixer:Mixer",
+    {
+        "attention": "headway.mixers.attention:Attention",
+        "dependency": "headway.mixers.dependency_attention:DependencyAttention",
+        "local": "headway.mixers.local:LocalAttention",
+        "ngram": "headway.mixers.ngram:Ngram",
+        "nplm": "headway.mixers.nplm:Nplm",
+    },
+)
+POSITIONS: Registry[Position] = Registry(
+    "position",
+    "headway.mixers.positions:Position",
+    {
+        "sinusoidal": "headway.mixers.positions:Sinusoidal",
+        "learned": "headway.mixers.positions:Learned",
+        "none": "headway.mixers.positions:NoPosition",
+        "t5": "headway.mixers.relative:T5Bias",
+        "alibi": "headway.mixers.relative:Alibi",
+        "rotary": "headway.mixers.relative:Rotary",
+    },
+)
 
 
 def build_mixer(
@@ -59,29 +56,20 @@ def build_mixer(
     *,
     defaults: Mapping[str, Any] | None = None,
     where: str = "mixer",
+    **options: Any,
 ) -> Mixer:
-    """Build a mixer from its recipe entry, such as `{"kind": "attention", "heads": 8}` or just `"attention"`.
+    """A mixer from its recipe entry, `{"kind": "ngram", "n": 4}`, or from its kind and options: `"ngram", n=4`.
 
     Args:
-        config: `kind` and the options of that kind.
+        config: `kind` and the options of that kind, or the kind alone.
         dim: D.
         causal: whether positions may only see the past.
         defaults: options that the model sets for all its mixers; those that a mixer does not have are left out.
         where: the recipe key, for messages.
+        options: further options of that kind.
 
     Raises:
         UserError: an unknown kind or option, or options that the mixer refuses.
     """
-    options = {"kind": config} if isinstance(config, str) else dict(config)
-    if "kind" not in options:
-        raise UserError("a mixer needs a kind", where=where, received=config, allowed=list(MIXERS))
-    mixer = mixer_class(str(options.pop("kind")), where)
-    names = options_of(mixer)
-    for name in options:
-        if name not in names:
-            raise UserError(f"unknown option{nearest(name, names)}", where=f"{where}.{name}", allowed=names)
-    inherited = {name: value for name, value in (defaults or {}).items() if name in names}
-    try:
-        return mixer(dim, causal, **(inherited | options))
-    except (ValueError, TypeError) as error:
-        raise UserError(str(error), where=where, received=config) from error
+    entry = {"kind": config} if isinstance(config, str) else dict(config)
+    return MIXERS.build(entry | options, dim, causal, defaults=defaults, where=where)

@@ -1,19 +1,19 @@
-"""Multi-head self-attention and cross-attention (Vaswani et al. 2017, section 3.2).
+"""Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 
-Shapes: B batch, L queries, S keys, K heads, d head, D model, W hypotheses of one sentence.
+Shapes: B batch, L queries, S keys, K heads, d head, D model, R rows of a state, C its capacity, n new positions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.mixers.mixer import Mixed, Mixer, State, require_causal
+from headway.mixers.mixer import Mixed, Mixer, MixerState, State, bounds, require_causal, working_dtype
 from headway.mixers.relative import RelativePositions
-from headway.tensors.linear import few_rows_linear
+from headway.tensors.linear import Linear
 from headway.tensors.masks import additive, causal_mask, zero_padding
 
 # On a CPU three tensor operations with the weights in between beat torch's fused kernel up to this many weights (2 to 5
@@ -40,7 +40,7 @@ def attend(
         value: (B, K, S, d).
         allowed: broadcastable to (B, K, L, S), True where a query may attend to a key; None for everywhere.
         causal: additionally restrict query t to keys 0 .. t.
-        bias: (K, L, S), added to the scores.
+        bias: (K, L, S) or (B, K, L, S), added to the scores.
         dropout: probability of dropping a weight.
         need_weights: return the weights (B, K, L, S), before dropout.
     """
@@ -73,16 +73,39 @@ def _added(allowed: Tensor | None, bias: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @dataclass(frozen=True)
-class AttentionState(State):
-    """Keys and values of the n positions so far, each (n, B, K, d): time first, so that a step appends one block."""
+class AttentionState(MixerState):
+    """Keys and values of the positions so far, each (C + 1, R, K, d), of which the last slot takes what is padding.
+
+    Time comes first, so that a step of rows that stand at one position writes one block of memory.
+    """
 
     keys: Tensor
     values: Tensor
 
-    def select(self, index: Tensor) -> "AttentionState":
-        """The state of rows `index`."""
-        rows = index.reshape(-1)
-        return AttentionState(self.keys.index_select(1, rows), self.values.index_select(1, rows))
+    @property
+    def capacity(self) -> int:
+        """C."""
+        return len(self.keys) - 1
+
+    def select(self, index: Tensor) -> Self:
+        """A copy of the rows `index`.
+
+        Beam search selects at every step, so on a CPU only the slots that some row has filled are copied, and the
+        others are left as the memory was: half of what a search step costs is this copy.
+        """
+        rows, extremes = index.reshape(-1), self.bounds()
+        filled = None if extremes is None else extremes[1]
+        keys, values = (_select_rows(slots, rows, filled) for slots in (self.keys, self.values))
+        return replace(self, lengths=self.lengths.index_select(0, rows), keys=keys, values=values)
+
+
+def _select_rows(slots: Tensor, rows: Tensor, filled: int | None) -> Tensor:
+    """(C + 1, R', K, d): the `rows` of slots (C + 1, R, K, d), in the first `filled` slots at least."""
+    if filled is None:
+        return slots.index_select(1, rows)
+    selected = slots.new_empty(slots.shape[0], len(rows), *slots.shape[2:])
+    torch.index_select(slots[:filled], 1, rows, out=selected[:filled])
+    return selected
 
 
 class Attention(Mixer):
@@ -99,7 +122,8 @@ class Attention(Mixer):
             what makes one for several mixers.
 
     Raises:
-        ValueError: heads do not divide dim and head_dim is not given, or a position that does not exist.
+        ValueError: heads do not divide dim and head_dim is not given.
+        UserError: a position that does not exist, or that attention does not read.
     """
 
     def __init__(
@@ -120,8 +144,8 @@ class Attention(Mixer):
             position = RelativePositions(position, causal)
         self.position = position.build(heads, self.head_dim)
         width = heads * self.head_dim
-        self.in_projection = nn.Linear(dim, 3 * width, bias=bias)  # queries, keys, values, one below the other
-        self.out_projection = nn.Linear(width, dim, bias=bias)
+        self.in_projection = Linear(dim, 3 * width, bias=bias)  # queries, keys, values, one below the other
+        self.out_projection = Linear(width, dim, bias=bias)
         for block in self.in_projection.weight.chunk(3):
             nn.init.xavier_uniform_(block)
         nn.init.xavier_uniform_(self.out_projection.weight)
@@ -131,7 +155,7 @@ class Attention(Mixer):
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
         length = x.shape[1]
-        query, key, value = self._project(x)
+        query, key, value = self._project(x, torch.arange(length, device=x.device))
         # Padding follows the real positions, so a causal mixer never sees it from a real one.
         allowed = None if mask is None or self.causal else mask[:, None, None, :]
         values, weights = attend(
@@ -140,17 +164,17 @@ class Attention(Mixer):
             value,
             allowed,
             causal=self.causal,
-            bias=self.position(length, length),
+            bias=self.position(length, length, device=x.device),
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
         )
         return self._finish(values, weights, mask)
 
-    def _project(self, x: Tensor, first: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys, values of x (B, L, D), each (B, K, L, d), rotated as at positions `first`, `first` + 1, ..."""
+    def _project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys, values of x (B, L, D), each (B, K, L, d), rotated as at `positions` (L,) or (B, L)."""
         projected = self.in_projection(x).view(*x.shape[:2], 3, self.heads, self.head_dim)
         query, key, value = projected.permute(2, 0, 3, 1, 4)
-        return self.position.rotate(query, first), self.position.rotate(key, first), value
+        return self.position.rotate(query, positions), self.position.rotate(key, positions), value
 
     def _finish(self, values: Tensor, weights: Tensor | None, mask: Tensor | None) -> Mixed:
         """Join the heads' values (B, K, L, d), and leave nothing at padding."""
@@ -159,87 +183,75 @@ class Attention(Mixer):
             weights = weights.masked_fill(~mask[:, None, :, None], 0)
         return Mixed(zero_padding(values, mask), weights)
 
-    def initial_state(self, batch_size: int) -> AttentionState:
+    def initial_state(self, rows: int, capacity: int) -> MixerState:
         require_causal(self.causal)
-        empty = self.out_projection.weight.new_zeros(0, batch_size, self.heads, self.head_dim)
-        return AttentionState(empty, empty)
+        weight = self.out_projection.weight
+        lengths = torch.zeros(rows, dtype=torch.int64, device=weight.device)
+        keys = weight.new_zeros(capacity + 1, rows, self.heads, self.head_dim, dtype=working_dtype(weight))
+        return AttentionState(lengths, keys, torch.zeros_like(keys))
 
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, AttentionState]:
+    def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, AttentionState)
-        query, key, value = self._project_step(x, len(state.keys))
-        after = AttentionState(torch.cat([state.keys, key]), torch.cat([state.values, value]))
-        return self._read(query, after.keys, after.values), after
+        _require_room(state, x.shape[1], lengths)
+        after = AttentionState(state.lengths_after(x.shape[1], lengths), state.keys, state.values)
+        positions = state.positions(x.shape[1])
+        query, key, value = self._project(x, positions)
+        key, value = key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3)  # (n, R, K, d)
+        extremes, capacity = state.bounds(), state.capacity
+        if extremes is not None and extremes[0] == extremes[1] and extremes[1] + len(key) <= capacity:
+            first, filled = extremes[0], extremes[0] + len(key)
+            state.keys[first:filled], state.values[first:filled] = key, value
+            return self._read(query, state.keys[:filled], state.values[:filled], first), after
+        filled = capacity if extremes is None else min(capacity, extremes[1] + len(key))
+        if extremes is not None:  # slots that one row is about to reach and another is not
+            state.keys[extremes[1] : filled], state.values[extremes[1] : filled] = 0, 0
+        slots = positions
+        if lengths is not None:
+            slots = torch.where(torch.arange(len(key), device=x.device) < lengths[:, None], positions, capacity)
+        index = slots.t(), torch.arange(len(x), device=x.device)
+        state.keys[index], state.values[index] = key.to(state.keys.dtype), value.to(state.values.dtype)
+        return self._read_rows(query, state.keys[:filled], state.values[:filled], positions), after
 
-    def prefill(self, x: Tensor) -> tuple[Tensor, AttentionState]:
-        require_causal(self.causal)
-        query, key, value = self._project(x)
-        bias = self.position(x.shape[1], x.shape[1])
-        values, _ = attend(query, key, value, None, causal=True, bias=bias)
-        return self._finish(values, None, None).values, AttentionState(
-            key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3)
+    def _read(self, query: Tensor, keys: Tensor, values: Tensor, first: int) -> Tensor:
+        """(R, n, D): what queries (R, K, n, d) at positions `first`, ... take of all keys and values (S, R, K, d)."""
+        count = query.shape[2]
+        read, _ = attend(
+            query,
+            keys.permute(1, 2, 0, 3),
+            values.permute(1, 2, 0, 3),
+            causal_mask(len(keys), query.device)[first:] if first and count > 1 else None,
+            causal=first == 0 and count > 1,
+            bias=self.position(count, len(keys), -first, query.device),
         )
+        return self._finish(read, None, None).values
 
-    def _project_step(self, x: Tensor, position: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Query (B, K, 1, d), key and value (1, B, K, d) of x (B, D), which stands at `position`."""
-        projected = few_rows_linear(x, self.in_projection).reshape(1, x.shape[0], 3, self.heads, self.head_dim)
-        query, key, value = projected.unbind(2)
-        query = self.position.rotate(query.permute(1, 2, 0, 3), position)
-        key = self.position.rotate(key.permute(1, 2, 0, 3), position).permute(2, 0, 1, 3)
-        return query, key, value
-
-    def _read(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """(B, D): what the last position (B, K, 1, d) takes from keys and values (n, B, K, d), its own the last."""
-        bias = self.position(1, len(keys), 1 - len(keys))
-        read, _ = attend(query, keys.permute(1, 2, 0, 3), values.permute(1, 2, 0, 3), None, bias=bias)
-        return few_rows_linear(read.flatten(1), self.out_projection)
-
-
-class CrossAttention(nn.Module):
-    """Attention from the target to the encoded source ("encoder-decoder attention", section 3.2.3).
-
-    Keys and values are computed once a source by `project`; `step` attends to them from the W hypotheses of each
-    sentence without copying them W times. Arguments as for `Attention`.
-    """
-
-    def __init__(self, dim: int, *, heads: int = 8, head_dim: int | None = None, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.heads, self.head_dim, self.dropout = heads, size_of_head(dim, heads, head_dim), dropout
-        width = heads * self.head_dim
-        self.query_projection = nn.Linear(dim, width)
-        self.memory_projection = nn.Linear(dim, 2 * width)  # keys, then values
-        self.out_projection = nn.Linear(width, dim)
-        for block in (
-            self.query_projection.weight,
-            *self.memory_projection.weight.chunk(2),
-            self.out_projection.weight,
-        ):
-            nn.init.xavier_uniform_(block)
-        for layer in (self.query_projection, self.memory_projection, self.out_projection):
-            nn.init.zeros_(layer.bias)
-
-    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values, each (B, K, S, d), of the encoded source (B, S, D)."""
-        batch, length, _ = memory.shape
-        projected = self.memory_projection(memory).view(batch, length, 2, self.heads, self.head_dim)
-        key, value = projected.permute(2, 0, 3, 1, 4)
-        return key, value
-
-    def forward(self, x: Tensor, memory: Tensor, memory_mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
-        """x (B, L, D) attends to memory (B, S, D); weights (B, K, L, S) where asked for."""
-        batch, length, _ = x.shape
-        key, value = self.project(memory)
-        query = self.query_projection(x).view(batch, length, self.heads, self.head_dim).transpose(1, 2)
-        allowed = None if memory_mask is None else memory_mask[:, None, None, :]
-        values, weights = attend(
-            query, key, value, allowed, dropout=self.dropout if self.training else 0.0, need_weights=need_weights
+    def _read_rows(self, query: Tensor, keys: Tensor, values: Tensor, positions: Tensor) -> Tensor:
+        """(R, n, D): what queries (R, K, n, d) take of keys and values (S, R, K, d) up to their `positions` (R, n)."""
+        slots = torch.arange(len(keys), device=query.device)
+        if torch.compiler.is_compiling() and query.device.type == "cpu":
+            # What an eager `select` left as the memory was need not be a number, and zero times NaN is NaN.
+            beyond = (slots[:, None] > positions[:, -1])[..., None, None]
+            keys, values = keys.masked_fill(beyond, 0), values.masked_fill(beyond, 0)
+        read, _ = attend(
+            query,
+            keys.permute(1, 2, 0, 3),
+            values.permute(1, 2, 0, 3),
+            (slots <= positions[:, :, None])[:, None],
+            bias=self.position(query.shape[2], len(keys), -positions[:, 0], query.device),
         )
-        return Mixed(self.out_projection(values.transpose(1, 2).reshape(batch, length, -1)), weights)
+        return self._finish(read, None, None).values
 
-    def step(self, x: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
-        """x (B * W, D), the W hypotheses of a sentence one after the other, attend to what `project` gave."""
-        query = few_rows_linear(x, self.query_projection).reshape(key.shape[0], -1, self.heads, self.head_dim)
-        values, _ = attend(query.transpose(1, 2), key, value, allowed)
-        return few_rows_linear(values.transpose(1, 2).reshape(x.shape[0], -1), self.out_projection)
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, heads={self.heads}, head_dim={self.head_dim}, dropout={self.dropout}"
+
+
+def _require_room(state: AttentionState, count: int, lengths: Tensor | None) -> None:
+    """Raise ValueError where n = `count` new positions, or `lengths` of them, are seen to exceed the capacity."""
+    extremes = bounds(state.lengths if lengths is None else state.lengths + lengths)
+    needed = 0 if extremes is None else extremes[1]
+    needed += count if lengths is None else 0
+    if needed > state.capacity:
+        raise ValueError(f"a state with room for {state.capacity} positions cannot hold {needed}")
 
 
 def size_of_head(dim: int, heads: int, head_dim: int | None) -> int:

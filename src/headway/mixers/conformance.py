@@ -1,25 +1,35 @@
-"""What every mixer must keep to, as checks that run on any mixer, in the registry or outside.
+"""The contract of mixers as checks that run on any mixer, in the registry or outside.
 
     from headway.mixers.conformance import CHECKS
     for check in CHECKS:
         check(lambda causal: MyMixer(12, causal, heads=3), dim=12, causal=True)
 
-A check raises `ConformanceError` with what it found. Sizes are small and all different, so that an
-axis taken for another one shows. Shapes: B batch, L length, K heads, D model.
+A check raises `ConformanceError` with what it saw. Each takes a `device` and, but for the one of bf16, a `dtype`. Sizes
+are small and all different, so that an axis taken for another one shows. Shapes: B batch, L length, K heads, D model.
 """
 
 import copy
-from collections.abc import Callable
+import functools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
 
-from headway.mixers.mixer import Mixer
+from headway.mixers.mixer import Decomposable, Mixer, MixerState
 from headway.tensors.masks import padding_mask
 
 Build = Callable[[bool], Mixer]
+Check = Callable[..., None]
 BATCH, LENGTH = 5, 7
 LENGTHS = (7, 4, 1, 6, 0)  # the last row is all padding
+STEPS = 100  # that a state is to serve in constant shapes
+
+# The largest difference between two ways to the same values that are of the order of one.
+TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 
 
 class ConformanceError(AssertionError):
@@ -32,26 +42,60 @@ def check(condition: bool | Tensor, message: str) -> None:
         raise ConformanceError(message)
 
 
-def close(one: Tensor, other: Tensor, tolerance: float, message: str) -> None:
-    """Raise `ConformanceError` unless two tensors agree, element by element, to `tolerance`."""
+def close(one: Tensor, other: Tensor, message: str, tolerance: float | None = None) -> None:
+    """Raise `ConformanceError` unless two tensors agree, element by element, to `tolerance` or what their type allows."""
+    allowed = TOLERANCES[one.dtype] if tolerance is None else tolerance
     difference = float((one - other).detach().abs().max()) if one.numel() else 0.0
-    check(difference <= tolerance, f"{message}: the largest difference is {difference:.3g}, allowed is {tolerance:.3g}")
+    check(difference <= allowed, f"{message}: the largest difference is {difference:.3g}, allowed is {allowed:.3g}")
 
 
-def _mixer(build: Build, causal: bool, dtype: torch.dtype = torch.float64) -> Mixer:
-    torch.manual_seed(11)
-    return build(causal).to(dtype).eval()
+@dataclass(frozen=True)
+class Trial:
+    """A mixer on trial: how it is built, D, whether it is causal, where and with which numbers it computes."""
+
+    build: Build
+    dim: int
+    causal: bool
+    device: torch.device | str
+    dtype: torch.dtype
+
+    def mixer(self, seed: int = 11) -> Mixer:
+        """The mixer, whose random weights depend on the seed alone."""
+        torch.manual_seed(seed)
+        return self.build(self.causal).to(self.device, self.dtype).eval()
+
+    def input(self, length: int = LENGTH) -> Tensor:
+        """(B, L, D)."""
+        generator = torch.Generator().manual_seed(13)
+        x = torch.randn(BATCH, length, self.dim, generator=generator, dtype=torch.float64)
+        return x.to(self.device, self.dtype)
+
+    def mask(self, length: int = LENGTH) -> Tensor:
+        """(B, L)."""
+        return padding_mask(torch.tensor(LENGTHS), length).to(self.device)
 
 
-def _input(dim: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(13)
-    x = torch.randn(BATCH, LENGTH, dim, generator=generator, dtype=torch.float64).to(dtype)
-    return x, padding_mask(torch.tensor(LENGTHS), LENGTH)
+def _on_any_mixer(check: Callable[[Trial], None]) -> Check:
+    """The check of a trial as one of what a trial is made of."""
+
+    @functools.wraps(check)
+    def checked(
+        build: Build,
+        *,
+        dim: int,
+        causal: bool,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        check(Trial(build, dim, causal, device, dtype))
+
+    return checked
 
 
-def check_shapes(build: Build, *, dim: int, causal: bool) -> None:
+@_on_any_mixer
+def check_shapes(trial: Trial) -> None:
     """Values are (B, L, D), finite, zero at padding; an all-padding row gives zeros, also to the gradient."""
-    mixer, (x, mask) = _mixer(build, causal), _input(dim)
+    mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     x.requires_grad_()
     values = mixer(x, mask).values
     check(values.shape == x.shape, f"values have shape {tuple(values.shape)} for an input of {tuple(x.shape)}")
@@ -65,157 +109,256 @@ def check_shapes(build: Build, *, dim: int, causal: bool) -> None:
         check(gradient.isfinite().all(), f"the gradient of {name} is not all finite")
 
 
-def check_causality(build: Build, *, dim: int, causal: bool) -> None:
+@_on_any_mixer
+def check_causality(trial: Trial) -> None:
     """Another future leaves the past of a causal mixer as it was; a mixer that is not causal sees it."""
-    mixer, (x, _) = _mixer(build, causal), _input(dim)
+    mixer, x = trial.mixer(), trial.input()
     changed = x.clone()
     changed[:, 4:] += 1
     difference = (mixer(x, None).values - mixer(changed, None).values).abs().amax(dim=(0, 2))
-    if causal:
+    if trial.causal:
         check((difference[:4] == 0).all(), "the future changed the past of a causal mixer")
     else:
         check(difference[3] > 0, "a mixer that is not causal does not see the next position")
 
 
-def check_padding(build: Build, *, dim: int, causal: bool) -> None:
+@_on_any_mixer
+def check_padding(trial: Trial) -> None:
     """What stands at padding, and how much of it there is, changes nothing at real positions."""
-    mixer, (x, mask) = _mixer(build, causal), _input(dim)
+    mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     values = mixer(x, mask).values
     other = torch.where(mask[..., None], x, x + 3)
-    close(mixer(other, mask).values, values, 1e-12, "what stands at padding changed a real position")
-    longer = torch.cat([x, torch.ones(BATCH, 3, dim, dtype=x.dtype)], 1)
-    more = padding_mask(torch.tensor(LENGTHS), LENGTH + 3)
-    close(mixer(longer, more).values[:, :LENGTH], values, 1e-12, "more padding changed a real position")
+    close(mixer(other, mask).values, values, "what stands at padding changed a real position")
+    longer = torch.cat([x, torch.ones_like(x[:, :3])], 1)
+    more = trial.mask(LENGTH + 3)
+    close(mixer(longer, more).values[:, :LENGTH], values, "more padding changed a real position")
     full = mixer(x, torch.ones_like(mask)).values
-    close(full, mixer(x, None).values, 1e-12, "a mask without padding differs from no mask")
+    close(full, mixer(x, None).values, "a mask without padding differs from no mask")
 
 
-def check_batch(build: Build, *, dim: int, causal: bool) -> None:
+@_on_any_mixer
+def check_batch(trial: Trial) -> None:
     """A batch is its rows, each alone and without padding."""
-    mixer, (x, mask) = _mixer(build, causal), _input(dim)
+    mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     values = mixer(x, mask).values
     for row, length in enumerate(LENGTHS):
         if length:
             alone = mixer(x[row : row + 1, :length], None).values[0]
-            close(values[row, :length], alone, 1e-12, f"row {row} differs from the same sequence alone")
+            close(values[row, :length], alone, f"row {row} differs from the same sequence alone")
 
 
-def check_steps(build: Build, *, dim: int, causal: bool) -> None:
-    """Step by step equals all at once; states are values; `select` reorders, repeats and drops rows."""
-    mixer, (x, _) = _mixer(build, causal), _input(dim)
-    if not causal:
+@_on_any_mixer
+def check_states(trial: Trial) -> None:
+    """Causal mixers give states whose tensors have the same shapes over 100 positions, others refuse to."""
+    mixer = trial.mixer()
+    if not trial.causal:
         try:
-            mixer.initial_state(BATCH)
+            mixer.initial_state(BATCH, LENGTH)
         except ValueError:
             return
         raise ConformanceError("a mixer that is not causal gave a state for decoding")
-    values, state = mixer(x, None).values, mixer.initial_state(BATCH)
-    order = torch.tensor([3, 3, 0, 4])
-    for position in range(LENGTH):
-        before = state
-        step, state = mixer.step(x[:, position], before)
-        close(step, values[:, position], 1e-12, f"step {position} differs from the whole")
-        again, _ = mixer.step(x[:, position], before)
-        close(again, step, 0.0, "stepping the same state twice differs: a state must be a value")
-        chosen, _ = mixer.step(x[order, position], before.select(order))
-        close(chosen, values[order, position], 1e-12, "select changed more than the order of rows")
+    x, state = trial.input(STEPS), mixer.initial_state(BATCH, STEPS)
+    check(state.lengths.tolist() == [0] * BATCH, "the lengths of an initial state are not zero")
+    first = _shapes(state)
+    with torch.no_grad():
+        whole = mixer(x, None).values
+        for position in range(STEPS):
+            value, state = mixer.extend(x[:, position : position + 1], state)
+            check(_shapes(state) == first, f"the shapes {first} of a state are {_shapes(state)} at {position + 1}")
+    check(state.lengths.tolist() == [STEPS] * BATCH, f"the lengths are not {STEPS} after {STEPS} positions")
+    close(value, whole[:, -1:], f"position {STEPS} differs from the whole")
 
 
-def check_prefill(build: Build, *, dim: int, causal: bool) -> None:
-    """The first positions at once, then step by step, equal the whole, wherever the one gives way to the other."""
-    if not causal:
+def _shapes(state: Any) -> list[tuple[int, ...]]:
+    """The shapes of all tensors of a state."""
+    if isinstance(state, Tensor):
+        return [tuple(state.shape)]
+    if isinstance(state, tuple):
+        return [shape for part in state for shape in _shapes(part)]
+    if isinstance(state, MixerState):
+        return [shape for field in fields(state) for shape in _shapes(getattr(state, field.name))]
+    return []
+
+
+@_on_any_mixer
+def check_extend(trial: Trial) -> None:
+    """`extend` in any cuts equals the whole; `select` copies rows, reorders and repeats them and leaves some out."""
+    if not trial.causal:
         return
-    mixer, (x, _) = _mixer(build, causal), _input(dim)
-    values = mixer(x, None).values
-    for first in (1, 2, LENGTH - 1):
-        filled, state = mixer.prefill(x[:, :first])
-        close(filled, values[:, :first], 1e-12, f"the first {first} positions at once differ from the whole")
-        state = state.select(torch.arange(BATCH))
-        for position in range(first, LENGTH):
-            step, state = mixer.step(x[:, position], state)
-            close(step, values[:, position], 1e-12, f"step {position} after {first} at once differs from the whole")
+    mixer, x = trial.mixer(), trial.input()
+    everyone, some = torch.arange(BATCH, device=x.device), torch.tensor([3, 3, 0, 4], device=x.device)
+    with torch.no_grad():
+        whole = mixer(x, None).values
+        for cuts in _cuts(LENGTH):
+            state, start = mixer.initial_state(BATCH, LENGTH), 0
+            for stop in cuts:
+                before, new, where = state, x[:, start:stop], f"{start} to {stop} of a sequence cut at {list(cuts)}"
+                copied, other, selected = before.select(everyone), before.select(everyone), before.select(some)
+                values, state = mixer.extend(new, before)
+                close(values, whole[:, start:stop], f"{where}: the values differ from the whole")
+                close(mixer.extend(new, before)[0], values, f"{where}: extending the same state twice differs")
+                close(mixer.extend(new, copied)[0], values, f"{where}: extending a copy of the state differs")
+                close(mixer.extend(new[some], selected)[0], values[some], f"{where}: select changes more than the rows")
+                mixer.extend(new + 1, other)  # leaves `state` as it is, which the next cut shows
+                start = stop
 
 
-def check_weights(build: Build, *, dim: int, causal: bool) -> None:
+def _cuts(length: int) -> Iterator[Sequence[int]]:
+    """Where calls end: all at once, one by one, and some ways in between."""
+    yield [length]
+    yield range(1, length + 1)
+    generator = random.Random(19)
+    for count in (1, 2, 2, 3):
+        yield [*sorted(generator.sample(range(1, length), count)), length]
+
+
+Counts = tuple[int, ...]
+
+# Of each row, the new positions of one call after the other; None stands for one of every row, without `lengths`.
+ROUNDS: tuple[tuple[Counts | None, ...], ...] = (
+    (LENGTHS, (2, 0, 1, 3, 4), None, (1, 2, 0, 2, 1)),
+    (None, LENGTHS, None, None),
+    ((0, 3, 2, 3, 1), None, None),
+)
+
+
+@_on_any_mixer
+def check_prompts(trial: Trial) -> None:
+    """Rows with prompts and drafts of different lengths, padded on the right, stand at positions of their own."""
+    if not trial.causal:
+        return
+    mixer, x = trial.mixer(), trial.input(3 * LENGTH)
+    with torch.no_grad():
+        whole = mixer(x, None).values
+        for rounds in ROUNDS:
+            sequences, order = list(range(BATCH)), torch.tensor([4, 1, 0, 1, 2], device=x.device)
+            state, stood = mixer.initial_state(BATCH, 2 * LENGTH), [0] * BATCH
+            for counts in rounds:
+                taken = counts or (1,) * BATCH
+                spans = [slice(start, start + count) for start, count in zip(stood, taken, strict=True)]
+                new = x.new_full((BATCH, max(taken), trial.dim), 3)  # the number 3 is the padding
+                for row, (sequence, span) in enumerate(zip(sequences, spans, strict=True)):
+                    new[row, : taken[row]] = x[sequence, span]
+                lengths = None if counts is None else torch.tensor(counts, device=x.device)
+                values, state = mixer.extend(new, state, lengths)
+                for row, (sequence, span) in enumerate(zip(sequences, spans, strict=True)):
+                    where = f"row {row} with {taken[row]} of {max(taken)} positions after {span.start}"
+                    close(
+                        values[row, : taken[row]], whole[sequence, span], f"{where}: the values differ from the whole"
+                    )
+                stood = [span.stop for span in spans]
+                check(state.lengths.tolist() == stood, f"lengths are {state.lengths.tolist()} and should be {stood}")
+                state, sequences, stood = state.select(order), *_reordered(order, sequences, stood)
+
+
+def _reordered(order: Tensor, *lists: list[int]) -> list[list[int]]:
+    return [[numbers[row] for row in order.tolist()] for numbers in lists]
+
+
+@_on_any_mixer
+def check_weights(trial: Trial) -> None:
     """Weights, where they exist, sum to one over what may be seen and are zero elsewhere; asking changes no value."""
-    mixer, (x, mask) = _mixer(build, causal), _input(dim)
+    mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     mixed = mixer(x, mask, need_weights=True)
-    close(mixed.values, mixer(x, mask).values, 1e-12, "asking for weights changed the values")
+    close(mixed.values, mixer(x, mask).values, "asking for weights changed the values")
     if mixed.weights is None:
         return
     weights = mixed.weights
     check(weights.shape[0::2] == (BATCH, LENGTH) and weights.shape[3] == LENGTH, f"weights have shape {weights.shape}")
     sums = mask[:, None, :].expand(weights.shape[:3]).to(weights)
-    close(weights.sum(-1), sums, 1e-12, "weights do not sum to one at real positions and to zero at padding")
+    close(weights.sum(-1), sums, "weights do not sum to one at real positions and to zero at padding")
     seen = mask[:, None, :, None] & mask[:, None, None, :]
     check((weights.masked_fill(seen, 0) == 0).all(), "a weight from or to padding is not zero")
-    if causal:
+    if trial.causal:
         check((weights.triu(1) == 0).all(), "a causal mixer has weights on the future")
 
 
-def check_shares(build: Build, *, dim: int, causal: bool) -> None:
-    """Shares, where they exist: `forward` can be had from them, and each depends on the positions of its part alone."""
-    mixer, (x, mask) = _mixer(build, causal), _input(dim)
-    found = mixer.shares(x, mask)
-    if found is None:
+@_on_any_mixer
+def check_contributions(trial: Trial) -> None:
+    """Contributions, where they exist, give the values of `forward`, and depend on the positions of their span alone."""
+    mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
+    if not isinstance(mixer, Decomposable):
         return
-    shape, count = found.shares.shape, len(found.parts)
-    check(shape[0::2][:2] == (BATCH, LENGTH) and shape[3] == count, f"shares of {count} parts have shape {shape}")
-    close(found.values, mixer(x, mask).values, 1e-12, "the values from the shares differ from forward's")
-    check((found.shares.transpose(1, 2)[~mask] == 0).all(), "a share at padding is not zero")
-    (gradient,) = torch.autograd.grad(found.values.square().sum(), found.shares, allow_unused=True)
-    check(gradient is not None and gradient.isfinite().all(), "no gradient reaches the shares")
-    place = 3
+    spans, terms, values = mixer.contributions(x, mask)
+    shape, count = terms.shape, len(spans)
+    check(
+        shape[0::2][:2] == (BATCH, LENGTH) and shape[3] == count, f"contributions of {count} spans have shape {shape}"
+    )
+    close(values, mixer(x, mask).values, "the values from the contributions differ from forward's")
+    check((terms.transpose(1, 2)[~mask] == 0).all(), "a contribution at padding is not zero")
+    (gradient,) = torch.autograd.grad(values.square().sum(), terms, allow_unused=True)
+    check(gradient is not None and gradient.isfinite().all(), "no gradient reaches the contributions")
+    position = 3
     changed = x.clone()
-    changed[:, place] += 1
-    again = mixer.shares(changed, None)
-    before = mixer.shares(x, None)
-    assert again is not None
-    assert before is not None
-    moved = (again.shares - before.shares).abs().amax((0, 1, 4))  # (L, P)
+    changed[:, position] += 1
+    difference = mixer.contributions(changed, None).contributions - mixer.contributions(x, None).contributions
+    moved = difference.abs().amax((0, 1, 4))  # (L, P)
     for t in range(LENGTH):
-        for number, part in enumerate(found.parts):
-            within = (part.first is None or place - t >= part.first) and (part.last is None or place - t <= part.last)
-            check(within or moved[t, number] == 0, f"share {part.name} of position {t} depends on position {place}")
-            check(not within or part.first is None or moved[t, number] > 0, f"share {part.name} does not see its part")
+        for index, (name, first, last) in enumerate(spans):
+            within = (first is None or position - t >= first) and (last is None or position - t <= last)
+            check(within or moved[t, index] == 0, f"contribution {name} of position {t} depends on {position}")
+            check(not within or first is None or moved[t, index] > 0, f"contribution {name} does not see its span")
 
 
-def check_save_and_load(build: Build, *, dim: int, causal: bool) -> None:
+@_on_any_mixer
+def check_save_and_load(trial: Trial) -> None:
     """The state dict carries all that the values depend on."""
-    mixer, (x, mask) = _mixer(build, causal), _input(dim)
-    torch.manual_seed(17)
-    fresh = build(causal).double().eval()
+    mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
+    fresh = trial.mixer(seed=17)
     fresh.load_state_dict(copy.deepcopy(mixer.state_dict()))
-    close(fresh(x, mask).values, mixer(x, mask).values, 0.0, "a mixer loaded from the state dict differs")
+    close(fresh(x, mask).values, mixer(x, mask).values, "a mixer loaded from the state dict differs")
 
 
-def check_bf16(build: Build, *, dim: int, causal: bool) -> None:
-    """bf16 stays close to float32: within 3 % of the largest value."""
-    mixer, (x, mask) = _mixer(build, causal, torch.float32), _input(dim, torch.float32)
+@_on_any_mixer
+def check_bf16(trial: Trial) -> None:
+    """bf16 stays close to float32, whatever the type of the trial: within 3 % of the largest value."""
+    trial = replace(trial, dtype=torch.float32)
+    mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     values = mixer(x, mask).values
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(x.device.type, torch.bfloat16):
         low = mixer(x, mask).values.float()
-    close(low, values, 0.03 * float(values.detach().abs().max()), "bf16 is far from float32")
+    close(low, values, "bf16 is far from float32", 0.03 * float(values.detach().abs().max()))
 
 
-def check_compile(build: Build, *, dim: int, causal: bool) -> None:
+@_on_any_mixer
+def check_compile(trial: Trial) -> None:
     """torch.compile takes the whole mixer without a graph break, and gives the same values."""
-    mixer, (x, mask) = _mixer(build, causal), _input(dim)
+    mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     torch.compiler.reset()
     compiled = torch.compile(mixer, fullgraph=True, backend="aot_eager")
-    close(compiled(x, mask).values, mixer(x, mask).values, 1e-12, "the compiled mixer differs")
+    close(compiled(x, mask).values, mixer(x, mask).values, "the compiled mixer differs")
 
 
-CHECKS: tuple[Callable[..., None], ...] = (
+@_on_any_mixer
+def check_compiled_steps(trial: Trial) -> None:
+    """torch.compile takes `extend` by one position without a graph break, once for 100 positions."""
+    if not trial.causal:
+        return
+    mixer, x = trial.mixer(), trial.input(STEPS)
+    torch.compiler.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(mixer.extend, fullgraph=True, backend=counter)
+    state = mixer.initial_state(BATCH, STEPS)
+    with torch.no_grad():
+        whole = mixer(x, None).values
+        for position in range(STEPS):
+            value, state = compiled(x[:, position : position + 1].clone(), state)
+            close(value, whole[:, position : position + 1], f"compiled, position {position} differs from the whole")
+            check(counter.frame_count == 1, f"position {position} compiled the step once more")
+
+
+CHECKS: tuple[Check, ...] = (
     check_shapes,
     check_causality,
     check_padding,
     check_batch,
-    check_steps,
-    check_prefill,
+    check_states,
+    check_extend,
+    check_prompts,
     check_weights,
-    check_shares,
+    check_contributions,
     check_save_and_load,
     check_bf16,
     check_compile,
+    check_compiled_steps,
 )

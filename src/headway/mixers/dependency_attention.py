@@ -50,16 +50,12 @@ class DependencyAttention(Attention):
             raise ValueError(f"dependency_heads must be between 1 and heads ({heads}); received {dependency_heads}")
         self.dependency_heads = dependency_heads
         self.bilinear = nn.Parameter(torch.empty(dependency_heads, self.head_dim, self.head_dim))
-        for each in self.bilinear:
-            nn.init.xavier_uniform_(each)
+        for matrix in self.bilinear:
+            nn.init.xavier_uniform_(matrix)
         self.key_bias = nn.Parameter(torch.zeros(dependency_heads, 1, self.head_dim)) if key_bias else None
 
-    def _project(self, x: Tensor, first: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = super()._project(x, first)
-        return self._transformed(query), key, value
-
-    def _project_step(self, x: Tensor, position: int) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = super()._project_step(x, position)
+    def _project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query, key, value = super()._project(x, positions)
         return self._transformed(query), key, value
 
     def _transformed(self, query: Tensor) -> Tensor:
@@ -69,3 +65,6 @@ class DependencyAttention(Attention):
         if self.key_bias is not None:
             biaffine = biaffine + self.key_bias
         return torch.cat([biaffine.to(query.dtype), plain], 1)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, dependency_heads={self.dependency_heads}, key_bias={self.key_bias is not None}"

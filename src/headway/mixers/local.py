@@ -1,18 +1,19 @@
 """Local attention: softmax attention within a window of n positions, in time and memory linear in the length.
 
-Shapes: B batch, L length, K heads, D model, d head, C blocks, M queries of a block, S keys that a block sees.
+Shapes: B batch, L length, K heads, D model, d head, C blocks, M queries of a block, S keys that a block sees, R
+rows of a state, n the size of the window, N new positions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from headway.mixers.attention import Attention, attend
-from headway.mixers.mixer import Mixed, State, require_causal
+from headway.mixers.mixer import Mixed, MixerState, State, latest, require_causal, working_dtype
 from headway.mixers.relative import RelativePositions
 from headway.tensors.masks import band_mask
 
@@ -21,17 +22,17 @@ SMALLEST_BLOCK = 32
 
 
 @dataclass(frozen=True)
-class LocalState(State):
-    """Keys and values of the last n - 1 positions, each (at most n - 1, B, K, d), and how many there were in all."""
+class LocalState(MixerState):
+    """Keys and values of the last n - 1 positions, the newest last, each (n - 1, R, K, d); zeros before the first."""
 
     keys: Tensor
     values: Tensor
-    position: int
 
-    def select(self, index: Tensor) -> "LocalState":
-        """The state of rows `index`."""
+    def select(self, index: Tensor) -> Self:
+        """A copy of the rows `index`."""
         rows = index.reshape(-1)
-        return LocalState(self.keys.index_select(1, rows), self.values.index_select(1, rows), self.position)
+        keys, values = self.keys.index_select(1, rows), self.values.index_select(1, rows)
+        return replace(self, lengths=self.lengths.index_select(0, rows), keys=keys, values=values)
 
 
 class LocalAttention(Attention):
@@ -69,60 +70,87 @@ class LocalAttention(Attention):
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
         if need_weights or x.shape[1] <= 2 * self.block:
             return self._dense(x, mask, need_weights)
-        length, before, after = x.shape[1], self.n - 1, 0 if self.causal else self.n - 1
-        query, key, value = (_blocks(each, self.block) for each in self._project(x))  # each (B, C, K, M, d)
+        query, key, value = self._project(x, torch.arange(x.shape[1], device=x.device))
+        return self._finish(self._attend_in_blocks(query, key, value, mask), None, mask)
+
+    def _attend_in_blocks(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """What queries (B, K, L, d) take of the keys and values (B, K, L, d) in their windows, block by block."""
+        rows, _, length, _ = query.shape
+        before, after = self.n - 1, 0 if self.causal else self.n - 1
+        query, key, value = (_blocks(x, self.block) for x in (query, key, value))  # each (B, C, K, M, d)
         key, value = _with_neighbours(key, before, after), _with_neighbours(value, before, after)
         values, _ = attend(
             query.flatten(0, 1),
             key.flatten(0, 1),
             value.flatten(0, 1),
-            self._allowed(x, mask),
-            bias=self.position(self.block, key.shape[3], -before),
+            self._allowed(rows, length, mask, query.device),
+            bias=self.position(self.block, key.shape[3], -before, query.device),
             dropout=self.dropout if self.training else 0.0,
         )
-        values = values.view(query.shape).transpose(1, 2).flatten(2, 3)  # (B, K, C M, d)
-        return self._finish(values[:, :, :length], None, mask)
+        return values.view(query.shape).transpose(1, 2).flatten(2, 3)[:, :, :length]  # (B, K, L, d)
 
     def _dense(self, x: Tensor, mask: Tensor | None, need_weights: bool) -> Mixed:
         """All L x L weights: quicker for a few blocks, and what is asked for with `need_weights`."""
         length = x.shape[1]
         allowed = band_mask(length, length, self.n, self.causal, device=x.device)
         values, weights = attend(
-            *self._project(x),
+            *self._project(x, torch.arange(length, device=x.device)),
             allowed if mask is None else allowed & mask[:, None, None, :],
-            bias=self.position(length, length),
+            bias=self.position(length, length, device=x.device),
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
         )
         return self._finish(values, weights, mask)
 
-    def _allowed(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """(B C, 1, M, S): which keys each query of a block may attend to."""
-        real = x.new_ones(1, x.shape[1], dtype=torch.bool) if mask is None else mask
+    def _allowed(self, rows: int, length: int, mask: Tensor | None, device: torch.device) -> Tensor:
+        """(B C, 1, M, S): the keys that each query of a block may attend to."""
+        real = torch.ones(1, length, dtype=torch.bool, device=device) if mask is None else mask
         keys = _with_neighbours(
             _blocks(real[:, None, :, None], self.block), self.n - 1, 0 if self.causal else self.n - 1
         )
-        band = band_mask(self.block, keys.shape[3], self.n, self.causal, 1 - self.n, x.device)
+        band = band_mask(self.block, keys.shape[3], self.n, self.causal, 1 - self.n, device)
         allowed = band & keys.transpose(3, 4)  # (B or 1, C, 1, M, S)
-        return allowed.expand(len(x), -1, -1, -1, -1).flatten(0, 1)
+        return allowed.expand(rows, -1, -1, -1, -1).flatten(0, 1)
 
-    def initial_state(self, batch_size: int) -> LocalState:  # type: ignore[override]
+    def initial_state(self, rows: int, capacity: int) -> MixerState:
         require_causal(self.causal)
-        empty = self.out_projection.weight.new_zeros(0, batch_size, self.heads, self.head_dim)
-        return LocalState(empty, empty, 0)
+        weight = self.out_projection.weight
+        lengths = torch.zeros(rows, dtype=torch.int64, device=weight.device)
+        keys = weight.new_zeros(self.n - 1, rows, self.heads, self.head_dim, dtype=working_dtype(weight))
+        return LocalState(lengths, keys, torch.zeros_like(keys))
 
-    def prefill(self, x: Tensor) -> tuple[Tensor, LocalState]:  # type: ignore[override]
-        require_causal(self.causal)
-        first = max(0, x.shape[1] - self.n + 1)
-        _, key, value = self._project(x[:, first:], first)
-        return self.forward(x, None).values, LocalState(key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3), x.shape[1])
-
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, LocalState]:  # type: ignore[override]
+    def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, LocalState)
-        query, key, value = self._project_step(x, state.position)
-        keys, values = torch.cat([state.keys, key]), torch.cat([state.values, value])
-        kept = max(0, len(keys) - self.n + 1)
-        return self._read(query, keys, values), LocalState(keys[kept:], values[kept:], state.position + 1)
+        count, before = x.shape[1], self.n - 1
+        query, key, value = self._project(x, state.positions(count))
+        keys, values = (
+            torch.cat([old, new.permute(2, 0, 1, 3).to(old.dtype)])  # (n - 1 + N, R, K, d)
+            for old, new in ((state.keys, key), (state.values, value))
+        )
+        recent = (latest(slots, before, lengths, time=0) for slots in (keys, values))
+        after = LocalState(state.lengths_after(count, lengths), *recent)
+        return self._finish(self._read_window(query, keys, values, state), None, None).values, after
+
+    def _read_window(self, query: Tensor, keys: Tensor, values: Tensor, state: LocalState) -> Tensor:
+        """What queries (R, K, N, d) take of keys and values (n - 1 + N, R, K, d), their own the last N."""
+        count, before, extremes = query.shape[2], self.n - 1, state.bounds()
+        if extremes is not None and (extremes[0] == extremes[1] or extremes[0] >= before):
+            skipped, real = max(0, before - extremes[0]), None
+        else:
+            skipped, real = 0, torch.arange(len(keys), device=query.device) >= before - state.lengths[:, None]  # (R, S)
+        key, value = (slots[skipped:].permute(1, 2, 0, 3) for slots in (keys, values))
+        if count > 2 * self.block:
+            query = F.pad(query, (0, 0, before - skipped, 0))  # queries of the old positions, whose values are dropped
+            return self._attend_in_blocks(query, key, value, real)[:, :, before - skipped :]
+        allowed = None if real is None else real[:, None, None, :]
+        if count > 1:
+            band = band_mask(count, key.shape[2], self.n, True, skipped - before, query.device)
+            allowed = band if allowed is None else band & allowed
+        bias = self.position(count, key.shape[2], skipped - before, query.device)
+        return attend(query, key, value, allowed, bias=bias)[0]
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, n={self.n}"
 
 
 def _blocks(x: Tensor, size: int) -> Tensor:

@@ -1,11 +1,12 @@
 """The contract of a mixer: how information moves between the positions of one sequence.
 
-Shapes: B batch, L length, K heads, D model, P parts, d head. Masks are True where a position is real (see masks.py).
+Shapes: B batch, L length, K heads, D model, P spans, d head, R rows of a state, n new positions of each. Masks are True
+where a position is real (see masks.py).
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -13,14 +14,14 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class State:
-    """What decoding remembers between two positions: a value, never an attribute of a layer.
+    """The memory of decoding between two calls: a value, never an attribute of a layer.
 
-    Subclasses are frozen dataclasses. Tensors have the batch first; states and tuples nest; anything else is the same
-    for every row. `step` returns a new state and leaves the old one as it was, so a state can be stepped twice.
+    Subclasses are frozen dataclasses. Tensors have the rows first; states and tuples nest; anything else is the same
+    for every row.
     """
 
     def select(self, index: Tensor) -> Self:
-        """The state of rows `index` of this one, in that order; rows may repeat or be left out.
+        """A copy of the rows `index` of this state, in that order; rows may repeat or be left out.
 
         An index of two axes, (N, W), says that the W entries of each line are rows of the same sentence.
         """
@@ -34,8 +35,40 @@ def _select(value: Any, index: Tensor) -> Any:
     if isinstance(value, State):
         return value.select(index)
     if isinstance(value, tuple):
-        return tuple(_select(each, index) for each in value)
+        return tuple(_select(item, index) for item in value)
     return value
+
+
+@dataclass(frozen=True)
+class MixerState(State):
+    """The memory of a mixer. Its tensors keep their shapes however many positions there are.
+
+    Attributes:
+        lengths: (R,) int64, the number of positions so far of each row.
+    """
+
+    lengths: Tensor
+
+    def positions(self, count: int) -> Tensor:
+        """(R, n): the positions of the next `count` vectors of each row, counted from 0."""
+        first = self.lengths[:, None]
+        return first if count == 1 else first + torch.arange(count, device=first.device)
+
+    def lengths_after(self, count: int, lengths: Tensor | None) -> Tensor:
+        """(R,): `lengths` once `count` vectors of each row, or `lengths` of them, have been read."""
+        return self.lengths + (count if lengths is None else lengths)
+
+    def bounds(self) -> tuple[int, int] | None:
+        """The lowest and the highest length; None on an accelerator, which it would wait for, and while compiling."""
+        return bounds(self.lengths)
+
+
+def bounds(lengths: Tensor) -> tuple[int, int] | None:
+    """The lowest and the highest of `lengths` (R,) where looking is cheap: on a CPU, and not while compiling."""
+    if lengths.device.type != "cpu" or torch.compiler.is_compiling():
+        return None
+    numbers = lengths.tolist()
+    return min(numbers, default=0), max(numbers, default=0)
 
 
 class Mixed(NamedTuple):
@@ -45,7 +78,7 @@ class Mixed(NamedTuple):
     weights: Tensor | None
 
 
-class Part(NamedTuple):
+class Span(NamedTuple):
     """A part of what a position reads: the positions `first` to `last` from it on; `None` stands for no bound there.
 
     A context of the whole sequence has neither, one of the positions so far ends at 0.
@@ -55,27 +88,41 @@ class Part(NamedTuple):
     first: int | None
     last: int | None
 
+    @classmethod
+    def of(cls, first: int, last: int | None = None) -> "Span":
+        """The span of one offset, named like -1, 0 or +1, or that of a range, named like -12..-5."""
+        last = first if last is None else last
+        names = [f"{offset:+d}" if offset else "0" for offset in (first, last)]
+        return cls(names[0] if first == last else "..".join(names), first, last)
 
-def part(first: int, last: int | None = None) -> Part:
-    """The part of one offset, named like -1, 0 or +1, or that of a range, named like -12..-5."""
-    last = first if last is None else last
-    names = [f"{offset:+d}" if offset else "0" for offset in (first, last)]
-    return Part(names[0] if first == last else "..".join(names), first, last)
 
-
-class Shares(NamedTuple):
-    """What each part adds to a hidden layer before its activation: the exact decomposition of a sum.
+class Contributions(NamedTuple):
+    """The terms of a hidden layer before its activation, span by span: the exact decomposition of a sum.
 
     Attributes:
-        parts: the P parts, from left to right, contexts of many positions after single offsets.
-        shares: (B, K, L, P, d), zero at padding; with the bias they sum to what the activation is applied to.
-        values: (B, L, D), what `forward` gives, computed from the shares, so that it has a gradient with respect to
-            them.
+        spans: the P spans, from left to right, contexts of many positions after single offsets.
+        contributions: (B, K, L, P, d), zero at padding; with the bias they sum to what the activation is applied to.
+        values: (B, L, D), what `forward` gives, computed from the contributions, so that it has a gradient with respect
+            to them.
     """
 
-    parts: tuple[Part, ...]
-    shares: Tensor
+    spans: tuple[Span, ...]
+    contributions: Tensor
     values: Tensor
+
+
+@runtime_checkable
+class Decomposable(Protocol):
+    """A mixer that has no weights but adds up what each span of its window says."""
+
+    def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
+        """The contribution of each span.
+
+        Args:
+            x: (B, L, D).
+            mask: (B, L), True where a position is real; None when all are.
+        """
+        ...
 
 
 class Mixer(nn.Module, ABC):
@@ -83,6 +130,8 @@ class Mixer(nn.Module, ABC):
 
     A subclass takes `dim` and `causal` and, keyword-only, its own few options; models never ask which mixer they have.
     """
+
+    causal: bool
 
     @abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
@@ -98,41 +147,67 @@ class Mixer(nn.Module, ABC):
             every real position and are zero wherever either position is padding.
         """
 
-    def shares(self, x: Tensor, mask: Tensor | None) -> Shares | None:
-        """What each part of what a position reads adds, for a mixer that has no weights but sums parts up.
+    @abstractmethod
+    def initial_state(self, rows: int, capacity: int) -> MixerState:
+        """The state of R rows before their first position, with room for `capacity` positions of each.
+
+        Raises:
+            ValueError: the mixer is not causal.
+        """
+
+    @abstractmethod
+    def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
+        """Mix new positions of each row with those before them: one token, a prompt, a draft. No gradient is needed.
+
+        However a sequence is cut into such calls, they give what `forward` gives for the whole.
 
         Args:
-            x: (B, L, D).
-            mask: (B, L), True where a position is real; None when all are.
+            x: (R, n, D).
+            state: the state before them. Its tensors may be written to beyond its lengths, so that two ways to go on
+                from one state need a copy of it (`select`).
+            lengths: (R,), for rows with different numbers of new positions, as prompts have: the first `lengths[r]` of
+                row r are real, the rest is padding. None where all are real.
 
         Returns:
-            None, unless a mixer has such parts.
+            Values (R, n, D), arbitrary at padding, and the state after the real positions.
+
+        Raises:
+            ValueError: more positions than the state has room for, where that can be seen without waiting for a device.
         """
-        return None
 
-    @abstractmethod
-    def initial_state(self, batch_size: int) -> State:
-        """The state before the first position. Raises ValueError unless the mixer is causal."""
-
-    @abstractmethod
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Mix one more position, x (B, D), with those before it; equals `forward` at that position."""
-
-    def prefill(self, x: Tensor) -> tuple[Tensor, State]:
-        """Mix the first positions x (B, L, D) of sequences without padding at once.
-
-        Returns:
-            Values (B, L, D) and the state after them, as L times `step` would give; mixers that can do better than
-            that do.
-        """
-        values, state = [], self.initial_state(len(x))
-        for position in x.unbind(1):
-            value, state = self.step(position, state)
-            values.append(value)
-        return torch.stack(values, 1), state
+    def extra_repr(self) -> str:
+        """The options, for print(model)."""
+        return f"causal={self.causal}"
 
 
 def require_causal(causal: bool) -> None:
-    """Raise ValueError where step-by-step use is asked of a mixer that sees the future."""
+    """Raise ValueError where decoding is asked of a mixer that sees the future."""
     if not causal:
-        raise ValueError("only a mixer built with causal=True can go step by step")
+        raise ValueError("only a mixer built with causal=True can decode position by position")
+
+
+def working_dtype(weight: Tensor) -> torch.dtype:
+    """The type of products with `weight`: that of autocast, where it is on, so that states need no cast when read."""
+    kind = weight.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+
+
+def latest(window: Tensor, count: int, lengths: Tensor | None, time: int = 1) -> Tensor:
+    """The last `count` positions of each row.
+
+    Args:
+        window: (R, count + n, ...), old positions followed by n new ones; (count + n, R, ...) where `time` is 0.
+        count: how many.
+        lengths: (R,), how many of the n are real; None for all.
+        time: the axis of positions.
+    """
+    new = window.shape[time] - count
+    if lengths is None:
+        recent = window.narrow(time, new, count)
+        # A view costs nothing, but one of a long prompt holds on to all of it, and in a compiled step the strides of a
+        # state have to be those of the state before.
+        in_place = new == 1 and not torch.compiler.is_compiling()
+        return recent if in_place else recent.clone(memory_format=torch.contiguous_format)
+    index = lengths[:, None] + torch.arange(count, device=lengths.device)
+    rows = torch.arange(len(lengths), device=lengths.device)
+    return window[index.t(), rows] if time == 0 else window[rows[:, None], index]

@@ -1,6 +1,7 @@
 """Multi-head neural n-grams (Loem et al. 2023): each position reads its neighbours through one matrix a head.
 
-Shapes: B batch, L length, K heads, D model, d head, w positions of the window.
+Shapes: B batch, L length, K heads, D model, d head, w positions of the window, R rows
+of a state, N new positions.
 """
 
 from dataclasses import dataclass
@@ -11,14 +12,24 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headway.mixers.attention import size_of_head
-from headway.mixers.mixer import Mixed, Mixer, Part, Shares, State, part, require_causal
-from headway.tensors.linear import few_rows_linear
+from headway.mixers.mixer import (
+    Contributions,
+    Mixed,
+    Mixer,
+    MixerState,
+    Span,
+    State,
+    latest,
+    require_causal,
+    working_dtype,
+)
+from headway.tensors.linear import Linear
 from headway.tensors.masks import zero_padding
 
 
 @dataclass(frozen=True)
-class NgramState(State):
-    """The last n - 1 projected vectors (B, n - 1, K d), zeros before the first, and their maximum so far (B, K d)."""
+class NgramState(MixerState):
+    """The last n - 1 projected vectors (R, n - 1, K d), zeros before the first, and the maximum so far (R, K d)."""
 
     recent: Tensor
     highest: Tensor | None
@@ -67,12 +78,12 @@ class Ngram(Mixer):
             )
         self.causal, self.n, self.heads, self.head_dim = causal, n, heads, size_of_head(dim, heads, head_dim)
         width, self.window = heads * self.head_dim, n if causal else 2 * n - 1
-        self.in_projection = nn.Linear(dim, width, bias=bias)  # the W_x^k, one below the other
+        self.in_projection = Linear(dim, width, bias=bias)  # the W_x^k, one below the other
         self.weight = nn.Parameter(torch.empty(heads, self.head_dim, self.head_dim, self.window))  # (K, out, in, w)
         self.bias = nn.Parameter(torch.zeros(width)) if bias else None
         self.global_weight = nn.Parameter(torch.empty(heads, self.head_dim, self.head_dim)) if global_context else None
-        self.prefix = global_context == "prefix"
-        self.out_projection = nn.Linear(width, dim, bias=bias)
+        self.global_context, self.prefix = global_context, global_context == "prefix"
+        self.out_projection = Linear(width, dim, bias=bias)
         self._initialise()
 
     def _initialise(self) -> None:
@@ -98,18 +109,21 @@ class Ngram(Mixer):
 
     def _read(self, projected: Tensor, highest: Tensor | None) -> Tensor:
         """Equations 4 and 5 (or 8, with `highest`) for projected vectors (B, L, K d)."""
-        hidden = self._read_window(projected)
+        if self.causal:
+            projected = F.pad(projected, (0, 0, self.n - 1, 0))
+        return self._finish(self._read_window(projected), highest)
+
+    def _finish(self, hidden: Tensor, highest: Tensor | None) -> Tensor:
+        """Equation 4 for windows (B, L, K d) that went through the W^k, and the context that is still to be added."""
         hidden = hidden if highest is None else hidden + self._read_global(highest)
         return self.out_projection(hidden.relu())  # type: ignore[no-any-return]
 
     def _read_window(self, projected: Tensor) -> Tensor:
-        """The windows of all positions through the W^k: (B, L, K d) to the same.
+        """The windows of all positions through the W^k: (B, L, K d) to the same; to (B, L - n + 1, K d) if causal.
 
         A convolution in two dimensions, of which one has size one, since that one reads the memory as it lies, channels
         last; of all forms of these sums it is the fastest (benchmarks/ngram.py).
         """
-        if self.causal:
-            projected = F.pad(projected, (0, 0, self.n - 1, 0))
         weight = self.weight.flatten(0, 1).unsqueeze(2)  # (K d, d, 1, w)
         padding = 0 if self.causal else self.n - 1
         image = projected.transpose(1, 2).unsqueeze(2)  # (B, K d, 1, L)
@@ -125,50 +139,54 @@ class Ngram(Mixer):
         """x (B, L, K d, ...) as (B, L, K, d, ...)."""
         return x.reshape(*x.shape[:2], self.heads, self.head_dim, *x.shape[3:])
 
-    def shares(self, x: Tensor, mask: Tensor | None) -> Shares:
+    def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
         """Equation 5 (or 8) with its sum over positions left open: offset by offset, then the context."""
         projected = zero_padding(self.in_projection(x), mask)
         after = 0 if self.causal else self.n - 1
         windows = F.pad(projected, (0, 0, self.n - 1, after)).unfold(1, self.window, 1)  # (B, L, K d, w)
-        shares = torch.einsum("blkiw,koiw->bklwo", self._heads(windows), self.weight)
-        parts = [part(offset) for offset in range(1 - self.n, after + 1)]
+        terms = torch.einsum("blkiw,koiw->bklwo", self._heads(windows), self.weight)
+        spans = [Span.of(offset) for offset in range(1 - self.n, after + 1)]
         highest = self._context(projected, mask)
         if highest is not None:
             context = self._heads(self._read_global(highest)).transpose(1, 2)  # (B, K, L or 1, d)
-            shares = torch.cat([shares, context.expand(-1, -1, x.shape[1], -1)[:, :, :, None]], 3)
-            parts.append(Part("prefix", None, 0) if self.prefix else Part("global", None, None))
+            terms = torch.cat([terms, context.expand(-1, -1, x.shape[1], -1)[:, :, :, None]], 3)
+            spans.append(Span("prefix", None, 0) if self.prefix else Span("global", None, None))
         if mask is not None:
-            shares = shares.masked_fill(~mask[:, None, :, None, None], 0)
-        hidden = shares.sum(3).transpose(1, 2).flatten(2)
+            terms = terms.masked_fill(~mask[:, None, :, None, None], 0)
+        hidden = terms.sum(3).transpose(1, 2).flatten(2)
         hidden = hidden if self.bias is None else hidden + self.bias
-        return Shares(tuple(parts), shares, zero_padding(self.out_projection(hidden.relu()), mask))
+        return Contributions(tuple(spans), terms, zero_padding(self.out_projection(hidden.relu()), mask))
 
-    def initial_state(self, batch_size: int) -> NgramState:
+    def initial_state(self, rows: int, capacity: int) -> MixerState:
         require_causal(self.causal)
         width = self.heads * self.head_dim
-        recent = self.weight.new_zeros(batch_size, self.n - 1, width)
-        return NgramState(recent, recent.new_full((batch_size, width), -torch.inf) if self.prefix else None)
+        recent = self.weight.new_zeros(rows, self.n - 1, width, dtype=working_dtype(self.weight))
+        highest = recent.new_full((rows, width), -torch.inf) if self.prefix else None
+        return NgramState(torch.zeros(rows, dtype=torch.int64, device=recent.device), recent, highest)
 
-    def prefill(self, x: Tensor) -> tuple[Tensor, NgramState]:
-        start, projected = self.initial_state(len(x)), self.in_projection(x)
-        highest = projected.cummax(1).values if self.prefix else None
-        recent = torch.cat([start.recent, projected], 1)[:, x.shape[1] :]
-        state = NgramState(recent, None if highest is None else highest[:, -1])
-        return self._read(projected, highest), state
-
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, NgramState]:
+    def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, NgramState)
-        projected = few_rows_linear(x, self.in_projection)
-        window = torch.cat([state.recent, projected[:, None]], 1)  # (B, n, K d)
-        # Per head, the window in the order in which its weights lie: (K, d n, B).
-        each = window.view(len(x), self.n, self.heads, self.head_dim).permute(2, 3, 1, 0).flatten(1, 2)
-        hidden = torch.bmm(self.weight.flatten(2), each).permute(2, 0, 1).flatten(1)
-        hidden = hidden if self.bias is None else hidden + self.bias
-        highest = None
+        count = x.shape[1]
+        projected = self.in_projection(x).to(state.recent.dtype)
+        window = torch.cat([state.recent, projected], 1)  # (R, n - 1 + N, K d)
+        hidden = self._read_one_window(window) if count == 1 else self._read_window(window)
+        so_far, highest = None, None
         if state.highest is not None:
-            highest = torch.maximum(state.highest, projected)
-            hidden = hidden + self._read_global(highest[:, None]).squeeze(1)
-        return few_rows_linear(hidden.relu(), self.out_projection), NgramState(window[:, 1:], highest)
+            so_far = torch.maximum(state.highest[:, None], projected.cummax(1).values if count > 1 else projected)
+            highest = latest(torch.cat([state.highest[:, None], so_far], 1), 1, lengths).squeeze(1)
+        after = NgramState(state.lengths_after(count, lengths), latest(window, self.n - 1, lengths), highest)
+        return self._finish(hidden, so_far), after
+
+    def _read_one_window(self, window: Tensor) -> Tensor:
+        """`_read_window` for one window of each row (R, n, K d): (R, 1, K d), quicker than a convolution."""
+        # Per head, the window in the order in which its weights lie: (K, d n, R).
+        columns = window.view(len(window), self.n, self.heads, self.head_dim).permute(2, 3, 1, 0).flatten(1, 2)
+        hidden = torch.bmm(self.weight.flatten(2), columns).permute(2, 0, 1).flatten(1)[:, None]
+        return hidden if self.bias is None else hidden + self.bias
+
+    def extra_repr(self) -> str:
+        context = f", global_context={self.global_context!r}" if self.global_context else ""
+        return f"{super().extra_repr()}, n={self.n}, heads={self.heads}, head_dim={self.head_dim}{context}"
 
 
 def _highest(projected: Tensor, mask: Tensor | None) -> Tensor:

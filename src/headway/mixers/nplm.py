@@ -1,7 +1,8 @@
 """The neural probabilistic language model's way of mixing (Bengio et al. 2003), with a distant context (Sun and Iyyer
 2021, section 2): the n most recent vectors and averages over blocks of what lies further off, through one hidden layer.
 
-Shapes: B batch, L length, D model, H hidden, M blocks, b positions of a block, C kernels.
+Shapes: B batch, L length, D model, H hidden, M blocks, b positions of a block, C kernels, R rows of a state, N new
+positions.
 """
 
 from dataclasses import dataclass
@@ -10,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.mixers.mixer import Mixed, Mixer, Shares, State, part, require_causal
-from headway.tensors.linear import few_rows_linear
+from headway.mixers.mixer import Contributions, Mixed, Mixer, MixerState, Span, State, latest, require_causal
+from headway.tensors.linear import Linear
 from headway.tensors.masks import zero_padding
 
 
 @dataclass(frozen=True)
-class NplmState(State):
-    """The vectors of as many positions as the mixer looks back, zeros before the first: (B, n - 1 + M b, D)."""
+class NplmState(MixerState):
+    """The vectors of as many positions as the mixer looks back, zeros before the first: (R, n - 1 + M b, D)."""
 
     recent: Tensor
 
@@ -69,7 +70,7 @@ class Nplm(Mixer):
         self.far = nn.Parameter(torch.empty(sides, hidden, kernels * dim, blocks)) if blocks else None  # nearest first
         self.kernels = nn.Parameter(torch.full((sides, kernels, block_size), 1 / block_size)) if blocks else None
         self.bias = nn.Parameter(torch.zeros(hidden)) if bias else None
-        self.out_projection = nn.Linear(hidden, dim, bias=bias)
+        self.out_projection = Linear(hidden, dim, bias=bias)
         inputs = dim * (window + sides * blocks * kernels)
         for weight in (self.near, self.far):
             if weight is not None:
@@ -107,51 +108,58 @@ class Nplm(Mixer):
         averages = F.conv1d(padded.reshape(batch * dim, 1, -1), kernels)  # (B D, C, L - 1 + (M - 1) b + 1)
         return averages.view(batch, dim, len(kernels), -1).transpose(1, 2).flatten(1, 2)
 
-    def shares(self, x: Tensor, mask: Tensor | None) -> Shares:
+    def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
         """The sum in front of the ReLU left open: offset by offset, then block by block. There is one head."""
         x = zero_padding(x, mask)
         after = 0 if self.causal else self.n - 1
         windows = F.pad(x, (0, 0, self.n - 1, after)).unfold(1, self.near.shape[2], 1)  # (B, L, D, window)
-        shares = [torch.einsum("bldw,hdw->blwh", windows, self.near)]
-        parts = [part(offset) for offset in range(1 - self.n, after + 1)]
+        terms = [torch.einsum("bldw,hdw->blwh", windows, self.near)]
+        spans = [Span.of(offset) for offset in range(1 - self.n, after + 1)]
         columns = x.transpose(1, 2)
         for side in range(0 if self.far is None else len(self.far)):
-            found = self._shares_of_blocks(columns.flip(2) if side else columns, side)
-            shares.append(found.flip(1) if side else found)
+            of_blocks = self._contributions_of_blocks(columns.flip(2) if side else columns, side)
+            terms.append(of_blocks.flip(1) if side else of_blocks)
             for block in range(self.blocks):
                 nearest = self.n + block * self.block_size
                 furthest = nearest + self.block_size - 1
-                parts.append(part(nearest, furthest) if side else part(-furthest, -nearest))
-        every = torch.cat(shares, 2)[:, None]  # (B, 1, L, P, H)
+                spans.append(Span.of(nearest, furthest) if side else Span.of(-furthest, -nearest))
+        joined = torch.cat(terms, 2)[:, None]  # (B, 1, L, P, H)
         if mask is not None:
-            every = every.masked_fill(~mask[:, None, :, None, None], 0)
-        hidden = every.sum(3).squeeze(1)
+            joined = joined.masked_fill(~mask[:, None, :, None, None], 0)
+        hidden = joined.sum(3).squeeze(1)
         hidden = hidden if self.bias is None else hidden + self.bias
-        return Shares(tuple(parts), every, zero_padding(self.out_projection(hidden.relu()), mask))
+        return Contributions(tuple(spans), joined, zero_padding(self.out_projection(hidden.relu()), mask))
 
-    def _shares_of_blocks(self, columns: Tensor, side: int) -> Tensor:
+    def _contributions_of_blocks(self, columns: Tensor, side: int) -> Tensor:
         """(B, L, M, H), nearest block first, of columns (B, D, L)."""
         assert self.far is not None
         averages, length = self._averages(columns, side), columns.shape[2]
         starts = [(self.blocks - 1 - block) * self.block_size for block in range(self.blocks)]
-        each = torch.stack([averages[..., start : start + length] for start in starts], 3)  # (B, C D, L, M)
-        return torch.einsum("bclm,hcm->blmh", each, self.far[side])
+        by_block = torch.stack([averages[..., start : start + length] for start in starts], 3)  # (B, C D, L, M)
+        return torch.einsum("bclm,hcm->blmh", by_block, self.far[side])
 
-    def initial_state(self, batch_size: int) -> NplmState:
+    def initial_state(self, rows: int, capacity: int) -> MixerState:
         require_causal(self.causal)
-        return NplmState(self.near.new_zeros(batch_size, self.reach, self.near.shape[1]))
+        recent = self.near.new_zeros(rows, self.reach, self.near.shape[1])
+        return NplmState(torch.zeros(rows, dtype=torch.int64, device=recent.device), recent)
 
-    def prefill(self, x: Tensor) -> tuple[Tensor, NplmState]:
-        recent = torch.cat([self.initial_state(len(x)).recent, x], 1)[:, x.shape[1] :]
-        return self.forward(x, None).values, NplmState(recent)
-
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, NplmState]:
+    def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, NplmState)
-        window = torch.cat([state.recent, x[:, None]], 1)
+        window = torch.cat([state.recent, x.to(state.recent.dtype)], 1)  # (R, n - 1 + M b + N, D)
+        after = NplmState(state.lengths_after(x.shape[1], lengths), latest(window, self.reach, lengths))
+        if x.shape[1] > 1:
+            return self.forward(window, None).values[:, self.reach :], after
+        return self._read_one_window(window)[:, None], after
+
+    def _read_one_window(self, window: Tensor) -> Tensor:
+        """(R, D): the values of the last position of windows (R, n + M b, D), quicker than with convolutions."""
         hidden = torch.einsum("bnd,hdn->bh", window[:, -self.n :], self.near)
         if self.far is not None and self.kernels is not None:
-            blocks = window[:, : -self.n].reshape(len(x), self.blocks, self.block_size, -1).flip(1, 2)  # nearest first
-            averages = torch.einsum("bmpd,cp->bcdm", blocks, self.kernels[0]).flatten(1, 2)
+            blocks = window[:, : -self.n].reshape(len(window), self.blocks, self.block_size, -1).flip(1, 2)
+            averages = torch.einsum("bmpd,cp->bcdm", blocks, self.kernels[0]).flatten(1, 2)  # nearest block first
             hidden = hidden + torch.einsum("bcm,hcm->bh", averages, self.far[0])
         hidden = hidden if self.bias is None else hidden + self.bias
-        return few_rows_linear(hidden.relu(), self.out_projection), NplmState(window[:, 1:])
+        return self.out_projection(hidden.relu())  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, n={self.n}, blocks={self.blocks}, block_size={self.block_size}"

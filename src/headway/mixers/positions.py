@@ -3,93 +3,137 @@
 Shapes: L length, D model.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from headway.errors import UserError, nearest
-from headway.mixers.relative import RELATIVE_POSITIONS
+from headway.errors import UserError
+from headway.mixers import POSITIONS
+from headway.mixers.mixer import bounds
+
+
+class Position(nn.Module):
+    """The base of all positions, whether embeddings (`AbsolutePosition`) or attention (`RelativePosition`) read them."""
+
+
+class AbsolutePosition(Position, ABC):
+    """A vector for each position.
+
+    Args:
+        dim: D.
+        max_length: the number of positions for which there is surely a vector.
+    """
+
+    def __init__(self, dim: int, max_length: int) -> None:
+        super().__init__()
+
+    @abstractmethod
+    def between(self, start: int, stop: int) -> Tensor:
+        """(stop - start, D): the vectors of positions start .. stop - 1, or (1, D) where all have the same."""
+
+    @abstractmethod
+    def forward(self, positions: Tensor) -> Tensor:
+        """(..., D): the vectors of `positions` (...) int64, counted from 0, or (1, D) where all have the same."""
 
 
 def sinusoids(length: int, dim: int) -> Tensor:
     """(L, D): PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) = cos(t / 10000^(2i/D))."""
-    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :dim].float()
+    return _sinusoids_at(torch.arange(length), dim)
 
 
-class Sinusoidal(nn.Module):
-    """Sines and cosines; defined for every length, so the table grows when a longer sequence comes."""
+def _sinusoids_at(positions: Tensor, dim: int) -> Tensor:
+    """(..., D) for positions (...), computed in float64."""
+    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device) / dim)
+    angles = positions.to(torch.float64)[..., None] * frequencies
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim].float()
+
+
+class Sinusoidal(AbsolutePosition):
+    """Sines and cosines, defined for every length: those beyond the table are computed when they are needed.
+
+    They are not kept, so that threads can share the module.
+    """
 
     def __init__(self, dim: int, max_length: int) -> None:
-        super().__init__()
+        super().__init__(dim, max_length)
         self.register_buffer("table", sinusoids(max_length, dim), persistent=False)
         self.table: Tensor
 
-    def forward(self, start: int, stop: int) -> Tensor:
-        """(stop - start, D): the vectors of positions start .. stop - 1."""
-        if stop > self.table.shape[0]:
-            grown = sinusoids(max(stop, 2 * self.table.shape[0]), self.table.shape[1])
-            self.table = grown.to(self.table)
-        return self.table[start:stop]
+    def between(self, start: int, stop: int) -> Tensor:
+        size, dim = self.table.shape
+        if stop <= size:
+            return self.table[start:stop]
+        beyond = _sinusoids_at(torch.arange(max(start, size), stop), dim)
+        return torch.cat([self.table[start:size], beyond.to(self.table)])
+
+    def forward(self, positions: Tensor) -> Tensor:
+        size, dim = self.table.shape
+        extremes = bounds(positions.flatten())
+        if extremes is not None and extremes[1] < size:
+            return F.embedding(positions, self.table)
+        within = F.embedding(positions.clamp(max=size - 1), self.table)
+        beyond = _sinusoids_at(positions, dim).to(self.table)
+        return torch.where((positions < size)[..., None], within, beyond)
 
 
-class Learned(nn.Module):
-    """One trained vector a position. Raises UserError past the trained length."""
+class Learned(AbsolutePosition):
+    """One trained vector a position.
+
+    Past the trained length `between` raises UserError, as does `forward` on a CPU; on an accelerator torch stops there.
+    """
 
     def __init__(self, dim: int, max_length: int) -> None:
-        super().__init__()
+        super().__init__(dim, max_length)
         self.table = nn.Parameter(torch.empty(max_length, dim))
         nn.init.normal_(self.table, std=dim**-0.5)
 
-    def forward(self, start: int, stop: int) -> Tensor:
-        """(stop - start, D): the vectors of positions start .. stop - 1."""
-        if stop > self.table.shape[0]:
+    def between(self, start: int, stop: int) -> Tensor:
+        self._require(stop)
+        return self.table[start:stop]
+
+    def forward(self, positions: Tensor) -> Tensor:
+        extremes = bounds(positions.flatten())
+        if extremes is not None:
+            self._require(extremes[1] + 1)
+        return F.embedding(positions, self.table)
+
+    def _require(self, length: int) -> None:
+        if length > self.table.shape[0]:
             raise UserError(
                 "a sequence is longer than the learned positions",
                 where="model.max_position",
-                received=stop,
+                received=length,
                 allowed=f"at most {self.table.shape[0]} positions; sinusoidal positions have no limit",
             )
-        return self.table[start:stop]
 
 
-class NoPosition(nn.Module):
+class NoPosition(AbsolutePosition):
     """Nothing is added."""
 
     def __init__(self, dim: int, max_length: int) -> None:
-        super().__init__()
+        super().__init__(dim, max_length)
         self.register_buffer("zero", torch.zeros(1, dim), persistent=False)
         self.zero: Tensor
 
-    def forward(self, start: int, stop: int) -> Tensor:
-        """(1, D) of zeros, for any positions."""
+    def between(self, start: int, stop: int) -> Tensor:
+        return self.zero
+
+    def forward(self, positions: Tensor) -> Tensor:
         return self.zero
 
 
-ABSOLUTE_POSITIONS: dict[str, type[Sinusoidal] | type[Learned] | type[NoPosition]] = {
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "none": NoPosition,
-}
-
-
-def build_absolute(config: Mapping[str, Any], dim: int, max_length: int) -> nn.Module:
-    """What the embeddings add for the `position` section of a model; nothing where attention itself reads positions.
+def build_absolute(config: Mapping[str, Any], dim: int, max_length: int) -> AbsolutePosition:
+    """The vectors that embeddings add for the `position` section of a model; none where attention itself reads it.
 
     Raises:
-        UserError: a kind that does not exist, or options of one that has none.
+        UserError: a kind that does not exist, or options that it does not have.
     """
-    kind = config.get("kind")
-    if kind in RELATIVE_POSITIONS:
+    if not issubclass(POSITIONS.get(str(config.get("kind")), "model.position.kind"), AbsolutePosition):
         return NoPosition(dim, max_length)
-    allowed = [*ABSOLUTE_POSITIONS, *RELATIVE_POSITIONS]
-    if kind not in ABSOLUTE_POSITIONS:
-        hint = nearest(str(kind), allowed)
-        raise UserError(f"unknown position{hint}", where="model.position", received=kind, allowed=allowed)
-    if len(config) > 1:
-        options = sorted(config.keys() - {"kind"})
-        raise UserError(f"position {kind} has no options", where="model.position", received=options)
-    return ABSOLUTE_POSITIONS[kind](dim, max_length)
+    position = POSITIONS.build(config, dim, max_length, where="model.position")
+    assert isinstance(position, AbsolutePosition)
+    return position

@@ -1,39 +1,64 @@
 """Relative positions, which attention itself reads: T5's and ALiBi's biases, rotations.
 
-Shapes: B batch, K heads, L queries, S keys, O offsets (key position minus query position), d head.
+Shapes: B batch, K heads, L queries, S keys, O offsets, d head.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from headway.errors import UserError
+from headway.mixers import POSITIONS
+from headway.mixers.positions import Position
 
-class RelativePosition(nn.Module):
-    """What attention may do with positions; one such module can serve all layers of a stack.
 
-    Subclasses change queries and keys before their product (`rotate`), add to the scores (`bias`), or both. Called, it
-    gives the biases of whole matrices of scores.
+class RelativePosition(Position):
+    """The place of positions in attention; one such module can serve all layers of a stack.
+
+    Subclasses change queries and keys before their product (`rotate`), add to the scores (`ScoreBias`), or both. The
+    module itself does neither.
     """
 
-    def rotate(self, x: Tensor, start: int) -> Tensor:
-        """Queries or keys (B, K, L, d) that stand at positions start, start + 1, ..."""
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Queries or keys (B, K, L, d) that stand at `positions`, (L,) or (B, L)."""
         return x
 
-    def bias(self, first: int, last: int) -> Tensor | None:
-        """(K, O): what is added to the scores at offsets first .. last - 1; None for nothing."""
+    def forward(
+        self, queries: int, keys: int, offset: int | Tensor = 0, device: torch.device | None = None
+    ) -> Tensor | None:
+        """Biases to add to scores, None for nothing.
+
+        Args:
+            queries: L.
+            keys: S.
+            offset: query i and key j are j - i + `offset` apart; a tensor (B,) where rows differ.
+            device: where the biases are needed.
+
+        Returns:
+            (K, L, S), or (B, K, L, S) where rows differ.
+        """
         return None
 
-    def forward(self, queries: int, keys: int, offset: int = 0) -> Tensor | None:
-        """(K, L, S): the bias of query i and key j, whose offset is j - i + `offset`."""
-        values = self.bias(offset - queries + 1, offset + keys)
+
+class ScoreBias(RelativePosition, ABC):
+    """A number for each head and offset, added to the score."""
+
+    @abstractmethod
+    def bias(self, offsets: Tensor) -> Tensor:
+        """(..., K, O): the biases at `offsets` (..., O), key position minus query position."""
+
+    def forward(self, queries: int, keys: int, offset: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
+        offsets = torch.arange(1 - queries, keys, device=device)
+        offsets = offsets + (offset if isinstance(offset, int) else offset[:, None])
         # Row i is a window of `keys` values, the first of which belongs to the offset `offset` - i.
-        return None if values is None else values.unfold(1, keys, 1).flip(1)
+        return self.bias(offsets).unfold(-1, keys, 1).flip(-2)
 
 
-class T5Bias(RelativePosition):
+class T5Bias(ScoreBias):
     """A learned bias a head and bucket of offsets (Raffel et al. 2020, section 2.1; all layers share it).
 
     Half of the buckets are single offsets, the others grow logarithmically up to `max_distance`; beyond it all share
@@ -68,12 +93,11 @@ class T5Bias(RelativePosition):
         far = (exact + (share * (size - exact)).long()).clamp(max=size - 1)
         return right + torch.where(distance < exact, distance, far)
 
-    def bias(self, first: int, last: int) -> Tensor:
-        offsets = torch.arange(first, last, device=self.table.device)
-        return self.table[self.bucket(offsets)].t()
+    def bias(self, offsets: Tensor) -> Tensor:
+        return self.table[self.bucket(offsets)].transpose(-1, -2)
 
 
-class Alibi(RelativePosition):
+class Alibi(ScoreBias):
     """Scores fall linearly with distance, at a fixed slope a head (Press et al. 2022, section 3).
 
     In both directions the distance counts alike. Arguments as for `T5Bias`.
@@ -84,9 +108,8 @@ class Alibi(RelativePosition):
         self.register_buffer("slopes", torch.tensor(alibi_slopes(heads)), persistent=False)
         self.slopes: Tensor
 
-    def bias(self, first: int, last: int) -> Tensor:
-        offsets = torch.arange(first, last, device=self.slopes.device)
-        return -self.slopes[:, None] * offsets.abs()
+    def bias(self, offsets: Tensor) -> Tensor:
+        return -self.slopes[:, None] * offsets.abs()[..., None, :]
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -121,16 +144,18 @@ class Rotary(RelativePosition):
         self.register_buffer("frequencies", (base**-exponents).float(), persistent=False)
         self.frequencies: Tensor
 
-    def rotate(self, x: Tensor, start: int) -> Tensor:
-        positions = torch.arange(start, start + x.shape[2], device=x.device, dtype=self.frequencies.dtype)
-        angles = positions[:, None] * self.frequencies
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        angles = positions.to(self.frequencies.dtype)[..., None] * self.frequencies
+        angles = angles.unsqueeze(-3)  # one axis for the heads
         cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         left, right = x[..., : self.rotated].chunk(2, -1)
         rest = x[..., self.rotated :]
         return torch.cat([left * cosine - right * sine, right * cosine + left * sine, rest], 3)
 
 
-RELATIVE_POSITIONS: Mapping[str, type[RelativePosition]] = {"t5": T5Bias, "alibi": Alibi, "rotary": Rotary}
+def is_relative(kind: str, where: str = "position") -> bool:
+    """Whether attention reads positions of this kind, rather than the embeddings. Raises UserError for no kind."""
+    return issubclass(POSITIONS.get(kind, f"{where}.kind"), RelativePosition)
 
 
 class RelativePositions:
@@ -139,24 +164,24 @@ class RelativePositions:
     Args:
         config: a kind, a kind with its options, or None for scores that depend on no position.
         causal: whether keys only come before their query.
+        where: the recipe key, for messages.
     """
 
-    def __init__(self, config: Mapping[str, Any] | str | None, causal: bool) -> None:
-        options = {"kind": config} if isinstance(config, str) else dict(config or {})
-        self.kind, self.options, self.causal = options.pop("kind", None), options, causal
+    def __init__(self, config: Mapping[str, Any] | str | None, causal: bool, where: str = "position") -> None:
+        self.config = {"kind": config} if isinstance(config, str) else dict(config or {})
+        self.causal, self.where = causal, where
         self.built: dict[tuple[int, int], RelativePosition] = {}
 
     def build(self, heads: int, head_dim: int) -> RelativePosition:
-        """The module for mixers with K heads of size d. Raises ValueError for a kind or options that do not exist."""
-        if self.kind is None:
+        """The module for mixers with K heads of size d. Raises UserError for a kind or options that do not exist."""
+        if not self.config:
             return RelativePosition()
-        if self.kind not in RELATIVE_POSITIONS:
-            raise ValueError(f"attention has no position {self.kind!r}; it has {', '.join(RELATIVE_POSITIONS)}")
         if (heads, head_dim) not in self.built:
-            try:
-                self.built[heads, head_dim] = RELATIVE_POSITIONS[self.kind](
-                    heads, head_dim, self.causal, **self.options
-                )
-            except TypeError as error:
-                raise ValueError(f"position {self.kind}: {error}") from error
+            kind = str(self.config.get("kind"))
+            if not is_relative(kind, self.where):
+                allowed = [name for name in POSITIONS if is_relative(name)]
+                raise UserError("attention reads relative positions", where=self.where, received=kind, allowed=allowed)
+            position = POSITIONS.build(self.config, heads, head_dim, self.causal, where=self.where)
+            assert isinstance(position, RelativePosition)
+            self.built[heads, head_dim] = position
         return self.built[heads, head_dim]

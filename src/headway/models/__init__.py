@@ -1,33 +1,66 @@
 """Models, built from the `model` section of a recipe."""
 
-from collections.abc import Callable
+from typing import Any
 
-from headway.models.decoder_only import DecoderOnly
+from headway.models.components import CROSS_ATTENTIONS, FEED_FORWARDS, MODELS, NORMS
+from headway.models.decoder_only import DecoderOnly, DecoderOnlyConfig
+from headway.models.front_end import FrontEndConfig
 from headway.models.matching import matched
-from headway.models.model import Axes, Memory, Model, Output, Seq2Seq, State
-from headway.models.model_config import ModelConfig, StackedConfig
-from headway.models.recurrent import Recurrent
-from headway.models.transformer import Transformer
+from headway.models.model import Axes, Memory, Model, ModelConfig, ModelSection, Output, Seq2Seq, State
+from headway.models.presets import PRESETS, model_section
+from headway.models.recurrent import Recurrent, RecurrentConfig
+from headway.models.stacks import MatchConfig, StackConfig, StackedConfig
+from headway.models.tagger import Tagger, TaggerConfig
+from headway.models.transformer import Transformer, TransformerConfig
 
-__all__ = ["Axes", "Memory", "Model", "Output", "Seq2Seq", "State", "build_model"]
-
-MODELS: dict[str, Callable[..., Seq2Seq]] = {
-    "transformer": Transformer,
-    "decoder_only": DecoderOnly,
-    "recurrent": Recurrent,
-}
+__all__ = [
+    "CROSS_ATTENTIONS",
+    "FEED_FORWARDS",
+    "MODELS",
+    "NORMS",
+    "PRESETS",
+    "Axes",
+    "DecoderOnly",
+    "DecoderOnlyConfig",
+    "FrontEndConfig",
+    "MatchConfig",
+    "Memory",
+    "Model",
+    "ModelConfig",
+    "ModelSection",
+    "Output",
+    "Recurrent",
+    "RecurrentConfig",
+    "Seq2Seq",
+    "StackConfig",
+    "StackedConfig",
+    "State",
+    "Tagger",
+    "TaggerConfig",
+    "Transformer",
+    "TransformerConfig",
+    "build_model",
+    "model_section",
+]
 
 
 def build_model(config: ModelConfig, source_size: int, target_size: int, shared: bool) -> Seq2Seq:
-    """The model that `config` describes, with freshly drawn weights from torch's global generator.
+    """The sequence-to-sequence model that `config` describes, with new weights from torch's global generator.
 
-    `source_size` counts the pieces of the source vocabulary or, where `config.reads_frames()`, the numbers of a frame.
+    Args:
+        config: the `model` section of a recipe.
+        source_size: how many tokens the source vocabulary has or, where `config.reads_frames()`, a frame has numbers.
+        target_size: how many tokens the target vocabulary has.
+        shared: whether both sides have the same vocabulary.
 
     Raises:
         UserError: options that do not go together, or a number of parameters that cannot be matched.
     """
 
     def build(section: ModelConfig) -> Seq2Seq:
-        return MODELS[section.kind](section, source_size, target_size, shared)
+        model: Any = MODELS.get(section.kind, "model.kind")
+        built = model(section, source_size, target_size, shared)
+        assert isinstance(built, Seq2Seq)
+        return built
 
     return build(matched(config, build) if isinstance(config, StackedConfig) else config)

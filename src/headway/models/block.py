@@ -1,142 +1,148 @@
-"""The blocks of a Transformer. A block receives its mixer and never asks which one it has.
+"""The block of a Transformer. It receives its parts and never asks which ones they are.
 
-Shapes: B batch, L positions, S source positions, D model, R rows of a decoding step.
+Shapes: B batch, L positions, S source positions, D model, R rows of a decoding step, n new positions of a row.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from headway.mixers import Mixer, State
-from headway.mixers.attention import CrossAttention
+from headway.models.cross_attention import CrossMixer, View
+from headway.models.feed_forwards import FeedForward
 from headway.tensors.dropout import Dropout
-from headway.tensors.linear import few_rows_linear
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
-
-
-class FeedForward(nn.Module):
-    """Two linear maps with an activation in between: ReLU(x W1 + b1) W2 + b2, equation 2."""
-
-    def __init__(self, dim: int, hidden: int, activation: str) -> None:
-        super().__init__()
-        self.inner, self.outer = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
-        self.activation = ACTIVATIONS[activation]
-        for layer in (self.inner, self.outer):
-            nn.init.xavier_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., D) to (..., D), each position on its own."""
-        return self.outer(self.activation(self.inner(x)))  # type: ignore[no-any-return]
-
-    def step(self, x: Tensor) -> Tensor:
-        """`forward` for the few rows (R, D) of a decoding step."""
-        return few_rows_linear(self.activation(few_rows_linear(x, self.inner)), self.outer)
+Beside = TypeVar("Beside")
+Other = TypeVar("Other")
 
 
 class Residual(nn.Module):
-    """What stands around a sublayer: post-norm LayerNorm(x + Sublayer(x)), or pre-norm x + Sublayer(LayerNorm(x))."""
+    """The sum around a sublayer: post-norm Norm(x + Sublayer(x)), or pre-norm x + Sublayer(Norm(x)).
 
-    def __init__(self, dim: int, dropout: float, norm: str) -> None:
+    Args:
+        norm: of vectors (..., D).
+        dropout: of what the sublayer adds.
+        post: whether the norm comes after the sum.
+    """
+
+    def __init__(self, norm: nn.Module, dropout: float, post: bool) -> None:
         super().__init__()
-        self.norm, self.dropout = nn.LayerNorm(dim), Dropout(dropout)
-        self.post = norm == "post"
+        self.norm, self.dropout, self.post = norm, Dropout(dropout), post
 
-    def before(self, x: Tensor) -> Tensor:
-        """What the sublayer reads."""
-        return x if self.post else self.norm(x)
-
-    def after(self, x: Tensor, sublayer: Tensor) -> Tensor:
-        """The sum of x and what the sublayer said."""
-        total = x + self.dropout(sublayer)
-        return self.norm(total) if self.post else total  # type: ignore[no-any-return]
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], tuple[Tensor, Beside]]) -> tuple[Tensor, Beside]:
+        """x after the sublayer, and whatever else the sublayer gives."""
+        values, beside = sublayer(x if self.post else self.norm(x))
+        total = x + self.dropout(values)
+        return self.norm(total) if self.post else total, beside
 
 
-class SourceView(NamedTuple):
-    """What a decoder layer sees of the source while decoding: keys and values (B, K, S, d)."""
+class Wanted(NamedTuple):
+    """The attention that a caller asks a block for: the mixer's weights, cross-attention's, and its scores."""
 
-    keys: Tensor
-    values: Tensor
-
-
-class EncoderLayer(nn.Module):
-    """A mixer and a feed-forward network, each within a residual; with a causal mixer it can go step by step."""
-
-    def __init__(self, mixer: Mixer, feed_forward: FeedForward, dim: int, dropout: float, norm: str) -> None:
-        super().__init__()
-        self.mixer, self.mixer_residual = mixer, Residual(dim, dropout, norm)
-        self.feed_forward, self.feed_forward_residual = feed_forward, Residual(dim, dropout, norm)
-
-    def forward(self, x: Tensor, mask: Tensor | None, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """x (B, L, D) after the layer, and the mixer's weights where asked for."""
-        mixed = self.mixer(self.mixer_residual.before(x), mask, need_weights=need_weights)
-        x = self.mixer_residual.after(x, mixed.values)
-        x = self.feed_forward_residual.after(x, self.feed_forward(self.feed_forward_residual.before(x)))
-        return x, mixed.weights
-
-    def prefill(self, x: Tensor) -> tuple[Tensor, State]:
-        """x (R, L, D), the first positions of every row, after the layer, and the state to go on from with `step`."""
-        values, state = self.mixer.prefill(self.mixer_residual.before(x))
-        x = self.mixer_residual.after(x, values)
-        return self.feed_forward_residual.after(x, self.feed_forward(self.feed_forward_residual.before(x))), state
-
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """One more position of every row, x (R, D)."""
-        values, state = self.mixer.step(self.mixer_residual.before(x), state)
-        x = self.mixer_residual.after(x, values)
-        return self.feed_forward_residual.after(x, self.feed_forward.step(self.feed_forward_residual.before(x))), state
+    mixer: bool = False
+    cross: bool = False
+    scores: bool = False
 
 
-class DecoderLayer(nn.Module):
-    """A causal mixer, attention to the source and a feed-forward network, each within a residual."""
+class Attended(NamedTuple):
+    """The attention of a block: the mixer's weights, cross-attention's, and its scores; None where there is none."""
+
+    mixer: Tensor | None
+    cross: Tensor | None = None
+    scores: Tensor | None = None
+
+
+class Block(nn.Module):
+    """A mixer, attention to a source where there is one, and a feed-forward network, each within a residual.
+
+    Args:
+        mixer: moves information between positions.
+        cross: attention to an encoded source; None in a stack that reads one sequence.
+        feed_forward: maps each position.
+        residual: makes the residual around one of them.
+    """
 
     def __init__(
-        self, mixer: Mixer, cross: CrossAttention, feed_forward: FeedForward, dim: int, dropout: float, norm: str
+        self, mixer: Mixer, cross: CrossMixer | None, feed_forward: FeedForward, residual: Callable[[], Residual]
     ) -> None:
         super().__init__()
-        self.mixer, self.mixer_residual = mixer, Residual(dim, dropout, norm)
-        self.cross, self.cross_residual = cross, Residual(dim, dropout, norm)
-        self.feed_forward, self.feed_forward_residual = feed_forward, Residual(dim, dropout, norm)
+        self.mixer, self.mixer_residual = mixer, residual()
+        self.cross = cross
+        if cross is not None:
+            self.cross_residual = residual()
+        self.feed_forward, self.feed_forward_residual = feed_forward, residual()
 
     def forward(
         self,
         x: Tensor,
         mask: Tensor | None,
-        memory: Tensor,
-        memory_mask: Tensor | None,
-        need: tuple[bool, bool, bool],
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-        """x (B, L, D) after the layer, and what is needed of: the mixer's weights, cross-attention's, its scores."""
-        mixed = self.mixer(self.mixer_residual.before(x), mask, need_weights=need[0])
-        x = self.mixer_residual.after(x, mixed.values)
-        asked = self.cross_residual.before(x)
-        read = self.cross(asked, memory, memory_mask, need_weights=need[1])
-        scores = cross_scores(self.cross, asked, memory) if need[2] else None
-        x = self.cross_residual.after(x, read.values)
-        x = self.feed_forward_residual.after(x, self.feed_forward(self.feed_forward_residual.before(x)))
-        return x, mixed.weights, read.weights, scores
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        wanted: Wanted = Wanted(),  # noqa: B008
+    ) -> tuple[Tensor, Attended]:
+        """All positions x (B, L, D), real where `mask` is True, and those of `memory` (B, S, D) that they read."""
 
-    def source_view(self, memory: Tensor) -> SourceView:
-        """What `step` needs of the encoded source (B, S, D)."""
-        return SourceView(*self.cross.project(memory))
+        def mix(x: Tensor) -> tuple[Tensor, Tensor | None]:
+            mixed = self.mixer(x, mask, need_weights=wanted.mixer)
+            return mixed.values, mixed.weights
 
-    def step(self, x: Tensor, state: State, source: SourceView, allowed: Tensor | None) -> tuple[Tensor, State]:
-        """One more position of every row, x (R, D); R is a multiple of the number of sources."""
-        values, state = self.mixer.step(self.mixer_residual.before(x), state)
-        x = self.mixer_residual.after(x, values)
-        read = self.cross.step(self.cross_residual.before(x), source.keys, source.values, allowed)
-        x = self.cross_residual.after(x, read)
-        return self.feed_forward_residual.after(x, self.feed_forward.step(self.feed_forward_residual.before(x))), state
+        def read(x: Tensor, cross: CrossMixer) -> tuple[Tensor, tuple[Tensor | None, Tensor | None]]:
+            assert memory is not None
+            view = cross.project(memory, memory_mask)
+            found = cross(x, view, need_weights=wanted.cross)
+            weights = found.weights if wanted.cross else None
+            return found.values, (weights, cross.scores(x, view) if wanted.scores else None)
 
+        x, weights, attended = self._through(x, mix, read)
+        return x, Attended(weights, *attended or (None, None))
 
-def cross_scores(cross: CrossAttention, x: Tensor, memory: Tensor) -> Tensor:
-    """(B, K, L, S): Q K^T / sqrt(d), of which cross-attention's weights are the softmax where no source is masked.
+    def view(self, memory: Tensor, mask: Tensor | None) -> View:
+        """The part of the block's attention to `memory` (B, S, D) that is the same for every target."""
+        assert self.cross is not None
+        return self.cross.project(memory, mask)
 
-    They are computed anew: attention itself keeps weights only, and hardly anything asks for more.
-    """
-    key, _ = cross.project(memory)
-    query = cross.query_projection(x).unflatten(-1, (cross.heads, cross.head_dim)).transpose(1, 2)
-    return query @ key.transpose(2, 3) * cross.head_dim**-0.5  # type: ignore[no-any-return]
+    def extend(
+        self,
+        x: Tensor,
+        state: State,
+        view: View | None = None,
+        width: int = 1,
+        positions: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """The next n positions of every row, and the state after them.
+
+        Args:
+            x: (R, n, D).
+            state: the mixer's.
+            view: what the block sees of the sources, where it reads them; `width` rows share each.
+            width: hypotheses a sentence.
+            positions: (R,) of the first of the n, where the block reads a source.
+            lengths: (R,), how many of the n are real, where they are not all.
+        """
+
+        def mix(x: Tensor) -> tuple[Tensor, State]:
+            return self.mixer.extend(x, state, lengths)
+
+        def read(x: Tensor, cross: CrossMixer) -> tuple[Tensor, None]:
+            assert view is not None
+            assert positions is not None
+            return cross.extend(x, view, width, positions).values, None
+
+        x, after, _ = self._through(x, mix, read)
+        return x, after
+
+    def _through(
+        self,
+        x: Tensor,
+        mix: Callable[[Tensor], tuple[Tensor, Beside]],
+        read: Callable[[Tensor, CrossMixer], tuple[Tensor, Other]],
+    ) -> tuple[Tensor, Beside, Other | None]:
+        """x after the mixer, the source and the feed-forward network, in this order, and what the first two give."""
+        x, mixed = self.mixer_residual(x, mix)
+        crossed, cross = None, self.cross
+        if cross is not None:
+            x, crossed = self.cross_residual(x, lambda y: read(y, cross))
+        x, _ = self.feed_forward_residual(x, lambda y: (self.feed_forward(y), None))
+        return x, mixed, crossed

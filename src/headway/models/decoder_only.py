@@ -6,56 +6,39 @@ The sequence of a row is x1 .. xm EOS BOS y1 .. yn without anything in between, 
 row looks like does not depend on what else is in its batch.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from headway.mixers import State
 from headway.mixers.positions import build_absolute
-from headway.models.block import EncoderLayer
+from headway.models.block import Block, Wanted
 from headway.models.embeddings import output_projection, token_embedding, tying
-from headway.models.model import Axes, Memory, Output, Seq2Seq, wanted
-from headway.models.model_config import DecoderOnlyConfig
-from headway.models.stacks import beside_mixer, shared_positions, stack_mixers
+from headway.models.model import Axes, Memory, Output, Seq2Seq, log_probabilities, wanted
+from headway.models.stacks import StackConfig, StackedConfig, build_blocks, last_norm, shared_positions
 from headway.tensors.batch import Batch
 from headway.tensors.dropout import Dropout
-from headway.tensors.linear import few_rows_linear
 from headway.tensors.masks import drop_full, padding_mask
 
 
-@dataclass(frozen=True)
-class Group(State):
-    """Rows whose sources are equally long, and so stand at the same `position` at every step.
+class DecoderOnlyConfig(StackedConfig):
+    """One causal stack that reads source and target as one sequence; the loss is on the target alone."""
 
-    `rows` (R,) says which of the rows of the whole state they are.
-    """
-
-    rows: Tensor
-    layers: tuple[State, ...]
-    position: int
+    kind: Literal["decoder_only"] = "decoder_only"
+    decoder: StackConfig = StackConfig()
 
 
 @dataclass(frozen=True)
 class DecoderOnlyState(State):
-    """Rows in groups. A step takes all rows of a group at once, so that none has padding among its past."""
+    """The state of each layer. `lengths` (R,) counts the tokens so far, those of the source among them."""
 
-    groups: tuple[Group, ...]
-
-    def select(self, index: Tensor) -> "DecoderOnlyState":
-        """Rows `index`, each in the group where it was."""
-        wished = index.reshape(-1)
-        groups = []
-        for group in self.groups:
-            # Where in this group the wished rows are: `place` is the first match, and `found` whether there is one.
-            found, place = (wished[:, None] == group.rows).max(1)
-            rows = found.nonzero().squeeze(1)
-            if len(rows):
-                layers = tuple(layer.select(place[rows]) for layer in group.layers)
-                groups.append(replace(group, rows=rows, layers=layers))
-        return DecoderOnlyState(tuple(groups))
+    layers: tuple[State, ...]
+    lengths: Tensor
 
 
 class DecoderOnly(Seq2Seq):
@@ -72,32 +55,33 @@ class DecoderOnly(Seq2Seq):
         UserError: options of the recipe that do not go together.
     """
 
+    Config: ClassVar = DecoderOnlyConfig
+
     def __init__(self, config: DecoderOnlyConfig, source_size: int, target_size: int, shared: bool) -> None:
         super().__init__()
         tied, dim = tying(config, shared), config.dim
         self.source_tokens = token_embedding(source_size, dim)
         self.target_tokens = self.source_tokens if tied == "all" else token_embedding(target_size, dim)
         self.scale, self.dropout = dim**0.5, Dropout(config.dropout)
-        self.trained_positions = config.trained_positions()
+        self.max_position, self.trained_positions = config.max_position, config.trained_positions()
         self.position = build_absolute(config.position, dim, config.max_position)
-        mixers = stack_mixers(config, config.decoder, True, "model.decoder")
-        self.decoder = nn.ModuleList(EncoderLayer(mixer, *beside_mixer(config)) for mixer in mixers)
-        self.norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
+        self.decoder = build_blocks(config, config.decoder, True, "model.decoder")
+        self.norm = last_norm(config)
         self.projection = output_projection(self.target_tokens, tied)
 
     def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
         lengths, steps = batch.source_mask.sum(1), batch.target_input.shape[1]
         x, mask = self._pack(batch, lengths)
-        x, padding = self._place(x, 0), drop_full(mask)
+        x, padding = self._embed(x), drop_full(mask)
         attention: dict[str, Tensor] = {}
         target = lengths[:, None] + torch.arange(steps, device=lengths.device)  # (B, T): where the target stands
         for number, layer in enumerate(self.decoder):
             names = f"decoder.{number}.self", f"decoder.{number}.cross"
             asked = [wanted(name, capture) for name in names]
-            x, weights = layer(x, padding, any(asked))
-            if weights is not None:
-                given = weights, _of_source(weights, target, batch.source_mask)
-                attention |= {name: each for name, each, ask in zip(names, given, asked, strict=True) if ask}
+            x, attended = layer(x, padding, wanted=Wanted(any(asked)))
+            if attended.mixer is not None:
+                given = attended.mixer, _of_source(attended.mixer, target, batch.source_mask)
+                attention |= {name: weights for name, weights, ask in zip(names, given, asked, strict=True) if ask}
         return Output(self.projection(self.norm(take(x, target))), attention)
 
     def _pack(self, batch: Batch, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,44 +98,45 @@ class DecoderOnly(Seq2Seq):
         both = torch.cat([self.source_tokens(batch.source), self.target_tokens(batch.target_input)], 1)
         return take(both, packing(lengths, size, steps)[:, :length]), padding_mask(all_lengths, length)
 
+    def longest_source(self) -> int:
+        return self.max_position - 2  # an end mark and a begin mark stand between source and target
+
+    def longest_target(self, source_length: int) -> int | None:
+        return None if self.trained_positions is None else self.trained_positions - 2 - source_length
+
     def attention_axes(self, name: str) -> Axes:
         return Axes("both", "both") if name.endswith(".self") else super().attention_axes(name)
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
-        return Memory(self._place(self.source_tokens(source), 0), mask)
+        return Memory(self._embed(self.source_tokens(source)), mask)
 
-    def start(self, memory: Memory) -> DecoderOnlyState:
-        lengths = memory.mask.sum(1)
-        groups = []
-        for length in sorted(set(lengths.tolist())):
-            rows = (lengths == length).nonzero().squeeze(1)
-            x, layers = memory.values[rows, :length], []
-            for layer in self.decoder:
-                x, state = layer.prefill(x)  # type: ignore[operator]
-                layers.append(state)
-            groups.append(Group(rows, tuple(layers), length))
-        return DecoderOnlyState(tuple(groups))
+    @torch.no_grad()
+    def start(self, memory: Memory, capacity: int) -> DecoderOnlyState:
+        rows, size, _ = memory.values.shape
+        x, layers, lengths = memory.values, [], memory.mask.sum(1)
+        for block in self._blocks():
+            x, state = block.extend(x, block.mixer.initial_state(rows, size + capacity), lengths=lengths)
+            layers.append(state)
+        return DecoderOnlyState(tuple(layers), lengths)
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, DecoderOnlyState]:
+    @torch.no_grad()
+    def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, DecoderOnlyState]:
         assert isinstance(state, DecoderOnlyState)
-        hidden, groups = [], []
-        for group in state.groups:
-            x = self._place(self.target_tokens(tokens[group.rows, None]), group.position).squeeze(1)
-            layers = []
-            for layer, mixer_state in zip(self.decoder, group.layers, strict=True):
-                x, after = layer.step(x, mixer_state)  # type: ignore[operator]
-                layers.append(after)
-            hidden.append(x)
-            groups.append(replace(group, layers=tuple(layers), position=group.position + 1))
-        order = torch.cat([group.rows for group in groups]).argsort()
-        logits = few_rows_linear(self.norm(torch.cat(hidden)[order]), self.projection)
-        return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32)), DecoderOnlyState(
-            tuple(groups)
-        )
+        count, layers = tokens.shape[1], []
+        positions = state.lengths[:, None] + torch.arange(count, device=tokens.device)
+        x = self.dropout(self.target_tokens(tokens) * self.scale + self.position(positions))
+        for block, before in zip(self._blocks(), state.layers, strict=True):
+            x, after = block.extend(x, before)
+            layers.append(after)
+        logits = self.projection(self.norm(x[:, -1]))
+        return log_probabilities(logits), DecoderOnlyState(tuple(layers), state.lengths + count)
 
-    def _place(self, vectors: Tensor, start: int) -> Tensor:
-        """Token vectors (..., L, D) as the first layer reads them, at positions start, start + 1, ..."""
-        x = vectors * self.scale + self.position(start, start + vectors.shape[-2])
+    def _blocks(self) -> list[Block]:
+        return list(self.decoder)  # type: ignore[arg-type]
+
+    def _embed(self, vectors: Tensor) -> Tensor:
+        """Token vectors (B, L, D) as the first layer reads them, at positions 0, 1, ..."""
+        x = vectors * self.scale + self.position.between(0, vectors.shape[1])
         return self.dropout(x)  # type: ignore[no-any-return]
 
     def layers(self) -> Sequence[nn.Module]:

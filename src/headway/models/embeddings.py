@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.models.model_config import ModelConfig
+from headway.mixers.positions import AbsolutePosition
+from headway.models.model import ModelConfig
 from headway.tensors.batch import UNKNOWN
 from headway.tensors.dropout import Dropout
+from headway.tensors.linear import Linear
 
 Tied = Literal["all", "target", "none"]
 
@@ -30,6 +32,10 @@ class SourceReader(nn.Module, ABC):
         """How many positions are left of sources of these lengths, end marks included."""
 
     @abstractmethod
+    def longest(self, positions: int) -> int:
+        """The longest source, its end mark not counted, of which at most so many positions are left."""
+
+    @abstractmethod
     def trial(self, length: int) -> NDArray[Any]:
         """A source of this length, without its end mark, that holds nothing in particular."""
 
@@ -37,21 +43,28 @@ class SourceReader(nn.Module, ABC):
 class Embedding(SourceReader):
     """Token vectors times sqrt(D), plus positions, then dropout (Vaswani et al. 2017, sections 3.4, 3.5 and 5.4)."""
 
-    def __init__(self, tokens: nn.Embedding, position: nn.Module, dropout: float) -> None:
+    def __init__(self, tokens: nn.Embedding, position: AbsolutePosition, dropout: float) -> None:
         super().__init__()
         self.tokens, self.position, self.dropout = tokens, position, Dropout(dropout)
         self.scale = tokens.embedding_dim**0.5
 
-    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
-        """(..., L) ids at positions start, start + 1, ... to (..., L, D)."""
-        x = self.tokens(ids) * self.scale + self.position(start, start + ids.shape[-1])
+    def forward(self, ids: Tensor) -> Tensor:
+        """Whole sequences of ids (B, L) to (B, L, D)."""
+        x = self.tokens(ids) * self.scale + self.position.between(0, ids.shape[-1])
         return self.dropout(x)  # type: ignore[no-any-return]
+
+    def at(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Ids (R, n) at `positions` (R, n) to (R, n, D)."""
+        return self.dropout(self.tokens(ids) * self.scale + self.position(positions))  # type: ignore[no-any-return]
 
     def read(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         return self(source), mask
 
     def lengths(self, lengths: Tensor) -> Tensor:
         return lengths
+
+    def longest(self, positions: int) -> int:
+        return positions - 1
 
     def trial(self, length: int) -> NDArray[Any]:
         return np.full(length, UNKNOWN)
@@ -65,7 +78,7 @@ def token_embedding(size: int, dim: int) -> nn.Embedding:
 
 
 def tying(config: ModelConfig, shared: bool) -> Tied:
-    """What `model.tied` comes to, given whether both sides share a vocabulary. Raises UserError where it cannot be."""
+    """`model.tied`, or its default for a vocabulary that is `shared` or not. Raises UserError where it cannot be."""
     tied = config.tied or ("all" if shared else "target")
     if tied == "all" and not shared:
         raise UserError(
@@ -77,9 +90,9 @@ def tying(config: ModelConfig, shared: bool) -> Tied:
     return tied
 
 
-def output_projection(target: nn.Embedding, tied: Tied) -> nn.Linear:
+def output_projection(target: nn.Embedding, tied: Tied) -> Linear:
     """(..., D) to logits (..., V), with the target's embedding as its weight unless nothing is tied."""
-    projection = nn.Linear(target.embedding_dim, target.num_embeddings, bias=False)
+    projection = Linear(target.embedding_dim, target.num_embeddings, bias=False)
     nn.init.normal_(projection.weight, std=target.embedding_dim**-0.5)
     if tied != "none":
         projection.weight = target.weight

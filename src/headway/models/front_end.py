@@ -1,20 +1,42 @@
-"""What a model reads of speech: frames, shortened by convolutions, in the place of embedded tokens.
+"""The way of speech into a model: frames, shortened by convolutions, in the place of embedded tokens.
 
 Shapes: B batch, F frames, M numbers a frame, C channels, S positions that are left, D model.
 """
+
+from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headway.config import Section
+from headway.mixers.positions import AbsolutePosition
 from headway.models.embeddings import SourceReader
-from headway.models.model_config import FrontEndConfig
 from headway.tensors.dropout import Dropout
 from headway.tensors.masks import drop_full, padding_mask, zero_padding
+
+
+class FrontEndConfig(Section):
+    """Convolutions over frames, each with a gated linear unit, before the encoder of a model that reads speech.
+
+    Every layer leaves one of `stride` positions. `channels`: the size between layers, before the gate halves it.
+    """
+
+    layers: PositiveInt = 2
+    kernel: PositiveInt = 5
+    stride: PositiveInt = 2
+    channels: PositiveInt = 1024
+
+    @model_validator(mode="after")
+    def _halves(self) -> FrontEndConfig:
+        if self.channels % 2 or not self.kernel % 2:
+            raise ValueError("channels must be even, for the gate to halve them, and kernel odd, to have a middle")
+        return self
 
 
 class FrontEnd(SourceReader):
@@ -32,7 +54,9 @@ class FrontEnd(SourceReader):
         dropout: its probability.
     """
 
-    def __init__(self, config: FrontEndConfig, features: int, dim: int, position: nn.Module, dropout: float) -> None:
+    def __init__(
+        self, config: FrontEndConfig, features: int, dim: int, position: AbsolutePosition, dropout: float
+    ) -> None:
         super().__init__()
         inner = [config.channels // 2] * (config.layers - 1)
         sizes = zip([features, *inner], [*inner, dim], strict=True)
@@ -53,13 +77,16 @@ class FrontEnd(SourceReader):
             lengths = self._after_layer(lengths)
             mask = padding_mask(lengths, x.shape[1])
             x = zero_padding(x, drop_full(mask))
-        x = x * self.scale + self.position(0, x.shape[1])
+        x = x * self.scale + self.position.between(0, x.shape[1])
         return self.dropout(x), mask
 
     def lengths(self, lengths: Tensor) -> Tensor:
         for _ in self.convolutions:
             lengths = self._after_layer(lengths)
         return lengths
+
+    def longest(self, positions: int) -> int:
+        return int(positions * self.stride ** len(self.convolutions))
 
     def trial(self, length: int) -> NDArray[Any]:
         return np.zeros((length, self.features), dtype=np.float32)

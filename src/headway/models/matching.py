@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from headway.errors import UserError
-from headway.mixers import mixer_class, options_of
-from headway.models.model_config import MatchConfig, StackedConfig, parse_model
+from headway.mixers import MIXERS
+from headway.models.presets import model_section
+from headway.models.stacks import MatchConfig, StackedConfig
 
 TOLERANCE = 0.01
 LARGEST = 1 << 16
@@ -46,19 +47,19 @@ def matched(config: StackedConfig, build: Build) -> StackedConfig:
         middle = (low + high) // 2
         low, high = (middle, high) if count(_with_size(config, match, middle)) < goal else (low, middle)
     counts = {size: count(_with_size(config, match, size)) for size in (low, high)}
-    size = min(counts, key=lambda each: abs(counts[each] - goal))
+    size = min(counts, key=lambda size: abs(counts[size] - goal))
     if abs(counts[size] - goal) > TOLERANCE * goal:
         raise UserError(
             f"no {match.by} gives {goal:,} parameters to within 1 %",
             where="model.match_parameters",
-            received=", ".join(f"{each:,} parameters with {match.by} {size}" for size, each in counts.items()),
+            received=", ".join(f"{count:,} parameters with {match.by} {size}" for size, count in counts.items()),
             allowed="another number, or sizing another of feed_forward, head_dim, n and hidden (by)",
         )
     return _with_size(config, match, size)
 
 
 def _other(match: MatchConfig) -> StackedConfig:
-    other = parse_model(match.to)
+    other = model_section(match.to)
     assert isinstance(other, StackedConfig)
     return other
 
@@ -66,15 +67,17 @@ def _other(match: MatchConfig) -> StackedConfig:
 def _with_size(config: StackedConfig, match: MatchConfig, size: int) -> StackedConfig:
     """`config` with that size, and nothing left to match."""
     if match.by == "feed_forward":
-        return config.model_copy(update={"feed_forward": size, "match_parameters": None})
-    stacks, found = {}, False
+        given = config.feed_forward
+        sized = size if isinstance(given, int) else {**given, "hidden": size}
+        return config.model_copy(update={"feed_forward": sized, "match_parameters": None})
+    stacks, sized_any = {}, False
     for name in config.stacks():
         stack, mixers = getattr(config, name), []
         for mixer in stack.mixers():
-            has = match.by in options_of(mixer_class(str(mixer["kind"]), f"model.{name}.mixer"))
-            found = found or has
+            has = match.by in MIXERS.options(str(mixer["kind"]), f"model.{name}.mixer.kind")
+            sized_any = sized_any or has
             mixers.append(mixer | {match.by: size} if has else mixer)
         stacks[name] = stack.model_copy(update={"mixer": mixers})
-    if not found:
+    if not sized_any:
         raise UserError(f"no mixer of this model has a {match.by}", where="model.match_parameters.by")
     return config.model_copy(update=stacks | {"match_parameters": None})

@@ -1,23 +1,75 @@
-"""The contract of a sequence-to-sequence model: all that search, scoring, training and analysis know of it.
+"""The contract of a model: all that search, scoring, training and analysis know of it, and its part of a recipe.
 
-Shapes: B batch, S source, T target, K heads, D model, V vocabulary.
+Shapes: B batch, S source, T target, K heads, D model, V vocabulary, R rows of a decoding step.
 """
+
+from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Any, Generic, Literal, NamedTuple
+from typing import Any, ClassVar, Generic, Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from pydantic import PositiveInt
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from headway.config import Probability, Section
 from headway.mixers import State
 from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
 
-__all__ = ["Memory", "Model", "Output", "Seq2Seq", "State", "wanted"]
+__all__ = [
+    "Axes",
+    "Memory",
+    "Model",
+    "ModelConfig",
+    "ModelSection",
+    "Output",
+    "Seq2Seq",
+    "State",
+    "log_probabilities",
+    "wanted",
+]
+
+
+class ModelSection(Section):
+    """A `model` section, whatever its kind.
+
+    A model may be written as a preset's name, or as `{preset: NAME, ...}` with changes to it.
+    """
+
+    kind: str
+
+    def width(self) -> int | None:
+        """D, or None where the recipe alone does not say it."""
+        return None
+
+
+class ModelConfig(ModelSection):
+    """The options of every kind of sequence-to-sequence model.
+
+    `max_position`: longer inputs are refused (end mark included), since no model was trained on such; what a model
+    reads as one sequence, as a decoder-only model does source and target, counts as one input. `tied`: `all`
+    shares source, target and output embeddings, `target` the last two, `none` nothing; by default `all` where the
+    vocabulary is shared and `target` elsewhere.
+    """
+
+    dim: PositiveInt = 512
+    dropout: Probability = 0.1
+    max_position: PositiveInt = 1024
+    tied: Literal["all", "target", "none"] | None = None
+
+    def width(self) -> int | None:
+        return self.dim
+
+    def reads_frames(self) -> bool:
+        """Whether a source is frames of numbers, as speech is, instead of tokens of text."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -32,7 +84,7 @@ class Memory:
 
 
 class Axes(NamedTuple):
-    """Which tokens attend (`queries`) and which are attended to (`keys`), of each row.
+    """The tokens of a row that attend (`queries`) and those that are attended to (`keys`).
 
     `source`: x1 .. xm EOS, or the positions of a shortened source; `target`: BOS y1 .. yn; `both`: the one directly
     followed by the other. Padding comes last.
@@ -43,9 +95,9 @@ class Axes(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a model says of a whole target: logits (B, T, V), and the attention that was asked for, by name.
+    """The answer of a model for a whole target: logits (B, T, V), and the attention that was asked for, by name.
 
-    `losses` are what the model itself adds to the objective in training, by name, each summed over target tokens.
+    `losses` are those that the model itself adds to the objective in training, by name, each summed over target tokens.
 
     Names are `encoder.LAYER.self` (B, K, S, S), `decoder.LAYER.self` (B, K, T, T), `decoder.LAYER.cross` (B, K, T, S):
     weights, before dropout. `decoder.LAYER.cross_scores` (B, K, T, S), which no pattern but its full name asks for, are
@@ -60,7 +112,13 @@ class Output(NamedTuple):
 
 
 class Model(nn.Module, ABC, Generic[AnyBatch]):
-    """What training needs of a model, whatever its task: it reads the batches of that task."""
+    """A model as training sees it, whatever its task: it reads the batches of that task.
+
+    Attributes:
+        Config: the `model` section of a recipe with this kind of model.
+    """
+
+    Config: ClassVar[type[ModelSection]]
 
     @abstractmethod
     def forward(self, batch: AnyBatch, *, capture: Sequence[str] = ()) -> Output:
@@ -92,6 +150,14 @@ class Seq2Seq(Model[Batch]):
             capture: patterns (`decoder.*.cross`) of the attention to return; costs nothing when empty.
         """
 
+    @abstractmethod
+    def longest_source(self) -> int:
+        """The most tokens, or frames, that a source may have, its end mark not counted."""
+
+    @abstractmethod
+    def longest_target(self, source_length: int) -> int | None:
+        """The most tokens that a target can have beside a source of so many, or None where there is no limit."""
+
     def source_lengths(self, lengths: Tensor) -> Tensor:
         """How many positions the memory has for sources of these lengths, end marks included."""
         return lengths
@@ -101,23 +167,31 @@ class Seq2Seq(Model[Batch]):
         return np.full(length, UNKNOWN)
 
     @abstractmethod
-    def start(self, memory: Memory) -> State:
-        """The state before the first target token, one row a source."""
+    def start(self, memory: Memory, capacity: int) -> State:
+        """The state before the first target token, one row a source, with room for `capacity` tokens of each row."""
 
     @abstractmethod
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Log probabilities (B, V) of the next token, given the last ones, tokens (B,), and the state after them.
+    def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Read n more tokens (R, n) of each row.
 
-        `state.select` takes an index (B',) or, for the W hypotheses of each of N sentences, (N, W): all entries of a
-        row then are rows of the same sentence.
+        Returns:
+            Log probabilities (R, V) of the token after the last of them, and the state after them. `state.select` takes
+            an index (R',) or, for the W hypotheses of each of N' sentences, (N', W): all entries of a line then are
+            rows of the same sentence, and, where N' is the number of sentences of the state, line i those of sentence
+            i.
         """
 
     def attention_axes(self, name: str) -> Axes:
-        """Which tokens the last two axes of the attention called `name` stand for."""
-        own: Literal["source", "target"] = "source" if name.startswith("encoder.") else "target"
-        return Axes(own, own if name.endswith(".self") else "source")
+        """The tokens that the last two axes of the attention called `name` stand for."""
+        side: Literal["source", "target"] = "source" if name.startswith("encoder.") else "target"
+        return Axes(side, side if name.endswith(".self") else "source")
 
 
 def wanted(name: str, capture: Sequence[str]) -> bool:
     """Whether the attention called `name` was asked for."""
     return any(fnmatchcase(name, pattern) for pattern in capture)
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """The log softmax of logits (..., V), in float32 or wider."""
+    return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))

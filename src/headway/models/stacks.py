@@ -1,43 +1,170 @@
-"""What a stack of layers is made of: its mixers, with the options and positions of the whole model, and the rest."""
+"""Stacks of blocks: the options of a recipe, and the blocks built from them."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 from torch import nn
 
+from headway.config import Component, Mixers, Probability, Section
 from headway.errors import UserError
-from headway.mixers import Mixer, build_mixer, mixer_class, options_of
-from headway.mixers.relative import RELATIVE_POSITIONS, RelativePosition, RelativePositions
-from headway.models.block import FeedForward
-from headway.models.model_config import StackConfig, StackedConfig
+from headway.mixers import MIXERS, Mixer, build_mixer
+from headway.mixers.relative import RelativePosition, RelativePositions, is_relative
+from headway.models.block import Block, Residual
+from headway.models.components import CROSS_ATTENTIONS, FEED_FORWARDS, NORMS
+from headway.models.cross_attention import CrossMixer
+from headway.models.model import ModelConfig
 
 
-def attention_options(config: StackedConfig) -> dict[str, Any]:
-    """What the model sets for all its attention, self and cross."""
-    return {"heads": config.heads, "head_dim": config.head_dim, "dropout": config.attention_dropout}
+class StackConfig(Section):
+    """One side of a Transformer: its layers, and how information moves in them (one mixer, or a list, one a layer)."""
+
+    layers: PositiveInt = 6
+    mixer: Mixers = Field(default={"kind": "attention"}, validate_default=True)
+
+    @model_validator(mode="after")
+    def _one_mixer_a_layer(self) -> Self:
+        if isinstance(self.mixer, list) and len(self.mixer) != self.layers:
+            raise ValueError(f"mixer is a list of {len(self.mixer)} for {self.layers} layers; give one per layer")
+        return self
+
+    def mixers(self) -> list[dict[str, Any]]:
+        """The mixer options of each layer, lowest first."""
+        return list(self.mixer) if isinstance(self.mixer, list) else [self.mixer] * self.layers
 
 
-def beside_mixer(config: StackedConfig) -> tuple[FeedForward, int, float, str]:
-    """What every layer has besides its mixers: a new feed-forward network, D, dropout, norm."""
-    return FeedForward(config.dim, config.feed_forward, config.activation), config.dim, config.dropout, config.norm
+class ReadingStackConfig(StackConfig):
+    """A stack that also reads an encoded source.
+
+    `cross`: the kind of cross-attention (multi_head, dot, general, additive, concat, location), or a kind with its
+    options.
+    """
+
+    cross: Component = Field(default={"kind": "multi_head"}, validate_default=True)
 
 
-def stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where: str) -> list[Mixer]:
-    """The mixers of a stack, lowest first; relative positions are one module for all that can use them.
+def _match(value: Any) -> Any:
+    return value if value is None or isinstance(value, dict | MatchConfig) else {"to": value}
+
+
+class MatchConfig(Section):
+    """A wish for as many parameters as another model has, within 1 %.
+
+    `to`: their number, or another recipe (its `model` section is taken over when the recipe is read). `by`: what is
+    sized for it; `head_dim`, `n` and `hidden` are those of every mixer of the stacks that has such an option.
+    """
+
+    to: PositiveInt | dict[str, Any]
+    by: Literal["feed_forward", "head_dim", "n", "hidden"] = "feed_forward"
+
+
+class StackedConfig(ModelConfig):
+    """The options that models made of Transformer blocks share. `head_dim` frees the size of a head from dim / heads.
+
+    `feed_forward`: the hidden size of a network with `activation`, or a kind with its options, such as
+    `{kind: swiglu, hidden: 1024}`. `norm`: where the norm stands, `norm_kind` which one it is (layer, rms).
+    `position`: a kind, or a kind with its options; one that attention itself reads goes to every mixer that can use it.
+    `match_parameters`: see `MatchConfig`; a number or a recipe stands for `{to: ...}`.
+    """
+
+    feed_forward: PositiveInt | dict[str, Any] = 2048
+    heads: PositiveInt = 8
+    head_dim: PositiveInt | None = None
+    attention_dropout: Probability = 0.0
+    activation: Literal["relu", "gelu"] = "relu"
+    norm: Literal["post", "pre"] = "post"
+    norm_kind: Component = Field(default={"kind": "layer"}, validate_default=True)
+    position: Component = Field(default={"kind": "sinusoidal"}, validate_default=True)
+    match_parameters: Annotated[MatchConfig | None, BeforeValidator(_match)] = None
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        if self.head_dim is None and self.dim % self.heads:
+            raise ValueError(
+                f"heads ({self.heads}) do not divide dim ({self.dim}); set head_dim or another number of heads"
+            )
+        return self
+
+    def stacks(self) -> tuple[str, ...]:
+        """The names of the fields that hold a stack."""
+        return tuple(name for name in type(self).model_fields if isinstance(getattr(self, name), StackConfig))
+
+    def feed_forward_options(self) -> dict[str, Any]:
+        """The feed-forward network as a kind with its options."""
+        given = {"hidden": self.feed_forward} if isinstance(self.feed_forward, int) else self.feed_forward
+        return {"kind": self.activation, **given}
+
+    def trained_positions(self) -> int | None:
+        """The most positions that one sequence can have, or None where there is no such limit."""
+        return self.max_position if self.position.get("kind") == "learned" else None
+
+
+def build_norm(config: StackedConfig) -> nn.Module:
+    """A new norm of the kind that the model asks for. Raises UserError where there is none."""
+    return NORMS.build(config.norm_kind, config.dim, where="model.norm_kind")
+
+
+def last_norm(config: StackedConfig) -> nn.Module:
+    """The norm at the top of a stack: post-norm blocks end in one, a pre-norm stack needs one more."""
+    return build_norm(config) if config.norm == "pre" else nn.Identity()
+
+
+def build_blocks(
+    config: StackedConfig, stack: StackConfig, causal: bool, where: str, *, cross: dict[str, Any] | None = None
+) -> nn.ModuleList:
+    """The blocks of a stack, lowest first.
 
     Args:
         config: the model.
         stack: its encoder or decoder.
         causal: whether positions may only see the past.
         where: the recipe key of the stack.
+        cross: the cross-attention of each block; None in a stack that reads one sequence.
 
     Raises:
-        UserError: options that do not exist or fit, or relative positions where no mixer can use them.
+        UserError: options that do not exist or do not fit.
     """
-    defaults = attention_options(config)
-    if config.position.get("kind") in RELATIVE_POSITIONS:
+
+    def residual() -> Residual:
+        return Residual(build_norm(config), config.dropout, post=config.norm == "post")
+
+    def reader() -> CrossMixer | None:
+        return None if cross is None else _build_cross(config, cross, f"{where}.cross")
+
+    def block(mixer: Mixer) -> Block:
+        reads = reader()
+        options = config.feed_forward_options()
+        return Block(mixer, reads, FEED_FORWARDS.build(options, config.dim, where="model.feed_forward"), residual)
+
+    return nn.ModuleList(map(block, _stack_mixers(config, stack, causal, where)))
+
+
+def _attention_options(config: StackedConfig) -> dict[str, Any]:
+    """The options that the model sets for all its attention, self and cross."""
+    return {"heads": config.heads, "head_dim": config.head_dim, "dropout": config.attention_dropout}
+
+
+def _build_cross(config: StackedConfig, options: dict[str, Any], where: str) -> CrossMixer:
+    dim, defaults = config.dim, _attention_options(config)
+    cross = CROSS_ATTENTIONS.build(options, dim, dim, config.max_position, defaults=defaults, where=where)
+    if cross.ordered or cross.sampled:
+        raise UserError(
+            "only recurrent models have attention that remembers its last position or is trained by REINFORCE",
+            where=where, received=options, allowed="choice soft, or hard with estimator straight_through",
+        )  # fmt: skip
+    if cross.size != dim:
+        raise UserError("the values of this attention are not of the model's size", where=where, received=cross.size)
+    return cross
+
+
+def _stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where: str) -> list[Mixer]:
+    """The mixers of a stack; relative positions are one module for all that can use them."""
+    defaults = _attention_options(config)
+    if is_relative(str(config.position.get("kind")), "model.position"):
         _require_use(config, stack, where)
-        defaults["position"] = RelativePositions(config.position, causal)
+        defaults["position"] = RelativePositions(config.position, causal, "model.position")
     return [
         build_mixer(options, config.dim, causal, defaults=defaults, where=f"{where}.mixer[{number}]")
         for number, options in enumerate(stack.mixers())
@@ -46,7 +173,7 @@ def stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where:
 
 def _require_use(config: StackedConfig, stack: StackConfig, where: str) -> None:
     kinds = [str(options.get("kind")) for options in stack.mixers()]
-    if not any("position" in options_of(mixer_class(kind, f"{where}.mixer")) for kind in kinds):
+    if not any("position" in MIXERS.options(kind, f"{where}.mixer.kind") for kind in kinds):
         raise UserError(
             f"position {config.position['kind']} is a part of attention, which no mixer of this stack has",
             where="model.position",

@@ -4,22 +4,46 @@ Shapes: B batch, P pieces, W words, N words of the whole batch, L layers, D enco
 V labels.
 """
 
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from headway.config import Probability
 from headway.errors import UserError
 from headway.models.layer_attention import build_layer_mix
-from headway.models.model import Model, Output, wanted
-from headway.models.model_config import TaggerConfig
-from headway.processing.pretrained import encoder_place, transformers_quiet
+from headway.models.model import Model, ModelSection, Output, wanted
 from headway.tensors.batch import TokenBatch
+from headway.tensors.linear import Linear
 
 LAYERS = "layers"  # the name of the attention over layers
+
+
+class TaggerConfig(ModelSection):
+    """A pretrained encoder that labels words.
+
+    `encoder`: a Hugging Face name or folder, or `package:NAME/FOLDER` in an installed Python package. `pretrained`:
+    whether it begins with its weights or with random ones; `freeze`: whether they stay. `layers`: what a label is read
+    from, the `last` layer, the `average` of a linear map of each, or multi-head `attention` over all; `heads` and
+    `head_dim` (by default the encoder's size / heads) are that attention's. `dropout` falls on what is read, on the
+    keys and on the weights.
+    """
+
+    kind: Literal["tagger"] = "tagger"
+    encoder: str
+    pretrained: bool = True
+    freeze: bool = False
+    layers: Literal["last", "average", "attention"] = "attention"
+    heads: PositiveInt = 12
+    head_dim: PositiveInt | None = None
+    dropout: Probability = 0.3
 
 
 class Tagger(Model[TokenBatch]):
@@ -29,9 +53,14 @@ class Tagger(Model[TokenBatch]):
 
     Args:
         config: the recipe's model section.
-        encoder: the encoder; its own `config` says how many layers and how large.
+        encoder: an encoder of Hugging Face's kind; its own `config` says how many layers and how large.
         labels: V.
+
+    Raises:
+        UserError: the heads over layers do not divide the encoder's D.
     """
+
+    Config: ClassVar = TaggerConfig
 
     def __init__(self, config: TaggerConfig, encoder: nn.Module, labels: int) -> None:
         super().__init__()
@@ -43,7 +72,7 @@ class Tagger(Model[TokenBatch]):
         self.mix = build_layer_mix(
             config.layers, sizes.num_hidden_layers, sizes.hidden_size, heads, config.head_dim, config.dropout
         )
-        self.output = nn.Linear(self.mix.size, labels)
+        self.output = Linear(self.mix.size, labels)
 
     def train(self, mode: bool = True) -> Self:
         """Training mode; a frozen encoder stays as it is."""
@@ -55,8 +84,8 @@ class Tagger(Model[TokenBatch]):
     def forward(self, batch: TokenBatch, *, capture: Sequence[str] = ()) -> Output:
         hidden, attention = self._encode(batch, capture)
         rows = torch.arange(len(batch.first), device=batch.first.device)[:, None]
-        places = (rows * batch.pieces.shape[1] + batch.first)[batch.word_mask]  # (N,) in the flattened batch
-        mixed, weights = self.mix([layer.flatten(0, 1).index_select(0, places) for layer in hidden[-self.mix.depth :]])
+        indices = (rows * batch.pieces.shape[1] + batch.first)[batch.word_mask]  # (N,) in the flattened batch
+        mixed, weights = self.mix([layer.flatten(0, 1).index_select(0, indices) for layer in hidden[-self.mix.depth :]])
         flat = self.output(mixed)
         logits = flat.new_zeros(*batch.first.shape, flat.shape[1])
         logits[batch.word_mask] = flat
@@ -72,17 +101,39 @@ class Tagger(Model[TokenBatch]):
         names = [f"encoder.{layer}.self" for layer in range(encoder.config.num_hidden_layers)]
         need_weights = any(wanted(name, capture) for name in names)
         inputs = {"input_ids": batch.pieces, "attention_mask": batch.piece_mask.long()}
-        if need_weights:  # fused attention gives no weights
-            usual = encoder.config._attn_implementation
-            encoder.set_attn_implementation("eager")
-        try:
-            with torch.no_grad() if self.frozen else nullcontext():
-                read = encoder(**inputs, output_hidden_states=True, output_attentions=need_weights)
-        finally:
-            if need_weights:
-                encoder.set_attn_implementation(usual)
-        found = zip(names, read.attentions, strict=True) if need_weights else ()
-        return read.hidden_states[1:], {name: weights for name, weights in found if wanted(name, capture)}
+        if need_weights:
+            encoder = with_explicit_attention(encoder)
+        with torch.no_grad() if self.frozen else nullcontext():
+            read = encoder(**inputs, output_hidden_states=True, output_attentions=need_weights)
+        given = zip(names, read.attentions, strict=True) if need_weights else ()
+        return read.hidden_states[1:], {name: weights for name, weights in given if wanted(name, capture)}
+
+
+def with_explicit_attention(encoder: nn.Module) -> Any:
+    """A view of the encoder that gives attention weights, which fused attention does not.
+
+    Its modules are twins of the encoder's that share all parameters and buffers but have configurations of their own,
+    which say how attention is computed, and none of the hooks by which the library collects what layers give. The
+    encoder stays as it is, so that threads may share it.
+    """
+    configs: dict[int, Any] = {}
+
+    def explicit(config: Any) -> Any:
+        if id(config) not in configs:
+            configs[id(config)] = copy.deepcopy(config)
+            configs[id(config)]._attn_implementation = "eager"
+        return configs[id(config)]
+
+    def twin(module: nn.Module) -> nn.Module:
+        other = copy.copy(module)
+        other._modules = {name: None if child is None else twin(child) for name, child in module._modules.items()}
+        other._forward_hooks = OrderedDict()
+        vars(other).pop("_output_capturing_hooks_installed", None)
+        if "config" in vars(module):
+            vars(other)["config"] = explicit(module.config)
+        return other
+
+    return twin(encoder)
 
 
 def check_heads(config: TaggerConfig, hidden: int) -> None:
@@ -93,47 +144,3 @@ def check_heads(config: TaggerConfig, hidden: int) -> None:
             where="model.heads",
             received=config.heads,
         )
-
-
-def encoder_config(place: str) -> Any:
-    """The configuration of a Hugging Face encoder. Raises UserError where there is none, or it is no encoder."""
-    with transformers_quiet() as transformers:
-        try:
-            config = transformers.AutoConfig.from_pretrained(place)
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"cannot load this encoder ({str(error).splitlines()[0]})",
-                where="model.encoder", received=place, allowed="a Hugging Face name or folder",
-            ) from error  # fmt: skip
-    if getattr(config, "is_encoder_decoder", False):
-        raise UserError("this model has a decoder; only encoders label words", where="model.encoder", received=place)
-    return config
-
-
-def build_tagger(config: TaggerConfig, labels: int, stored: Path, *, initial: bool) -> Tagger:
-    """The model that `config` describes.
-
-    Args:
-        config: the recipe's model section.
-        labels: V.
-        stored: the folder with the encoder's configuration.
-        initial: whether the encoder begins with its pretrained weights, where the recipe wants them; its other weights,
-            and all others, are drawn from torch's global generator.
-
-    Raises:
-        UserError: an encoder that cannot be loaded.
-    """
-    with transformers_quiet() as transformers:
-        if initial and config.pretrained:
-            place = encoder_place(config.encoder)
-            try:
-                encoder = transformers.AutoModel.from_pretrained(place, dtype=torch.float32)
-            except (OSError, ValueError) as error:
-                raise UserError(
-                    f"cannot load this encoder ({str(error).splitlines()[0]})", where="model.encoder", received=place
-                ) from error
-        else:
-            encoder = transformers.AutoModel.from_config(encoder_config(str(stored)), dtype=torch.float32)
-    if getattr(encoder, "pooler", None) is not None:
-        encoder.pooler = None  # it reads the whole sentence, which no word's label depends on
-    return Tagger(config, encoder, labels)

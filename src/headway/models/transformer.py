@@ -3,49 +3,70 @@
 Shapes: B batch, S source, T target, D model, V vocabulary, R rows of a decoding step (hypotheses of all sentences).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from headway.mixers import State
-from headway.mixers.attention import CrossAttention
 from headway.mixers.positions import build_absolute
-from headway.models.block import DecoderLayer, EncoderLayer, SourceView
+from headway.models.block import Block, Wanted
+from headway.models.cross_attention import View
 from headway.models.embeddings import Embedding, SourceReader, output_projection, token_embedding, tying
-from headway.models.front_end import FrontEnd
-from headway.models.model import Memory, Output, Seq2Seq, wanted
-from headway.models.model_config import TransformerConfig
+from headway.models.front_end import FrontEnd, FrontEndConfig
+from headway.models.model import Memory, Output, Seq2Seq, log_probabilities, wanted
 from headway.models.sharing import sentences_of
-from headway.models.stacks import attention_options, beside_mixer, shared_positions, stack_mixers
+from headway.models.stacks import (
+    ReadingStackConfig,
+    StackConfig,
+    StackedConfig,
+    build_blocks,
+    last_norm,
+    shared_positions,
+)
 from headway.tensors.batch import Batch
-from headway.tensors.linear import few_rows_linear
 from headway.tensors.masks import drop_full
+
+
+class TransformerConfig(StackedConfig):
+    """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its source are frames instead of tokens."""
+
+    kind: Literal["transformer"] = "transformer"
+    front_end: FrontEndConfig | None = None
+    encoder: StackConfig = StackConfig()
+    decoder: ReadingStackConfig = ReadingStackConfig()
+
+    def reads_frames(self) -> bool:
+        return self.front_end is not None
 
 
 @dataclass(frozen=True)
 class DecoderState(State):
-    """The state of a Transformer decoder. What it sees of the source is kept once a sentence, not once a hypothesis."""
+    """The state of a Transformer decoder. Its views of the source are kept once a sentence, not once a hypothesis.
+
+    `lengths` (R,) counts the tokens so far.
+    """
 
     layers: tuple[State, ...]
-    sources: tuple[SourceView, ...]
-    allowed: Tensor | None
-    position: int
+    sources: tuple[View, ...]
+    lengths: Tensor
     width: int  # hypotheses a sentence, one after the other
 
-    def select(self, index: Tensor) -> Self:
+    def select(self, index: Tensor) -> DecoderState:
         """Rows `index`; an index (N, W) keeps the source shared among the W hypotheses of each sentence."""
-        layers = tuple(layer.select(index.reshape(-1)) for layer in self.layers)
-        width, sentences = sentences_of(index, self.width, self.sources[0].keys.shape[0])
-        if sentences is None:
-            return replace(self, layers=layers, width=width)
-        sources = tuple(SourceView(*(part.index_select(0, sentences) for part in view)) for view in self.sources)
-        allowed = None if self.allowed is None else self.allowed.index_select(0, sentences)
-        return replace(self, layers=layers, sources=sources, allowed=allowed, width=width)
+        rows = index.reshape(-1)
+        width, sentences = sentences_of(index, self.width, len(self.lengths) // self.width)
+        return DecoderState(
+            layers=tuple(layer.select(rows) for layer in self.layers),
+            sources=self.sources if sentences is None else tuple(view.select(sentences) for view in self.sources),
+            lengths=self.lengths.index_select(0, rows),
+            width=width,
+        )
 
 
 class Transformer(Seq2Seq):
@@ -61,6 +82,8 @@ class Transformer(Seq2Seq):
         UserError: options of the recipe that do not go together.
     """
 
+    Config: ClassVar = TransformerConfig
+
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int, shared: bool) -> None:
         super().__init__()
         tied = tying(config, shared and config.front_end is None)
@@ -75,12 +98,11 @@ class Transformer(Seq2Seq):
         else:
             self.source_embedding = FrontEnd(config.front_end, source_size, dim, positions[0], config.dropout)
         self.target_embedding = Embedding(source if source and tied == "all" else target, positions[1], config.dropout)
-        self.encoder = nn.ModuleList(_encoder_layers(config))
-        self.decoder = nn.ModuleList(_decoder_layers(config))
-        # Post-norm layers end in a norm; a pre-norm stack needs one more at its top.
-        self.encoder_norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
+        self.encoder = build_blocks(config, config.encoder, False, "model.encoder")
+        self.decoder = build_blocks(config, config.decoder, True, "model.decoder", cross=config.decoder.cross)
+        self.encoder_norm, self.decoder_norm = last_norm(config), last_norm(config)
         self.projection = output_projection(self.target_embedding.tokens, tied)
+        self.max_position, self.trained_positions = config.max_position, config.trained_positions()
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
         return self._encode(source, mask, ())[0]
@@ -90,44 +112,51 @@ class Transformer(Seq2Seq):
         padding, attention = drop_full(mask), {}
         for number, layer in enumerate(self.encoder):
             name = f"encoder.{number}.self"
-            x, weights = layer(x, padding, wanted(name, capture))
-            if weights is not None:
-                attention[name] = weights
+            x, attended = layer(x, padding, wanted=Wanted(wanted(name, capture)))
+            if attended.mixer is not None:
+                attention[name] = attended.mixer
         return Memory(self.encoder_norm(x), mask), attention
 
     def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
         memory, attention = self._encode(batch.source, batch.source_mask, capture)
-        x, padding, source_padding = (
-            self.target_embedding(batch.target_input), drop_full(batch.target_mask), drop_full(memory.mask)
-        )  # fmt: skip
+        x, padding = self.target_embedding(batch.target_input), drop_full(batch.target_mask)
+        source_padding = drop_full(memory.mask)
         for number, layer in enumerate(self.decoder):
             names = f"decoder.{number}.self", f"decoder.{number}.cross", f"decoder.{number}.cross_scores"
-            need = wanted(names[0], capture), wanted(names[1], capture), names[2] in capture
-            x, *given = layer(x, padding, memory.values, source_padding, need)
-            attention |= {name: each for name, each in zip(names, given, strict=True) if each is not None}
+            needs = Wanted(wanted(names[0], capture), wanted(names[1], capture), names[2] in capture)
+            x, attended = layer(x, padding, memory.values, source_padding, needs)
+            attention |= {name: found for name, found in zip(names, attended, strict=True) if found is not None}
         return Output(self.projection(self.decoder_norm(x)), attention)
 
-    def start(self, memory: Memory) -> DecoderState:
-        count = memory.values.shape[0]
-        padding = drop_full(memory.mask)
+    @torch.no_grad()
+    def start(self, memory: Memory, capacity: int) -> DecoderState:
+        padding, rows = drop_full(memory.mask), len(memory.mask)
         return DecoderState(
-            layers=tuple(layer.mixer.initial_state(count) for layer in self.decoder),  # type: ignore[operator, union-attr]
-            sources=tuple(layer.source_view(memory.values) for layer in self.decoder),  # type: ignore[operator]
-            allowed=None if padding is None else padding[:, None, None, :],
-            position=0,
+            layers=tuple(layer.mixer.initial_state(rows, capacity) for layer in self._decoder_blocks()),
+            sources=tuple(layer.view(memory.values, padding) for layer in self._decoder_blocks()),
+            lengths=torch.zeros(rows, dtype=torch.int64, device=memory.values.device),
             width=1,
         )
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, DecoderState]:
+    @torch.no_grad()
+    def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, DecoderState]:
         assert isinstance(state, DecoderState)
-        x = self.target_embedding(tokens[:, None], state.position).squeeze(1)
-        layers = []
-        for layer, mixer_state, source in zip(self.decoder, state.layers, state.sources, strict=True):
-            x, after = layer.step(x, mixer_state, source, state.allowed)  # type: ignore[operator]
+        count, layers = tokens.shape[1], []
+        x = self.target_embedding.at(tokens, state.lengths[:, None] + torch.arange(count, device=tokens.device))
+        for layer, mixer_state, source in zip(self._decoder_blocks(), state.layers, state.sources, strict=True):
+            x, after = layer.extend(x, mixer_state, source, state.width, state.lengths)
             layers.append(after)
-        logits = few_rows_linear(self.decoder_norm(x), self.projection)
-        after_all = replace(state, layers=tuple(layers), position=state.position + 1)
-        return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32)), after_all
+        logits = self.projection(self.decoder_norm(x[:, -1]))
+        return log_probabilities(logits), replace(state, layers=tuple(layers), lengths=state.lengths + count)
+
+    def _decoder_blocks(self) -> list[Block]:
+        return list(self.decoder)  # type: ignore[arg-type]
+
+    def longest_source(self) -> int:
+        return self.source_embedding.longest(self.max_position)
+
+    def longest_target(self, source_length: int) -> int | None:
+        return None if self.trained_positions is None else self.trained_positions - 1
 
     def source_lengths(self, lengths: Tensor) -> Tensor:
         return self.source_embedding.lengths(lengths)
@@ -137,17 +166,3 @@ class Transformer(Seq2Seq):
 
     def layers(self) -> Sequence[nn.Module]:
         return [*shared_positions(self), *self.encoder, *self.decoder]
-
-
-def _encoder_layers(config: TransformerConfig) -> list[EncoderLayer]:
-    return [
-        EncoderLayer(mixer, *beside_mixer(config))
-        for mixer in stack_mixers(config, config.encoder, False, "model.encoder")
-    ]
-
-
-def _decoder_layers(config: TransformerConfig) -> list[DecoderLayer]:
-    return [
-        DecoderLayer(mixer, CrossAttention(config.dim, **attention_options(config)), *beside_mixer(config))
-        for mixer in stack_mixers(config, config.decoder, True, "model.decoder")
-    ]

@@ -17,12 +17,12 @@ from headway.corpora.word_corpus import collate_windows
 from headway.device import keep_freed_memory, pick_device
 from headway.errors import UserError
 from headway.files import write_json
-from headway.models.model_config import TaggerConfig
-from headway.models.tagger import Tagger, build_tagger
+from headway.models.tagger import Tagger, TaggerConfig
 from headway.predictors.captured_attention import ALL, Attention, Capture
 from headway.processing.pretrained import Window, WordPieces
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
+from headway.tasks.pretrained_encoder import build_tagger
 
 LABELS = "labels.json"
 Floats = NDArray[np.float32]

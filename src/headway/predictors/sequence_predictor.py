@@ -19,7 +19,6 @@ from headway.corpora.data_config import source_truncation
 from headway.device import pick_device
 from headway.errors import UserError
 from headway.models import Seq2Seq
-from headway.models.model_config import ModelConfig
 from headway.predictors.captured_attention import ALL, END, Capture, patterns_of
 from headway.predictors.formatter import Form
 from headway.predictors.prediction import NO_WORDS, Candidate, Prediction
@@ -100,8 +99,8 @@ class Predictor:
     def __init__(self, runs: Sequence[LoadedRun], device: torch.device, form: Form | None = None) -> None:
         first, self.form = runs[0], form or Form()
         self.recipe, self.source, self.target = first.recipe, first.source, first.target
-        self._config = first.recipe.model_as(ModelConfig)
         self.models, self.device = [run.model for run in runs], device
+        self._reads = self.models[0]
         for number, run in enumerate(runs[1:], start=2):
             if not (run.source.same(first.source) and run.target.same(first.target)):
                 raise UserError("the runs of an ensemble need the same vocabularies", where=f"run {number}")
@@ -168,7 +167,7 @@ class Predictor:
 
     def _encode_one(self, line: Any, options: Options, number: int) -> tuple[Any, bool]:
         source, truncated = self.read(line, whole=options.max_source_length is not None)
-        limit = options.max_source_length or self._config.longest_source()
+        limit = options.max_source_length or self._reads.longest_source()
         if len(source) > limit:
             if not options.truncate and self.recipe.data.truncate_source is None:
                 text = self.source.vocabulary is not None
@@ -208,7 +207,7 @@ class Predictor:
         lines: list[int],
     ) -> list[list[Hypothesis]]:
         batch = collate([np.asarray(ids) for ids in sources], None).to(self.device)
-        limits = _limits(sources, prefixes, config, lines, self._config)
+        limits = _limits(sources, prefixes, config, lines, self._reads)
         with torch.inference_mode():
             memory = self.model.encode(batch.source, batch.source_mask)
         alpha = config.length_penalty
@@ -253,8 +252,8 @@ class Predictor:
         """Whether the model has positions for this source and this target."""
         (read, _), given = self.read(source), len(self.target.encode(target))
         length = len(read)
-        room = self._config.longest_target(length)
-        return length <= self._config.longest_source() and (room is None or given <= room)
+        room = self._reads.longest_target(length)
+        return length <= self._reads.longest_source() and (room is None or given <= room)
 
     def attended(self, source: Any) -> list[str]:
         """What is read of an encoded source: its tokens and the end mark or, of speech, seconds."""
@@ -340,7 +339,7 @@ def _limits(
     prefixes: list[list[int]],
     config: DecodingConfig,
     lines: list[int],
-    model: ModelConfig,
+    model: Seq2Seq,
 ) -> Limits:
     """What the search keeps to; a longest length that the source gives makes room for the shortest and the prefix."""
     longest = []

@@ -13,7 +13,7 @@ from headway.config import explain, merge
 from headway.corpora.data_config import LeadConfig
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig
-from headway.models.model_config import ModelSection, TaggerConfig, parse_model
+from headway.models import ModelSection, TaggerConfig, model_section
 from headway.parses.parses_config import AnyParser, ParserConfig
 from headway.recipe.sections import Recipe
 
@@ -43,7 +43,7 @@ def _resolve_match(tree: dict[str, Any], beside: Path) -> None:
     path = Path(to) if Path(to).exists() else beside / to
     other = read_tree(path)
     _resolve_match(other, path.parent)
-    _set_matched(tree, parse_model(other.get("model", {})).model_dump(mode="json"))
+    _set_matched(tree, model_section(other.get("model", {})).model_dump(mode="json"))
 
 
 def _matched(tree: dict[str, Any]) -> str | None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PlainValidator, PositiveInt, SerializeAsAny, model_validator
+from pydantic_core import PydanticCustomError
 
 from headway.config import Metrics, Section
 from headway.corpora.data_config import DataConfig
 from headway.errors import UserError
-from headway.losses.objective_config import ObjectiveConfig
-from headway.models.model_config import MODELS, AnyModel, ModelSection, TransformerConfig
+from headway.losses import ObjectiveConfig
+from headway.models import MODELS, ModelSection, TransformerConfig, model_section
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.processing.text.text_config import TextConfig, VocabularyConfig
+from headway.registry import config_of
 from headway.search.decoding_config import DecodingConfig
 
 
@@ -68,6 +70,14 @@ class TrainingConfig(Section):
         return {"batch_tokens": self.batch_tokens, "batch_sentences": self.batch_sentences}
 
 
+def _model(value: Any) -> ModelSection:
+    try:
+        return model_section(value)
+    except UserError as error:
+        raise PydanticCustomError("explained", "{text}", {"text": str(error)}) from error
+
+
+AnyModel = Annotated[SerializeAsAny[ModelSection], PlainValidator(_model)]
 AnyKind = TypeVar("AnyKind", bound=ModelSection)
 
 
@@ -91,6 +101,6 @@ class Recipe(Section):
                 f"the task {self.task} cannot use this kind of model",
                 where="model.kind",
                 received=self.model.kind,
-                allowed=[name for name, each in MODELS.items() if issubclass(each, kind)],
+                allowed=[name for name in MODELS if issubclass(config_of(MODELS.get(name)), kind)],
             )
         return self.model

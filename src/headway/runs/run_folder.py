@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from headway.device import keep_freed_memory
 from headway.errors import UserError
 from headway.files import sha256, write_bytes, write_json, write_text
-from headway.models import Seq2Seq, build_model
-from headway.models.model_config import ModelConfig
+from headway.models import ModelConfig, Seq2Seq, build_model
 from headway.processing.audio.audio_processor import FILE as AUDIO
 from headway.processing.audio.audio_processor import AudioSide
 from headway.processing.text.text_processor import Side, Words, load_side, load_sides

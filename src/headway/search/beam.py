@@ -1,10 +1,14 @@
-"""Search: greedy, beam and sampling. It sees only start, step and select of a model, so any object with these will do.
+"""Greedy and beam search. It sees only start, extend and select of a model, so any object with these will do.
 
-Shapes: N sentences, W hypotheses of a sentence, V vocabulary, t tokens so far.
+Rows keep their shape from step to step: W hypotheses of each of N sentences, of which some may be finished. Tokens and
+parents are kept step by step, and followed backwards once a sentence is done.
+
+Shapes: N sentences, W hypotheses of a sentence, C candidates of a sentence at a step, V vocabulary, T steps.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,40 +18,110 @@ from headway.search.hypotheses import Hypothesis, length_penalty
 from headway.search.limits import Limits
 from headway.tensors.batch import BOS, EOS
 
+LOOK_EVERY = 8  # steps between two looks at whether all is done, on an accelerator, which each look waits for
+
 
 class Searchable(Protocol):
     """The part of a model that search uses (see `Seq2Seq`)."""
 
-    def start(self, memory: Memory) -> State:
-        """The state before the first token, one row a sentence."""
+    def start(self, memory: Memory, capacity: int) -> State:
+        """The state before the first token, one row a sentence, with room for `capacity` tokens."""
         ...
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Log probabilities (B, V) of the next token after `tokens` (B,), and the new state."""
+    def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Log probabilities (R, V) of the next token after `tokens` (R, n), and the new state."""
         ...
 
 
-@dataclass
-class _Beams:
-    """The live hypotheses of N sentences: scores (N, W), tokens and their log probabilities (N, W, t)."""
+def time_to_look(time: int, device: torch.device) -> bool:
+    """Whether search may look at what it has computed after step `time`: always on a CPU, seldom elsewhere."""
+    return device.type == "cpu" or (time + 1) % LOOK_EVERY == 0
 
-    sentences: Tensor  # (N,) which sentence each row is
+
+class _Candidates(NamedTuple):
+    """Continuations of each sentence, best first, all (N, C): their scores, parents and tokens, and the log
+    probability of the token alone."""
+
     scores: Tensor
+    parents: Tensor
     tokens: Tensor
     log_probabilities: Tensor
 
-    def extend(
-        self, keep: Tensor, parents: Tensor, tokens: Tensor, scores: Tensor, log_probabilities: Tensor
-    ) -> "_Beams":
-        """Hypotheses made of `parents` (N', W) of the sentences `keep` (N',) and one more token each."""
+    def rows(self, index: Tensor) -> _Candidates:
+        """Those of some sentences."""
+        return _Candidates(*(part[index] for part in self))
 
-        def grow(history: Tensor, new: Tensor) -> Tensor:
-            index = parents[:, :, None].expand(-1, -1, history.shape[2])
-            return torch.cat([history[keep].gather(1, index), new[:, :, None]], 2)
-
-        return _Beams(
-            self.sentences[keep], scores, grow(self.tokens, tokens), grow(self.log_probabilities, log_probabilities)
+    def survivors(self, beam: int) -> _Candidates:
+        """The best `beam` of those that do not end."""
+        scores, order = self.scores.masked_fill(self.tokens == EOS, -torch.inf).sort(
+            dim=1, descending=True, stable=True
         )
+        order = order[:, :beam]
+        return _Candidates(scores[:, :beam], *(part.gather(1, order) for part in self[1:]))
+
+
+class _Finished:
+    """The finished hypotheses of N sentences, up to W of each, in the order of their ends.
+
+    Tensors are (N, W + 1); the last place takes what there is no room for. `steps` and `parents` say where the way back
+    from a hypothesis begins.
+    """
+
+    def __init__(self, count: int, beam: int, like: Tensor) -> None:
+        self.beam = beam
+        self.scores = like.new_zeros(count, beam + 1)
+        self.steps = torch.zeros(count, beam + 1, dtype=torch.long, device=like.device)
+        self.parents, self.log_probabilities = torch.zeros_like(self.steps), torch.zeros_like(self.scores)
+        self.counts = torch.zeros_like(self.steps[:, 0])
+
+    def add(self, sentences: Tensor, time: int, candidates: _Candidates) -> None:
+        """Note those of the best W candidates of some sentences (N',) that end, as long as there is room."""
+        scores, parents, tokens, log_probabilities = (part[:, : self.beam] for part in candidates)
+        ended = (tokens == EOS) & scores.isfinite()
+        before = self.counts[sentences]
+        slots = (before[:, None] + ended.cumsum(1) - 1).clamp(max=self.beam).masked_fill(~ended, self.beam)
+        index = sentences[:, None], slots
+        self.scores[index], self.steps[index] = scores, time
+        self.parents[index], self.log_probabilities[index] = parents, log_probabilities
+        self.counts[sentences] = (before + ended.sum(1)).clamp(max=self.beam)
+
+
+class _Trail:
+    """The way back: at each step the token, its log probability and the parent of every hypothesis, (T, N, W)."""
+
+    def __init__(self, steps: int, count: int, beam: int, like: Tensor) -> None:
+        self.tokens = torch.zeros(steps, count, beam, dtype=torch.long, device=like.device)
+        self.parents, self.log_probabilities = torch.zeros_like(self.tokens), like.new_zeros(self.tokens.shape)
+
+    def write(self, time: int, sentences: Tensor, chosen: _Candidates) -> None:
+        """Note what step `time` has chosen for some sentences."""
+        self.tokens[time, sentences], self.parents[time, sentences] = chosen.tokens, chosen.parents
+        self.log_probabilities[time, sentences] = chosen.log_probabilities
+
+    def hypotheses(self, finished: _Finished, alpha: float) -> list[list[Hypothesis]]:
+        """The finished hypotheses of each sentence, best first."""
+        ends = finished.scores, finished.steps, finished.parents, finished.log_probabilities
+        used = int(finished.steps.max()) if finished.steps.numel() else 0
+        way = [part[:used].tolist() for part in (self.tokens, self.log_probabilities, self.parents)]
+        outputs = []
+        for sentence, count in enumerate(finished.counts.tolist()):
+            columns = zip(*(part[sentence, :count].tolist() for part in ends), strict=True)
+            found = [_unrolled(way, sentence, alpha, *column) for column in columns]
+            outputs.append(sorted(found, key=lambda hypothesis: -hypothesis.score))
+        return outputs
+
+
+def _unrolled(
+    way: list[list[list[list[Any]]]], sentence: int, alpha: float, score: float, step: int, parent: int, end: float
+) -> Hypothesis:
+    """The hypothesis of which `parent` is the part before its end at `step`."""
+    tokens, log_probabilities, parents = way
+    ids, each = [], [end]
+    for time in range(step - 1, -1, -1):
+        ids.append(tokens[time][sentence][parent])
+        each.append(log_probabilities[time][sentence][parent])
+        parent = parents[time][sentence][parent]
+    return Hypothesis(tuple(ids[::-1]), tuple(each[::-1]), score / length_penalty(len(each), alpha))
 
 
 @torch.inference_mode()
@@ -61,80 +135,56 @@ def beam_search(
     longest length is reached, where the end is forced. A score is what `Hypothesis` says, so it equals the re-scoring.
 
     Args:
-        model: anything with start and step.
+        model: anything with start and extend.
         memory: the encoded sources, N rows.
         limits: shortest and longest output, forced prefixes, repetitions.
         beam: W.
         alpha: the exponent of the length penalty.
     """
-    count, device = memory.values.shape[0], memory.values.device
-    finished: list[list[Hypothesis]] = [[] for _ in range(count)]
-    state = model.start(memory)
-    zeros = torch.zeros(count, 1, device=device)
-    beams = _Beams(
-        torch.arange(count, device=device), zeros, zeros[..., None][..., :0].long(), zeros[..., None][..., :0]
-    )
-    last = torch.full((count,), BOS, device=device)
-    time = 0
-    while True:
-        rows, width = len(beams.sentences), beams.scores.shape[1]
-        raw, state = model.step(last, state)
-        sentences = beams.sentences.repeat_interleave(width)
-        allowed = limits.apply(raw, sentences, beams.tokens.flatten(0, 1)).view(rows, width, -1)
-        scores, parents, tokens, each = _rank(allowed, beams.scores, 2 * beam)
-        _finish(finished, beams, scores, parents, tokens, each, beam, alpha)
-        keep = torch.tensor(
-            [
-                row
-                for row, sentence in enumerate(beams.sentences.tolist())
-                if len(finished[sentence]) < beam and time < limits.longest[sentence]
-            ],
-            dtype=torch.long,
-            device=device,
-        )
-        if not len(keep):
+    count, device, steps = memory.values.shape[0], memory.values.device, max(limits.longest)
+    longest, sentences = torch.tensor(limits.longest, device=device), torch.arange(count, device=device)
+    state, last = model.start(memory, steps + 1), torch.full((count, 1), BOS, device=device)
+    scores, history = torch.zeros(count, 1, device=device), last[:, :0]
+    raw, state = model.extend(last, state)
+    trail, finished = _Trail(steps, count, beam, raw), _Finished(count, beam, raw)
+    for time in range(steps + 1):
+        width = scores.shape[1]
+        total = scores.reshape(-1, 1) + raw  # what search restricts is its own, never what the model gave
+        limits.restrict(total, sentences.repeat_interleave(width), time, history)
+        candidates = _best(total, raw, width, 2 * beam)
+        finished.add(sentences, time, candidates)
+        if time == steps:
             break
-        scores, parents, tokens, each = (part[keep] for part in (scores, parents, tokens, each))
-        scores, order = scores.masked_fill(tokens == EOS, -torch.inf).sort(dim=1, descending=True, stable=True)
-        order = order[:, :beam]
-        parents, tokens, each = (part.gather(1, order) for part in (parents, tokens, each))
-        beams = beams.extend(keep, parents, tokens, scores[:, :beam], each)
-        state = state.select(keep[:, None] * width + parents)
-        last = tokens.reshape(-1)
-        time += 1
-    return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in finished]
+        chosen = candidates.survivors(beam)
+        trail.write(time, sentences, chosen)
+        rows = _rows_to_go(finished, sentences, longest, time)
+        if not len(rows):
+            break
+        sentences, chosen = sentences[rows], chosen.rows(rows)
+        index = rows[:, None] * width + chosen.parents
+        state, last = state.select(index), chosen.tokens.reshape(-1, 1)
+        if limits.no_repeat:
+            history = torch.cat([history[index.flatten()], last], 1)
+        scores = chosen.scores
+        raw, state = model.extend(last, state)
+    return trail.hypotheses(finished, alpha)
 
 
-def _rank(log_probabilities: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The `count` best continuations of each sentence: their scores, parents, tokens and own log probabilities."""
-    rows, width, size = log_probabilities.shape
-    total = (scores[:, :, None] + log_probabilities).view(rows, -1)
+def _rows_to_go(finished: _Finished, sentences: Tensor, longest: Tensor, time: int) -> Tensor:
+    """The rows of `sentences` (N',) to go on with: on a CPU those that are not done, elsewhere all until all are."""
+    rows = torch.arange(len(sentences), device=sentences.device)
+    if not time_to_look(time, sentences.device):
+        return rows
+    left = ((finished.counts[sentences] < finished.beam) & (time < longest[sentences])).nonzero().squeeze(1)
+    return left if sentences.device.type == "cpu" or not len(left) else rows
+
+
+def _best(total: Tensor, log_probabilities: Tensor, width: int, count: int) -> _Candidates:
+    """The `count` best continuations of each sentence by `total` (N * W, V), with their `log_probabilities`."""
+    size = total.shape[1]
+    total, log_probabilities = total.reshape(-1, width * size), log_probabilities.reshape(-1, width * size)
     best, flat = total.topk(min(count, width * size), dim=1)
-    if best.shape[1] < count:  # fewer continuations than the beam has places: fill up with impossible ones
-        missing = count - best.shape[1]
-        best = torch.cat([best, best.new_full((rows, missing), -torch.inf)], 1)
-        flat = torch.cat([flat, flat.new_zeros(rows, missing)], 1)
-    each = log_probabilities.reshape(rows, -1).gather(1, flat)
-    return best, flat // size, flat % size, each
-
-
-def _finish(
-    finished: list[list[Hypothesis]],
-    beams: _Beams,
-    scores: Tensor,
-    parents: Tensor,
-    tokens: Tensor,
-    each: Tensor,
-    beam: int,
-    alpha: float,
-) -> None:
-    """Move the continuations that end, among the `beam` best of each sentence, to `finished`."""
-    ended = (tokens[:, :beam] == EOS) & scores[:, :beam].isfinite()
-    for row, rank in ended.nonzero().tolist():
-        sentence, parent = int(beams.sentences[row]), int(parents[row, rank])
-        if len(finished[sentence]) == beam:
-            continue
-        ids = tuple(beams.tokens[row, parent].tolist())
-        log_probabilities = (*beams.log_probabilities[row, parent].tolist(), float(each[row, rank]))
-        score = float(scores[row, rank]) / length_penalty(len(log_probabilities), alpha)
-        finished[sentence].append(Hypothesis(ids, log_probabilities, score))
+    if (missing := count - best.shape[1]) > 0:  # fewer continuations than the beam has places: add impossible ones
+        best = torch.cat([best, best.new_full((len(best), missing), -torch.inf)], 1)
+        flat = torch.cat([flat, flat.new_zeros(len(flat), missing)], 1)
+    return _Candidates(best, flat // size, flat % size, log_probabilities.gather(1, flat))

@@ -39,15 +39,15 @@ class Ensemble:
         members = tuple(model.encode(source, mask) for model in self.models)
         return EnsembleMemory(members[0].values, members[0].mask, members)
 
-    def start(self, memory: Memory) -> EnsembleState:
+    def start(self, memory: Memory, capacity: int) -> EnsembleState:
         """The states of all models before the first token."""
         assert isinstance(memory, EnsembleMemory)
         pairs = zip(self.models, memory.members, strict=True)
-        return EnsembleState(tuple(model.start(member) for model, member in pairs))
+        return EnsembleState(tuple(model.start(member, capacity) for model, member in pairs))
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, EnsembleState]:
-        """Log of the mean probability (B, V) of the next token."""
+    def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, EnsembleState]:
+        """Log of the mean probability (R, V) of the token after tokens (R, n)."""
         assert isinstance(state, EnsembleState)
-        steps = [model.step(tokens, member) for model, member in zip(self.models, state.members, strict=True)]
+        steps = [model.extend(tokens, member) for model, member in zip(self.models, state.members, strict=True)]
         scores = torch.stack([log_probabilities for log_probabilities, _ in steps]).logsumexp(0) - math.log(len(steps))
         return scores, EnsembleState(tuple(after for _, after in steps))

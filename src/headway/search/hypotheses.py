@@ -1,4 +1,4 @@
-"""What search gives: hypotheses with their scores."""
+"""Hypotheses with their scores, which search gives."""
 
 from dataclasses import dataclass
 

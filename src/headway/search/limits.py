@@ -1,4 +1,4 @@
-"""What outputs must keep to: lengths, forced beginnings, no n-gram twice.
+"""Limits of outputs: lengths, forced beginnings, no n-gram twice.
 
 Shapes: N sentences, R rows (hypotheses of all sentences), V vocabulary, t tokens so far, n the length of an n-gram.
 """
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from headway.tensors.batch import BOS, EOS, PAD
 
-NEVER = (PAD, BOS, EOS)  # no pieces of an output
+NEVER = (PAD, BOS, EOS)  # no tokens of an output
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the output of each of N sentences must keep to; lengths count tokens without the end mark.
+    """The limits of the outputs of N sentences; lengths count tokens without the end mark.
 
     `prefix` holds, for each sentence, the ids that its output starts with. No `no_repeat` tokens in a row come twice in
     an output, unless they are forced to or nothing else is left; 0 for no such limit.
@@ -27,15 +27,15 @@ class Limits:
     prefix: Sequence[Sequence[int]] = ()
     no_repeat: int = 0
 
-    def apply(self, log_probabilities: Tensor, sentences: Tensor, history: Tensor) -> Tensor:
-        """The same scores (R, V), in place, minus infinity for what may not come next in a row.
+    def restrict(self, scores: Tensor, sentences: Tensor, time: int, history: Tensor) -> None:
+        """Set to minus infinity, in place, the scores of what may not come next in a row.
 
         Args:
-            log_probabilities: (R, V).
-            sentences: (R,) which sentence each row is.
-            history: (R, t) the tokens of each row so far.
+            scores: (R, V), search's own.
+            sentences: (R,) sentence of each row.
+            time: how many tokens each row has so far, t.
+            history: (R, t) these tokens; looked at only where there is a `no_repeat`.
         """
-        scores, time = log_probabilities, history.shape[1]
         forced = self._forced(sentences, time)
         kept = None if forced is None else scores.gather(1, forced[:, None])
         scores[:, [PAD, BOS]] = -torch.inf
@@ -47,10 +47,9 @@ class Limits:
             free = (forced == PAD)[:, None]
             scores.masked_fill_(~free, -torch.inf)
             scores.scatter_(1, forced[:, None], kept.masked_fill(free, -torch.inf))
-        return scores
 
     def _forced(self, sentences: Tensor, time: int) -> Tensor | None:
-        """The token that must come as number `time` (from 0) of each row, (R,), PAD where there is a choice."""
+        """The token that must come at position `time` of each row, (R,), PAD where there is a choice."""
         if not self.prefix and time < min(self.longest):
             return None
         longest = torch.tensor(self.longest, device=sentences.device)[sentences]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headway.models.model import Memory
-from headway.search.beam import Searchable
+from headway.search.beam import Searchable, time_to_look
 from headway.search.hypotheses import Hypothesis, length_penalty
 from headway.search.limits import Limits
 from headway.tensors.batch import BOS, EOS
@@ -19,9 +19,9 @@ from headway.tensors.batch import BOS, EOS
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn: from the `top_k` most probable, of these the fewest that hold `top_p` of the probability.
+    """The way in which tokens are drawn.
 
-    `temperature` divides the log probabilities first. Every line has its own stream of random numbers, a function of
+    They come from the `top_k` most probable and of these from the fewest that hold `top_p` of the probability. `temperature` divides the log probabilities first. Every line has its own stream of random numbers, a function of
     `seed` and the line's number, so that an output does not depend on what else is in its batch.
     """
 
@@ -43,9 +43,9 @@ class Sampling:
         before = probabilities.cumsum(-1) - probabilities
         probabilities = probabilities.masked_fill(before >= self.top_p, 0)
         cumulative = probabilities.cumsum(-1)
-        place = (cumulative < uniform[:, None].to(cumulative) * cumulative[:, -1:]).sum(-1, keepdim=True)
+        rank = (cumulative < uniform[:, None].to(cumulative) * cumulative[:, -1:]).sum(-1, keepdim=True)
         last = (probabilities > 0).sum(-1, keepdim=True) - 1
-        return ids.gather(1, place.minimum(last)).squeeze(1)
+        return ids.gather(1, rank.minimum(last)).squeeze(1)
 
 
 @torch.inference_mode()
@@ -62,7 +62,7 @@ def sample(
     """`count` independent outputs of each of N sentences, best first by score.
 
     Args:
-        model: anything with start and step.
+        model: anything with start and extend.
         memory: the encoded sources, N rows.
         limits: shortest and longest output, forced prefixes, repetitions.
         sampling: how tokens are drawn.
@@ -72,22 +72,25 @@ def sample(
     """
     sentences, device = memory.values.shape[0], memory.values.device
     owner = torch.arange(sentences, device=device).repeat_interleave(count)
-    state = model.start(memory).select(owner.view(sentences, count))
-    streams = sampling.streams(lines)
-    last = torch.full((sentences * count,), BOS, device=device)
-    tokens, scores = last[:, None][:, :0], memory.values.new_zeros(len(last), 0)
+    steps = 1 + max(*limits.longest, *map(len, limits.prefix), 0)
+    state = model.start(memory, steps).select(owner.view(sentences, count))
+    streams, last = sampling.streams(lines), torch.full((len(owner), 1), BOS, device=device)
+    tokens, scores = last.new_full((len(owner), steps), EOS), memory.values.new_zeros(len(owner), steps)
     done = torch.zeros_like(last, dtype=torch.bool)
-    while not bool(done.all()):
-        raw, state = model.step(last, state)
+    for time in range(steps):
+        raw, state = model.extend(last, state)
         uniform = torch.from_numpy(np.concatenate([stream.random(count) for stream in streams])).to(device)
-        last = sampling.draw(limits.apply(raw.clone(), owner, tokens), uniform)
-        tokens = torch.cat([tokens, last[:, None]], 1)
-        scores = torch.cat([scores, raw.gather(1, last[:, None])], 1)
+        allowed = raw.clone()
+        limits.restrict(allowed, owner, time, tokens[:, :time])
+        last = sampling.draw(allowed, uniform)[:, None]
+        tokens[:, time : time + 1], scores[:, time : time + 1] = last, raw.gather(1, last)
         done = done | (last == EOS)
+        if time_to_look(time, device) and bool(done.all()):
+            break
     ends = (tokens == EOS).int().argmax(1).tolist()
     outputs = [
-        Hypothesis(tuple(ids[:end]), tuple(each[: end + 1]), sum(each[: end + 1]) / length_penalty(end + 1, alpha))
-        for ids, each, end in zip(tokens.tolist(), scores.tolist(), ends, strict=True)
+        Hypothesis(tuple(ids[:end]), tuple(logs[: end + 1]), sum(logs[: end + 1]) / length_penalty(end + 1, alpha))
+        for ids, logs, end in zip(tokens.tolist(), scores.tolist(), ends, strict=True)
     ]
     grouped = [outputs[start : start + count] for start in range(0, len(outputs), count)]
     return [sorted(group, key=lambda hypothesis: -hypothesis.score) for group in grouped]

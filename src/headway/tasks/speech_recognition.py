@@ -15,8 +15,7 @@ from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.losses import Objective
-from headway.models import Model, Seq2Seq, build_model
-from headway.models.model_config import ModelConfig
+from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.predictors.prediction_stream import Outlet, force_score, predict_stream, read_standard_input
 from headway.predictors.sequence_predictor import Predictor, load
 from headway.predictors.word_alignment import WordAlignment
@@ -102,19 +101,19 @@ class SpeechRecognition(Task):
             raise UserError("transcripts are counted in pieces", where="data.count", received=recipe.data.count)
         if Objective(recipe.objective).parts:
             raise UserError("speech is learned from transcripts alone", where="objective", allowed="label_smoothing")
-        if audio.max_frames > config.longest_source():
+        with torch.device("meta"):
+            model = build_model(config.model_copy(update={"match_parameters": None}), audio.bins, 8, False)
+        if audio.max_frames > model.longest_source():
             raise UserError(
                 "recordings may be longer than the model's positions", where="data.audio.max_frames",
-                received=audio.max_frames, allowed=f"up to {config.longest_source()}, or a higher model.max_position",
+                received=audio.max_frames, allowed=f"up to {model.longest_source()}, or a higher model.max_position",
             )  # fmt: skip
-        longest = config.longest_target(0)
+        longest = model.longest_target(0)
         if longest is not None and recipe.data.max_length > longest:
             raise UserError(
                 "transcripts may be longer than there are learned positions", where="data.max_length",
                 received=recipe.data.max_length, allowed=f"up to {longest}, or a higher model.max_position",
             )  # fmt: skip
-        with torch.device("meta"):
-            build_model(config.model_copy(update={"match_parameters": None}), audio.bins, 8, False)
 
     def check_data(self, recipe: Recipe) -> SpeechDataCheck:
         heard = _hear(recipe)

@@ -20,8 +20,7 @@ from headway.formats.corpus_config import CorpusConfig
 from headway.formats.lines import check_file, read_lines
 from headway.formats.pairs import PAIR_ORIGINS, Pair, PairSource, check_origin, open_source
 from headway.losses import Objective
-from headway.models import Model, Seq2Seq, build_model
-from headway.models.model_config import ModelConfig
+from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.parses.heads import HeadLabeller, head_labellers
 from headway.predictors.captured_attention import END, patterns_of
 from headway.predictors.formatter import Form
@@ -134,7 +133,7 @@ class Translation(Task):
         with torch.device("meta"):  # the vocabularies are not known yet, so that nothing can be matched
             model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, recipe.vocabulary.shared)
         check_objective(recipe, model)
-        _check_positions(recipe)
+        _check_positions(recipe, model)
         if recipe.data.truncate_source is not None and (labels := Objective(recipe.objective).labels):
             what = f"the objective learns {', '.join(labels)}, which are those of whole sentences"
             raise UserError(what, where="data.truncate_source", received=recipe.data.truncate_source)
@@ -296,8 +295,7 @@ def examples_of(predictor: Predictor, pairs: Sequence[Pair]) -> list[Example]:
     return [example_of(each, pair.references[0]) for each, pair in zip(predictions, shown, strict=True)]
 
 
-def _check_positions(recipe: Recipe) -> None:
-    model = recipe.model_as(ModelConfig)
+def _check_positions(recipe: Recipe, model: Seq2Seq) -> None:
 
     def fit(length: int) -> bool:
         """Whether the model can read a source and a target of `length` pieces."""

@@ -20,14 +20,14 @@ from headway.formats.lines import check_file, read_lines
 from headway.losses import Objective
 from headway.metrics.label_metrics import best_threshold
 from headway.models import Model
-from headway.models.model_config import TaggerConfig
-from headway.models.tagger import LAYERS, Tagger, build_tagger, check_heads, encoder_config
+from headway.models.tagger import LAYERS, Tagger, TaggerConfig, check_heads
 from headway.predictors.label_predictor import Labelling, LoadedTagger, TokenPredictor, load_token_predictor
 from headway.predictors.label_stream import mark, predict_labels
 from headway.predictors.word_alignment import WordAlignment
 from headway.processing.pretrained import WordPieces, encoder_place
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
+from headway.tasks.pretrained_encoder import build_tagger, encoder_config
 from headway.tasks.task import (
     Chunk,
     DevOutputs,

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from headway.models.model_config import RecurrentConfig
+from headway.models import RecurrentConfig
 from headway.models.recurrent import Recurrent
 from headway.tensors.batch import Batch
 from tests.reference import softmax

@@ -5,8 +5,7 @@ from typing import Any
 import torch
 
 from headway.config import merge
-from headway.models import build_model
-from headway.models.model_config import RecurrentConfig
+from headway.models import RecurrentConfig, build_model
 from headway.models.recurrent import Recurrent
 from tests.models.toys import SOURCE_SIZE, TARGET_SIZE
 

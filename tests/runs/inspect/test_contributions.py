@@ -6,8 +6,7 @@ import torch
 
 from headway.errors import UserError
 from headway.mixers import Mixed
-from headway.models import build_model
-from headway.models.model_config import DecoderOnlyConfig
+from headway.models import DecoderOnlyConfig, build_model
 from headway.predictors.sequence_predictor import Predictor
 from headway.runs.inspect.contributions import contributions, log_probability, measure
 from headway.runs.run_folder import LoadedRun
@@ -26,7 +25,7 @@ def scaled(mixer, row, head, place, part, factor):
     """The mixer's forward pass with one share of one position multiplied, summed up part by part."""
 
     def forward(x, mask, *, need_weights=False):
-        shares = mixer.shares(x, mask).shares.clone()
+        shares = mixer.contributions(x, mask).contributions.clone()
         shares[row, head, place, part] *= factor
         hidden = mixer.bias + torch.stack(list(shares.unbind(3))).sum(0).transpose(1, 2).flatten(2)
         values = mixer.out_projection(hidden.relu())
@@ -67,7 +66,7 @@ def test_norms_are_of_what_the_mixer_reads():
     found = measure(network, lambda: log_probability(network, batch))["encoder.0.self"]
     mixer = network.encoder[0].mixer
     x = network.source_embedding(batch.source)
-    assert torch.allclose(found.norm, mixer.shares(x, batch.source_mask).shares.norm(dim=-1), atol=1e-12)
+    assert torch.allclose(found.norm, mixer.contributions(x, batch.source_mask).contributions.norm(dim=-1), atol=1e-12)
     assert [part.name for part in found.parts] == ["-1", "0", "+1", "global"]
     assert (found.norm.transpose(1, 2)[~batch.source_mask] == 0).all()
 

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from headway.metrics import build_metric
-from headway.models import build_model
-from headway.models.model_config import parse_model
+from headway.models import build_model, model_section
 from headway.predictors.sequence_predictor import Predictor
 from headway.runs.inspect.corpus_analysis import CorpusTotals, Request, read_corpus, report
 from headway.runs.inspect.corpus_figures import relative_positions, write_figures
@@ -46,7 +45,7 @@ MODELS = {
 
 def untrained(predictor: Predictor, name: str) -> Predictor:
     """Another model in the place of the predictor's."""
-    recipe = predictor.recipe.model_copy(update={"model": parse_model(MODELS[name])})
+    recipe = predictor.recipe.model_copy(update={"model": model_section(MODELS[name])})
     torch.manual_seed(1)
     size = len(predictor.source.vocabulary)
     model = build_model(recipe.model, size, size, True).eval()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from headway.errors import UserError
-from headway.losses.objective_config import DependencyConfig
+from headway.losses import DependencyConfig
 from headway.predictors.sequence_predictor import Predictor
 from headway.runs.inspect.contributions import contributions
 from headway.runs.inspect.inspection import CHUNK, Inspected, Layer, Map, Request, inspect

@@ -5,8 +5,7 @@ import json
 import pytest
 import torch
 
-from headway.models import build_model
-from headway.models.model_config import parse_model
+from headway.models import build_model, model_section
 from headway.runs.inspect.parameters import count_parts
 from tests.conftest import Command, Reversal
 
@@ -15,7 +14,7 @@ SMALL = {"dim": 16, "feed_forward": 24, "heads": 2, "encoder": {"layers": 1}, "d
 
 def parts(length: int = 10, **changes):
     with torch.device("meta"):
-        model = build_model(parse_model(SMALL | changes), 50, 40, False)
+        model = build_model(model_section(SMALL | changes), 50, 40, False)
     return count_parts(model, (50, 40), length), model
 
 

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from headway.mixers.mixer import part
+from headway.mixers import Span
 from headway.runs.inspect.contributions import Contributions
 from headway.runs.inspect.layer_report import LayerTotals
 from headway.runs.inspect.totals import SPAN, Entropies, PartTotals, RelativePositions, within
@@ -73,7 +73,7 @@ def test_entropies_equal_loops():
 
 def contribution(length: int, seed: int) -> Contributions:
     random, shape = np.random.default_rng(seed), (2, length, 3)
-    parts = (part(-1), part(0), part(1))
+    parts = (Span.of(-1), Span.of(0), Span.of(1))
     return Contributions(["x"] * length, parts, random.random(shape), random.standard_normal(shape))
 
 
@@ -120,7 +120,7 @@ def test_sums_are_as_large_after_a_thousand_sentences_as_after_one():
         relative, entropies, parts, layers = (
             RelativePositions(2),
             Entropies(2),
-            PartTotals(2, [part(0)] * 3),
+            PartTotals(2, [Span.of(0)] * 3),
             LayerTotals(),
         )
         for number in range(count):

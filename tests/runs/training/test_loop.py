@@ -8,8 +8,7 @@ from tests.training import toys
 
 from headway.corpora.plan import EncodedPairs
 from headway.errors import RunError, UserError
-from headway.losses import Loss, Objective
-from headway.losses.objective_config import ObjectiveConfig
+from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.optimizers.schedules import learning_rate
 from headway.runs.training.checkpoints import list_checkpoints

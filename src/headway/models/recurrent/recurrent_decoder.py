@@ -4,75 +4,170 @@ Shapes: B batch, T target, S source, D embedding, E encoder state, H decoder sta
 hypotheses of all sentences, those of one sentence one after the other.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import torch
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
+from headway.config import Probability, Section
+from headway.errors import nearest
 from headway.mixers import State
-from headway.models.model_config import RecurrentConfig
+from headway.models.choices import joined
+from headway.models.components import CROSS_ATTENTIONS
+from headway.models.cross_attention import CrossMixer, Read, View
 from headway.models.recurrent.cells import States, build_cells, run
-from headway.models.recurrent.choices import Choice, joined
-from headway.models.recurrent.recurrent_encoder import Encoded
-from headway.models.recurrent.source_attention import SourceAttention, SourceView
+from headway.models.recurrent.recurrent_encoder import Encoded, RecurrentEncoderConfig
 from headway.models.sharing import sentences_of
+from headway.registry import is_foreign
+from headway.tensors.linear import Linear
+
+
+class RecurrentDecoderConfig(Section):
+    """The decoder of a recurrent model.
+
+    `start`: where its first state comes from. `copy`: the last states of the encoder, layer by layer. `project`: tanh
+    of a linear map of the encoder's top layer at the end of its reading, backwards if it has both directions (Bahdanau
+    et al. 2015, A.2.2).
+    """
+
+    layers: PositiveInt = 2
+    hidden: PositiveInt = 512
+    start: Literal["copy", "project"] = "copy"
+
+
+class RecurrentAttentionConfig(Section):
+    """The way in which the decoder of a recurrent model reads the source; may be written as its kind alone.
+
+    `kind`: `soft` takes the weighted sum of all positions, `hard` one position, `monotonic` one position that never
+    moves back, `none` nothing. `score`: dot, general, concat or location (Luong et al. 2015), additive (Bahdanau et
+    al. 2015), the same function as concat; or a kind of cross-attention with its options, such as `{kind: multi_head,
+    heads: 4}`, which is soft and global. `scaled`: dot, general and location scores, sums of as many products as
+    `decoder.hidden`, over its root (Vaswani et al. 2017), so that attention begins soft. `timing`: attention before the
+    state's update, from where the context enters the recurrence (`bahdanau`), or after it (`luong`). `window`:
+    `global`, or positions up to `width` from a centre: the target's own position (`local-m`) or a predicted one
+    (`local-p`). `input_feeding`: with Luong's timing, the last readout enters the recurrence.
+
+    Only for hard and monotonic, in training: `estimator`: `reinforce` or `straight_through`; for the former, `entropy`
+    is the weight of the entropy bonus and `baseline_decay` that of the old moving average of rewards.
+    """
+
+    kind: Literal["soft", "hard", "monotonic", "none"] = "soft"
+    score: str | dict[str, Any] = "general"
+    scaled: bool = False
+    timing: Literal["bahdanau", "luong"] = "luong"
+    window: Literal["global", "local-m", "local-p"] = "global"
+    width: PositiveInt = 10
+    input_feeding: bool = False
+    estimator: Literal["reinforce", "straight_through"] = "reinforce"
+    entropy: Annotated[float, Field(ge=0)] = 0.01
+    baseline_decay: Probability = 0.9
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        if self.scaled and self.score in ("concat", "additive"):
+            raise ValueError(f"scaled is for scores that are products; {self.score} has bounds: set scaled: false")
+        if self.timing == "bahdanau" and self.input_feeding:
+            raise ValueError("input_feeding belongs to timing luong: with bahdanau the context is fed as it is")
+        if self.kind == "none" and self.input_feeding:
+            raise ValueError("input_feeding feeds what attention found, and kind is none")
+        if self.kind in ("hard", "monotonic") and self.window == "local-p":
+            raise ValueError(
+                f"window local-p weighs positions, and {self.kind} attention takes one: use soft attention"
+            )
+        self._check_score()
+        return self
+
+    def _check_score(self) -> None:
+        name = self.score_kind()
+        if name not in CROSS_ATTENTIONS and not is_foreign(name):
+            raise ValueError(
+                f"unknown score {name!r}{nearest(name, CROSS_ATTENTIONS)}; allowed: {', '.join(CROSS_ATTENTIONS)}"
+            )
+        usual = {"scaled": False, "window": "global", "choice": "soft"}
+        has = CROSS_ATTENTIONS.options(name)
+        for option, value in usual.items() if self.kind != "none" else ():
+            if self._shared_options()[option] != value and option not in has:
+                key = "kind" if option == "choice" else option
+                raise ValueError(f"{key} does nothing with score {name}, which has no such option")
+
+    def score_kind(self) -> str:
+        """The kind of cross-attention that the score belongs to."""
+        return self.score if isinstance(self.score, str) else str(self.score.get("kind"))
+
+    def _shared_options(self) -> dict[str, Any]:
+        options = {name: getattr(self, name) for name in ("scaled", "window", "width", "estimator")}
+        return options | {"choice": self.kind}
+
+    def build(self, dim: int, memory_dim: int, positions: int) -> CrossMixer | None:
+        """The attention, or None. Raises UserError for options that it does not have.
+
+        Args:
+            dim: H.
+            memory_dim: E.
+            positions: the longest source in training.
+        """
+        if self.kind == "none":
+            return None
+        return CROSS_ATTENTIONS.build(
+            self.score, dim, memory_dim, positions, defaults=self._shared_options(), where="model.attention.score"
+        )
 
 
 @dataclass(frozen=True)
 class RecurrentState(State):
-    """The state of a recurrent decoder. What it sees of the source is kept once a sentence, not once a hypothesis.
+    """The state of a recurrent decoder. The view of the source is kept once a sentence, not once a hypothesis.
 
-    `cells` have their rows second; `fed` (R, O) is the last readout and `place` (R,) the last source position chosen,
-    where the next step needs them.
+    `cells` have their rows second; `fed` (R, O) is the last readout and `chosen` (R,) the last source position chosen,
+    where the next step needs them. `lengths` (R,) counts the words so far.
     """
 
     cells: States
     fed: Tensor | None
-    place: Tensor | None
-    source: SourceView | None
-    position: int
+    chosen: Tensor | None
+    source: View | None
+    lengths: Tensor
     width: int  # hypotheses a sentence
 
     def select(self, index: Tensor) -> Self:
         """Rows `index`; an index (N, W) keeps the source shared among the W hypotheses of each sentence."""
         rows = index.reshape(-1)
-        count = self.cells[0].shape[1] // self.width
-        width, sentences = sentences_of(index, self.width, count)
+        width, sentences = sentences_of(index, self.width, len(self.lengths) // self.width)
         source = self.source
-        if source is not None and sentences is not None:
-            source = SourceView(*(part.index_select(0, sentences) for part in source))
         return replace(
             self,
-            cells=tuple(each.index_select(1, rows) for each in self.cells),
+            cells=tuple(cell.index_select(1, rows) for cell in self.cells),
             fed=None if self.fed is None else self.fed.index_select(0, rows),
-            place=None if self.place is None else self.place.index_select(0, rows),
-            source=source,
+            chosen=None if self.chosen is None else self.chosen.index_select(0, rows),
+            source=source if source is None or sentences is None else source.select(sentences),
+            lengths=self.lengths.index_select(0, rows),
             width=width,
         )
 
 
-class Decoded(NamedTuple):
-    """A whole target: readouts (B, T, O), and what attention chose, if there is any."""
-
-    readouts: Tensor
-    choice: Choice | None
-
-
 class Readout(nn.Module):
-    """What words are predicted from: the state, an attentional vector (Luong et al. 2015, equation 5), or a maxout.
+    """The vector from which words are predicted: the state, an attentional vector (Luong et al. 2015, equation 5), or
+    a maxout.
 
     The maxout (Bahdanau et al. 2015, A.2.2) reads the new state, as their equation 4 has it.
+
+    Args:
+        kind: `state`, `tanh` or `maxout`.
+        hidden: H.
+        dim: D.
+        context: E, or 0 without attention.
     """
 
-    def __init__(self, config: RecurrentConfig, context: int) -> None:
+    def __init__(self, kind: str, hidden: int, dim: int, context: int) -> None:
         super().__init__()
-        hidden, dim = config.decoder.hidden, config.dim
-        self.kind = config.readout
-        self.size = hidden if self.kind == "state" else dim
-        if self.kind != "state":
-            inputs = context + hidden + (dim if self.kind == "maxout" else 0)
-            self.weight = nn.Linear(inputs, 2 * dim if self.kind == "maxout" else dim, bias=False)
+        self.kind = kind
+        self.size = hidden if kind == "state" else dim
+        if kind != "state":
+            inputs = context + hidden + (dim if kind == "maxout" else 0)
+            self.weight = Linear(inputs, 2 * dim if kind == "maxout" else dim, bias=False)
             nn.init.xavier_uniform_(self.weight.weight)
 
     def forward(self, state: Tensor, context: Tensor | None, word: Tensor) -> Tensor:
@@ -88,42 +183,72 @@ class Readout(nn.Module):
 class Start(nn.Module):
     """The decoder's first state: the encoder's last ones, or a projection of its top layer's."""
 
-    def __init__(self, config: RecurrentConfig) -> None:
+    def __init__(self, config: RecurrentDecoderConfig, encoder: RecurrentEncoderConfig, cell: str) -> None:
         super().__init__()
-        self.layers, self.project = config.decoder.layers, config.decoder.start == "project"
-        self.size = config.encoder.hidden // (2 if config.encoder.bidirectional else 1)
+        self.layers, self.project = config.layers, config.start == "project"
+        self.size = encoder.hidden // (2 if encoder.bidirectional else 1)
         if self.project:
-            count = 2 if config.cell == "lstm" else 1
-            self.maps = nn.ModuleList(nn.Linear(self.size, self.layers * config.decoder.hidden) for _ in range(count))
+            count = 2 if cell == "lstm" else 1
+            self.maps = nn.ModuleList(Linear(self.size, self.layers * config.hidden) for _ in range(count))
 
     def forward(self, encoded: Encoded) -> States:
         """States (layers, B, H); an LSTM's memory cells, which have no bounds, are projected without tanh."""
         if not self.project:
             return encoded.last
-        tops = [each[-1, :, -self.size :] for each in encoded.last]
+        tops = [states[-1, :, -self.size :] for states in encoded.last]
         projected = [layer(top) for layer, top in zip(self.maps, tops, strict=True)]
         projected[0] = projected[0].tanh()
-        return tuple(each.unflatten(1, (self.layers, -1)).transpose(0, 1).contiguous() for each in projected)
+        return tuple(states.unflatten(1, (self.layers, -1)).transpose(0, 1).contiguous() for states in projected)
+
+
+class Decoded(NamedTuple):
+    """Readouts (R, n, O), and what attention gave for them, if there is any."""
+
+    readouts: Tensor
+    read: Read | None
+    state: RecurrentState
 
 
 class Decoder(nn.Module):
     """Recurrent layers over the embedded target that read the source by attention, or not at all.
 
-    Where no step needs what attention found before it, a whole target is one call of every part.
+    Where no step needs what attention found before it, many positions are one call of every part.
+
+    Args:
+        config: layers, sizes and first state.
+        attention: how the source is read.
+        encoder: the encoder's section.
+        dim: D.
+        cell: the kind of the layers.
+        readout: the kind of the readout.
+        dropout: between layers.
+        max_position: the longest source in training.
+
+    Raises:
+        UserError: options of the attention that do not exist or do not fit.
     """
 
-    def __init__(self, config: RecurrentConfig) -> None:
+    def __init__(
+        self,
+        config: RecurrentDecoderConfig,
+        attention: RecurrentAttentionConfig,
+        encoder: RecurrentEncoderConfig,
+        *,
+        dim: int,
+        cell: str,
+        readout: str,
+        dropout: float,
+        max_position: int,
+    ) -> None:
         super().__init__()
-        attention, encoder, decoder = config.attention, config.encoder.hidden, config.decoder.hidden
-        self.attention: SourceAttention | None = None
-        if attention.kind != "none":
-            self.attention = SourceAttention(attention, encoder, decoder, config.max_position)
+        self.attention = attention.build(config.hidden, encoder.hidden, max_position)
+        context = 0 if self.attention is None else self.attention.size
         self.before = self.attention is not None and attention.timing == "bahdanau"
-        self.feeding, self.monotonic = attention.input_feeding, attention.kind == "monotonic"
-        self.start = Start(config)
-        self.readout = Readout(config, encoder if self.attention is not None else 0)
-        fed = encoder if self.before else self.readout.size if self.feeding else 0
-        self.cells = build_cells(config.cell, config.dim + fed, decoder, config.decoder.layers, config.dropout)
+        self.feeding = attention.input_feeding
+        self.start = Start(config, encoder, cell)
+        self.readout = Readout(readout, config.hidden, dim, context)
+        fed = context if self.before else self.readout.size if self.feeding else 0
+        self.cells = build_cells(cell, dim + fed, config.hidden, config.layers, dropout)
 
     @property
     def sequential(self) -> bool:
@@ -132,57 +257,67 @@ class Decoder(nn.Module):
 
     def initial(self, encoded: Encoded) -> RecurrentState:
         """The state before the first word, one row a source."""
-        count = len(encoded.mask)
-        cells = self.start(encoded)
-        view = None if self.attention is None else self.attention.view(encoded.values, encoded.mask)
-        fed = cells[0].new_zeros(count, self.readout.size) if self.feeding else None
-        place = torch.zeros(count, dtype=torch.long, device=encoded.mask.device) if self.monotonic else None
-        return RecurrentState(cells, fed, place, view, position=0, width=1)
+        cells, attention = self.start(encoded), self.attention
+        nothing = torch.zeros(len(encoded.mask), dtype=torch.long, device=encoded.mask.device)
+        return RecurrentState(
+            cells=cells,
+            fed=cells[0].new_zeros(len(nothing), self.readout.size) if self.feeding else None,
+            chosen=nothing if attention is not None and attention.ordered else None,
+            source=None if attention is None else attention.project(encoded.values, encoded.mask),
+            lengths=nothing,
+            width=1,
+        )
 
-    def forward(self, words: Tensor, encoded: Encoded) -> Decoded:
+    def forward(self, words: Tensor, encoded: Encoded, *, need_weights: bool = False) -> Decoded:
         """Read a whole target, words (B, T, D) being those before each position."""
-        state = self.initial(encoded)
+        return self.extend(words, self.initial(encoded), need_weights=need_weights)
+
+    def extend(self, words: Tensor, state: RecurrentState, *, need_weights: bool = False) -> Decoded:
+        """Read n more words (R, n, D). The W * n queries of a sentence stand in the place of T in what is read."""
         if self.sequential:
-            return self._one_by_one(words, state)
-        hidden, _ = run(self.cells, words, state.cells)
-        if self.attention is None:
-            return Decoded(self.readout(hidden, None, words), None)
-        assert state.source is not None
-        context, choice = self.attention.in_order(hidden, state.source)
-        return Decoded(self.readout(hidden, context, words), choice)
+            return self._one_by_one(words, state, need_weights)
+        hidden, cells = run(self.cells, words, state.cells)
+        read = self._read(hidden, state, need_weights)
+        readouts = self.readout(hidden, None if read is None else read.values, words)
+        return Decoded(readouts, read, self._after(state, read, words.shape[1], cells=cells))
 
-    def _one_by_one(self, words: Tensor, state: RecurrentState) -> Decoded:
-        readouts, choices = [], []
-        for word in words.unbind(1):
-            readout, choice, state = self.step(word, state)
-            assert choice is not None
+    def _one_by_one(self, words: Tensor, state: RecurrentState, need_weights: bool) -> Decoded:
+        readouts, reads = [], []
+        for word in torch.split(words, 1, dim=1):
+            before = self._read(state.cells[0][-1][:, None], state, need_weights) if self.before else None
+            fed = before.values if before is not None else None if state.fed is None else state.fed[:, None]
+            inputs = word if fed is None else torch.cat([word, fed], 2)
+            hidden, cells = run(self.cells, inputs, state.cells)
+            read = before if before is not None else self._read(hidden, state, need_weights)
+            assert read is not None
+            readout = self.readout(hidden, read.values, word)
             readouts.append(readout)
-            choices.append(choice)
-        return Decoded(torch.stack(readouts, 1), joined(choices))
+            reads.append(read)
+            state = self._after(state, read, 1, cells=cells, fed=readout[:, 0] if self.feeding else None)
+        return Decoded(torch.cat(readouts, 1), _joined(reads), state)
 
-    def step(self, word: Tensor, state: RecurrentState) -> tuple[Tensor, Choice | None, RecurrentState]:
-        """Readouts (R, O) after one more word (R, D), the choice (N, W, ...) of attention, and the new state."""
-        context, choice, parts = None, None, [word]
-        if self.before:
-            context, choice = self._attend(state.cells[0][-1], state)
-            parts.append(context)
-        if state.fed is not None:
-            parts.append(state.fed)
-        output, cells = run(self.cells, torch.cat(parts, 1)[:, None], state.cells)
-        hidden = output[:, 0]
-        if self.attention is not None and not self.before:
-            context, choice = self._attend(hidden, state)
-        readout = self.readout(hidden, context, word)
-        place = choice.place.flatten() if self.monotonic and choice is not None and choice.place is not None else None
-        fed = readout if self.feeding else None
-        return readout, choice, replace(state, cells=cells, fed=fed, place=place, position=state.position + 1)
-
-    def _attend(self, query: Tensor, state: RecurrentState) -> tuple[Tensor, Choice]:
-        """Contexts (R, E) for queries (R, H); the hypotheses of a sentence are its queries."""
-        assert self.attention is not None
+    def _read(self, queries: Tensor, state: RecurrentState, need_weights: bool) -> Read | None:
+        if self.attention is None:
+            return None
         assert state.source is not None
-        shape = len(state.source.mask), state.width
-        position = torch.tensor([state.position], device=query.device)
-        place = None if state.place is None else state.place.view(shape)
-        context, choice = self.attention(query.view(*shape, -1), state.source, position, place)
-        return context.flatten(0, 1), choice
+        return self.attention.extend(
+            queries, state.source, state.width, state.lengths, state.chosen, need_weights=need_weights
+        )
+
+    def _after(self, state: RecurrentState, read: Read | None, count: int, **changes: Any) -> RecurrentState:
+        """The state after `count` more words."""
+        if state.chosen is not None and read is not None and read.choice is not None:
+            assert read.choice.position is not None
+            changes["chosen"] = read.choice.position.reshape(-1, count)[:, -1]
+        return replace(state, lengths=state.lengths + count, **changes)
+
+
+def _joined(reads: list[Read]) -> Read:
+    """The reads of n single queries of W hypotheses as that of W * n queries, those of a hypothesis together."""
+    weights = [read.weights for read in reads if read.weights is not None]
+    choices = [read.choice for read in reads if read.choice is not None]
+    return Read(
+        torch.cat([read.values for read in reads], 1),
+        torch.stack(weights, 3).flatten(2, 3) if weights else None,
+        joined(choices) if choices else None,
+    )

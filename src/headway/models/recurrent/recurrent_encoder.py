@@ -3,16 +3,40 @@
 Shapes: B batch, S source, D embedding, E encoder state.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Self
 
 import torch
+from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
+from headway.config import Section
 from headway.models.model import Memory
-from headway.models.model_config import RecurrentConfig
 from headway.models.recurrent.cells import States, build_cells, read
 from headway.tensors.dropout import Dropout
 from headway.tensors.masks import zero_padding
+
+
+class RecurrentEncoderConfig(Section):
+    """The encoder of a recurrent model. `hidden` is the size of its states, both directions together.
+
+    `reverse` reads the words of the source from last to first (Sutskever et al. 2014), the end mark still last.
+    """
+
+    layers: PositiveInt = 2
+    hidden: PositiveInt = 512
+    bidirectional: bool = False
+    reverse: bool = False
+
+    @model_validator(mode="after")
+    def _directions_fit(self) -> Self:
+        if self.bidirectional and self.hidden % 2:
+            raise ValueError(f"two directions share hidden, and {self.hidden} is odd")
+        if self.bidirectional and self.reverse:
+            raise ValueError("reverse changes nothing in an encoder that reads in both directions")
+        return self
 
 
 @dataclass(frozen=True)
@@ -23,15 +47,22 @@ class Encoded(Memory):
 
 
 class Encoder(nn.Module):
-    """Recurrent layers over the embedded source, in one or both directions, with dropout between them."""
+    """Recurrent layers over the embedded source, in one or both directions, with dropout between them.
 
-    def __init__(self, config: RecurrentConfig) -> None:
+    Args:
+        config: layers, sizes and directions.
+        dim: D.
+        cell: the kind of the layers.
+        dropout: between them.
+    """
+
+    def __init__(self, config: RecurrentEncoderConfig, dim: int, cell: str, dropout: float) -> None:
         super().__init__()
-        encoder, directions = config.encoder, 2 if config.encoder.bidirectional else 1
-        self.reverse, self.dropout = encoder.reverse, Dropout(config.dropout)
+        directions = 2 if config.bidirectional else 1
+        self.reverse, self.dropout = config.reverse, Dropout(dropout)
         self.layers = nn.ModuleList(
-            nn.ModuleList(build_cells(config.cell, inputs, encoder.hidden // directions) for _ in range(directions))
-            for inputs in (config.dim, *[encoder.hidden] * (encoder.layers - 1))
+            nn.ModuleList(build_cells(cell, inputs, config.hidden // directions) for _ in range(directions))
+            for inputs in (dim, *[config.hidden] * (config.layers - 1))
         )
 
     def forward(self, x: Tensor, mask: Tensor) -> Encoded:
@@ -49,8 +80,8 @@ class Encoder(nn.Module):
                 values, states = read(layer[1], _ordered(x, backwards), lengths)  # type: ignore[index]
                 both.append((_ordered(values, backwards), states))
             x = torch.cat([values for values, _ in both], -1)
-            last.append([torch.cat(each, -1) for each in zip(*(states for _, states in both), strict=True)])
-        states = tuple(torch.cat(each) for each in zip(*last, strict=True))
+            last.append([torch.cat(ends, -1) for ends in zip(*(states for _, states in both), strict=True)])
+        states = tuple(torch.cat(parts) for parts in zip(*last, strict=True))
         return Encoded(zero_padding(_ordered(x, order), mask), mask, states)
 
 

@@ -3,25 +3,71 @@
 Shapes: B batch, S source, T target, V vocabulary, R rows of a decoding step (hypotheses of all sentences).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal, Self
 
-import torch
+from pydantic import BeforeValidator, model_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from headway.config import named
 from headway.mixers import State
 from headway.mixers.positions import build_absolute
 from headway.models.embeddings import Embedding, token_embedding, tying
-from headway.models.model import Memory, Output, Seq2Seq, wanted
-from headway.models.model_config import RecurrentConfig
-from headway.models.recurrent.recurrent_decoder import Decoder, RecurrentState
-from headway.models.recurrent.recurrent_encoder import Encoded, Encoder
+from headway.models.model import Memory, ModelConfig, Output, Seq2Seq, log_probabilities, wanted
+from headway.models.recurrent.recurrent_decoder import (
+    Decoder,
+    RecurrentAttentionConfig,
+    RecurrentDecoderConfig,
+    RecurrentState,
+)
+from headway.models.recurrent.recurrent_encoder import Encoded, Encoder, RecurrentEncoderConfig
 from headway.models.recurrent.reinforce import Reinforce
 from headway.tensors.batch import Batch
 from headway.tensors.dropout import Dropout
-from headway.tensors.linear import few_rows_linear
+from headway.tensors.linear import Linear
 
 CROSS = "decoder.0.cross"  # there is one attention, whatever the number of layers
+
+
+class RecurrentConfig(ModelConfig):
+    """An encoder-decoder of recurrent layers, with or without attention.
+
+    `dim` is the size of embeddings and of the readout. `cell` is that of both sides; `dropout` falls on embeddings,
+    between layers and on the readout. `readout`, from which words are predicted: `state` is the decoder's state h,
+    `tanh` is tanh(W [c; h]) with the context c, `maxout` the larger of each pair in W [c; h; y], y being the last word.
+    """
+
+    kind: Literal["recurrent"] = "recurrent"
+    cell: Literal["gru", "lstm"] = "lstm"
+    encoder: RecurrentEncoderConfig = RecurrentEncoderConfig()
+    decoder: RecurrentDecoderConfig = RecurrentDecoderConfig()
+    attention: Annotated[RecurrentAttentionConfig, BeforeValidator(lambda value: named(value, "kind"))] = (
+        RecurrentAttentionConfig()
+    )
+    readout: Literal["state", "tanh", "maxout"] = "tanh"
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        encoder, decoder, attention = self.encoder, self.decoder, self.attention
+        if decoder.start == "copy" and (encoder.layers, encoder.hidden) != (decoder.layers, decoder.hidden):
+            raise ValueError(
+                "decoder.start copy needs as many layers and hidden in the encoder as in the decoder; set project"
+            )
+        if attention.kind != "none" and attention.score_kind() == "dot" and encoder.hidden != decoder.hidden:
+            raise ValueError(
+                f"attention.score dot compares states of one size, and encoder.hidden ({encoder.hidden}) is not"
+                f" decoder.hidden ({decoder.hidden}); set general"
+            )
+        if attention.kind != "none" and attention.timing == "luong" and self.readout == "state":
+            raise ValueError("readout state does not see what attention of timing luong found; set tanh or maxout")
+        if self.readout == "state" and self.tied != "none" and decoder.hidden != self.dim:
+            raise ValueError(
+                f"readout state predicts from decoder.hidden ({decoder.hidden}), embeddings have dim ({self.dim});"
+                " make them equal or set tied: none"
+            )
+        return self
 
 
 class Recurrent(Seq2Seq):
@@ -37,6 +83,8 @@ class Recurrent(Seq2Seq):
         UserError: options of the recipe that do not go together.
     """
 
+    Config: ClassVar = RecurrentConfig
+
     def __init__(self, config: RecurrentConfig, source_size: int, target_size: int, shared: bool) -> None:
         super().__init__()
         tied, dim = tying(config, shared), config.dim
@@ -44,16 +92,22 @@ class Recurrent(Seq2Seq):
         nowhere = build_absolute({"kind": "none"}, dim, config.max_position)
         self.source_embedding = Embedding(source, nowhere, config.dropout)
         self.target_embedding = Embedding(source if tied == "all" else target, nowhere, config.dropout)
-        self.encoder, self.decoder = Encoder(config), Decoder(config)
+        self.encoder = Encoder(config.encoder, dim, config.cell, config.dropout)
+        self.decoder = Decoder(
+            config.decoder, config.attention, config.encoder, dim=dim, cell=config.cell, readout=config.readout,
+            dropout=config.dropout, max_position=config.max_position,
+        )  # fmt: skip
         self.dropout = Dropout(config.dropout)
-        self.projection = nn.Linear(self.decoder.readout.size, target_size, bias=False)
+        self.projection = Linear(self.decoder.readout.size, target_size, bias=False)
         nn.init.normal_(self.projection.weight, std=self.decoder.readout.size**-0.5)
         if tied != "none":
             self.projection.weight = self.target_embedding.tokens.weight
-        attention = config.attention
+        attention, reads = config.attention, self.decoder.attention
+        self.max_position = config.max_position
+        self.located = attention.kind != "none" and attention.score_kind() == "location"
         self.reinforce: Reinforce | None = None
-        if attention.kind in ("hard", "monotonic") and attention.estimator == "reinforce":
-            reaches_later = self.decoder.sequential or attention.kind == "monotonic"
+        if reads is not None and reads.sampled:
+            reaches_later = self.decoder.sequential or reads.ordered
             self.reinforce = Reinforce(target_size, reaches_later, attention.entropy, attention.baseline_decay)
 
     def encode(self, source: Tensor, mask: Tensor) -> Encoded:
@@ -62,21 +116,27 @@ class Recurrent(Seq2Seq):
 
     def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
         encoded = self.encode(batch.source, batch.source_mask)
-        readouts, choice = self.decoder(self.target_embedding(batch.target_input), encoded)
+        words = self.target_embedding(batch.target_input)
+        readouts, read, _ = self.decoder(words, encoded, need_weights=wanted(CROSS, capture))
         logits = self.projection(self.dropout(readouts))
         attention, losses = {}, {}
-        if choice is not None and wanted(CROSS, capture):
-            attention[CROSS] = choice.weights[:, None]
-        if choice is not None and self.training and self.reinforce is not None:
-            losses = self.reinforce(logits, choice, batch)
+        if read is not None and read.weights is not None and wanted(CROSS, capture):
+            attention[CROSS] = read.weights
+        if read is not None and read.choice is not None and self.training and self.reinforce is not None:
+            losses = self.reinforce(logits, read.choice, batch)
         return Output(logits, attention, losses)
 
-    def start(self, memory: Memory) -> RecurrentState:
+    def longest_source(self) -> int:
+        return self.max_position - 1
+
+    def longest_target(self, source_length: int) -> int | None:
+        return self.max_position - 1 if self.located else None
+
+    def start(self, memory: Memory, capacity: int) -> RecurrentState:
         assert isinstance(memory, Encoded)
         return self.decoder.initial(memory)
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, RecurrentState]:
+    def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, RecurrentState]:
         assert isinstance(state, RecurrentState)
-        readouts, _, after = self.decoder.step(self.target_embedding(tokens), state)
-        logits = few_rows_linear(readouts, self.projection)
-        return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32)), after
+        readouts, _, after = self.decoder.extend(self.target_embedding(tokens), state)
+        return log_probabilities(self.projection(readouts[:, -1])), after

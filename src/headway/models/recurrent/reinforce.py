@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from headway.models.recurrent.choices import Choice
+from headway.models.choices import Choice
 from headway.tensors.batch import Batch
 
 

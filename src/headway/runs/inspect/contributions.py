@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.mixers import Mixed, Mixer, Part
+from headway.mixers import Decomposable, Mixed, Mixer, Span
 from headway.models import Seq2Seq
 from headway.predictors.captured_attention import column_tokens
 from headway.predictors.sequence_predictor import Predictor
@@ -34,7 +34,7 @@ Floats = NDArray[np.floating[Any]]
 class Measured(NamedTuple):
     """The two measures of a mixer's P parts, (B, K, L, P) each; zero at padding."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Span, ...]
     norm: Tensor
     gradient_input: Tensor
 
@@ -51,7 +51,7 @@ class Contributions:
     """
 
     tokens: list[str]
-    parts: tuple[Part, ...]
+    parts: tuple[Span, ...]
     norm: Floats
     gradient_input: Floats
 
@@ -111,12 +111,12 @@ def _listening(model: nn.Module) -> Iterator[Mapping[str, _Call]]:
 
 def _measured(call: _Call, gradient: Tensor) -> Measured | None:
     """The parts of one mixer, given the gradient (B, L, D) of the score with respect to its values."""
-    found = call.mixer.shares(call.x.requires_grad_(), call.mask)
-    if found is None:
+    if not isinstance(call.mixer, Decomposable):
         return None
-    (of_shares,) = torch.autograd.grad(found.values, found.shares, gradient)
-    shares = found.shares.detach()
-    return Measured(found.parts, shares.norm(dim=-1), (of_shares * shares).sum(-1))
+    spans, terms, values = call.mixer.contributions(call.x.requires_grad_(), call.mask)
+    (of_terms,) = torch.autograd.grad(values, terms, gradient)
+    terms = terms.detach()
+    return Measured(spans, terms.norm(dim=-1), (of_terms * terms).sum(-1))
 
 
 def log_probability(model: Seq2Seq, batch: Batch, places: Sequence[int] | None = None) -> Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.files import write_text
-from headway.mixers import Part
+from headway.mixers import Span
 from headway.predictors.captured_attention import by_kind
 from headway.runs.inspect.charts import Panel, panel_chart
 from headway.runs.inspect.layer_report import LayerTotals
@@ -192,7 +192,7 @@ def contributions(kind: str, own: Mapping[int, PartTotals]) -> Drawn:
     return Drawn(f"contributions-{_stack(kind)}", panels, columns, rows)
 
 
-def _points(parts: Sequence[Part], values: Sequence[float], all_parts: Sequence[Part]) -> list[tuple[float, float]]:
+def _points(parts: Sequence[Span], values: Sequence[float], all_parts: Sequence[Span]) -> list[tuple[float, float]]:
     """Values at the places of their parts among all; no line leads from offsets to a context of many positions."""
     points: list[tuple[float, float]] = []
     for part, value in sorted(zip(parts, values, strict=True), key=lambda pair: _place(pair[0])):
@@ -202,7 +202,7 @@ def _points(parts: Sequence[Part], values: Sequence[float], all_parts: Sequence[
     return points
 
 
-def _place(part: Part) -> tuple[bool, int, int, str]:
+def _place(part: Span) -> tuple[bool, int, int, str]:
     """From left to right, contexts of many positions last."""
     return part.first is None, part.first or 0, part.last or 0, part.name
 

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headway.losses import Objective
+from headway.losses import DependencyConfig, Objective, ObjectiveConfig
 from headway.losses.dependency_loss import DependencyLoss
-from headway.losses.objective_config import DependencyConfig, ObjectiveConfig
 from headway.losses.parts import mean_of_heads
 from headway.losses.synchronous import SynchronousLoss
 from headway.models import Seq2Seq

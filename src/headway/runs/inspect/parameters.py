@@ -13,8 +13,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.errors import UserError
-from headway.models import Seq2Seq, build_model
-from headway.models.model_config import ModelConfig
+from headway.models import ModelConfig, Seq2Seq, build_model
 from headway.recipe import Recipe, load_recipe
 from headway.runs.run_folder import RunFolder
 from headway.tensors.batch import collate

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.mixers import Part
+from headway.mixers import Span
 from headway.runs.inspect.contributions import Contributions
 
 SPAN = 20  # offsets further off than this are counted together
@@ -110,7 +110,7 @@ class PartTotals:
         positions: how many there were.
     """
 
-    def __init__(self, heads: int, parts: Sequence[Part]) -> None:
+    def __init__(self, heads: int, parts: Sequence[Span]) -> None:
         self.parts = tuple(parts)
         self.norm, self.gradient_input = np.zeros((heads, len(parts))), np.zeros((heads, len(parts)))
         self.positions = 0

@@ -1,7 +1,7 @@
-"""Scores: how well each source position suits a state of the decoder (Luong et al. 2015, section 3.1).
+"""Scores: how well each source position suits a query, such as a state of the decoder (Luong et al. 2015, section 3.1).
 
-s_j are the encoder's states, h a state of the decoder.
-Shapes: B batch, T queries, S source, E encoder state, H decoder state.
+s_j are the encoder's states, h is a query.
+Shapes: B batch, T queries, S source, E encoder state, H query.
 """
 
 from abc import ABC, abstractmethod
@@ -10,23 +10,24 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
+from headway.tensors.linear import Linear
 
 
 class Score(nn.Module, ABC):
     """Scores of all source positions: products with keys, which depend on the source alone, unless `forward` differs.
 
     Args:
-        encoder: E.
-        decoder: H.
+        memory_dim: E.
+        dim: H.
         positions: the longest source in training.
     """
 
-    def __init__(self, encoder: int, decoder: int, positions: int) -> None:
+    def __init__(self, memory_dim: int, dim: int, positions: int) -> None:
         super().__init__()
 
     @abstractmethod
     def keys(self, values: Tensor) -> Tensor:
-        """What `forward` needs of the encoded source (B, S, E): (B, S, H)."""
+        """The keys (B, S, H) of the encoded source (B, S, E)."""
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         """Scores (B, T, S) for query (B, T, H)."""
@@ -43,9 +44,9 @@ class Dot(Score):
 class General(Score):
     """s_j^T W h."""
 
-    def __init__(self, encoder: int, decoder: int, positions: int) -> None:
-        super().__init__(encoder, decoder, positions)
-        self.source = nn.Linear(encoder, decoder, bias=False)
+    def __init__(self, memory_dim: int, dim: int, positions: int) -> None:
+        super().__init__(memory_dim, dim, positions)
+        self.source = Linear(memory_dim, dim, bias=False)
         nn.init.xavier_uniform_(self.source.weight)
 
     def keys(self, values: Tensor) -> Tensor:
@@ -55,10 +56,10 @@ class General(Score):
 class Additive(Score):
     """v^T tanh(W s_j + U h) (Bahdanau et al. 2015, A.1.2); Luong's concat, v^T tanh([W U] [s_j; h]), is the same."""
 
-    def __init__(self, encoder: int, decoder: int, positions: int) -> None:
-        super().__init__(encoder, decoder, positions)
-        self.source, self.target = nn.Linear(encoder, decoder, bias=False), nn.Linear(decoder, decoder, bias=False)
-        self.v = nn.Linear(decoder, 1, bias=False)
+    def __init__(self, memory_dim: int, dim: int, positions: int) -> None:
+        super().__init__(memory_dim, dim, positions)
+        self.source, self.target = Linear(memory_dim, dim, bias=False), Linear(dim, dim, bias=False)
+        self.v = Linear(dim, 1, bias=False)
         for layer in (self.source, self.target, self.v):
             nn.init.xavier_uniform_(layer.weight)
 
@@ -72,9 +73,9 @@ class Additive(Score):
 class Location(Score):
     """Row j of W h, whatever the source says (equation 8); there are as many rows as positions in training."""
 
-    def __init__(self, encoder: int, decoder: int, positions: int) -> None:
-        super().__init__(encoder, decoder, positions)
-        self.weight = nn.Parameter(torch.empty(positions, decoder))
+    def __init__(self, memory_dim: int, dim: int, positions: int) -> None:
+        super().__init__(memory_dim, dim, positions)
+        self.weight = nn.Parameter(torch.empty(positions, dim))
         nn.init.xavier_uniform_(self.weight)
 
     def keys(self, values: Tensor) -> Tensor:
@@ -86,8 +87,3 @@ class Location(Score):
                 allowed=f"up to {len(self.weight)}",
             )
         return self.weight[: values.shape[1]].expand(len(values), -1, -1)
-
-
-SCORES: dict[str, type[Score]] = {
-    "dot": Dot, "general": General, "concat": Additive, "additive": Additive, "location": Location,
-}  # fmt: skip

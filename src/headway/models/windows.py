@@ -1,6 +1,6 @@
-"""Windows: which source positions a state of the decoder may look at (Luong et al. 2015, section 3.2).
+"""Windows: the source positions that a query may look at (Luong et al. 2015, section 3.2).
 
-Positions count from 0. Shapes: B batch, T queries, S source, H decoder state.
+Positions count from 0. Shapes: B batch, T queries, S source, H query.
 """
 
 from abc import ABC, abstractmethod
@@ -8,22 +8,29 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from headway.tensors.linear import Linear
+
 
 class Window(nn.Module, ABC):
-    """Where to look."""
+    """A choice of source positions.
 
-    def __init__(self, decoder: int, width: int) -> None:
+    Args:
+        dim: H.
+        width: how far from its centre a window reaches, in positions.
+    """
+
+    def __init__(self, dim: int, width: int) -> None:
         super().__init__()
         self.width = width
 
     @abstractmethod
     def forward(self, query: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Where each query may look, and what its weights are multiplied by afterwards.
+        """Positions that each query may look at, and the factors of its weights.
 
         Args:
             query: (B, T, H).
             mask: (B, S), True where the source is real.
-            positions: (T,) or (1,), the place of each query in the target.
+            positions: (B or 1, T) of the queries in their target.
 
         Returns:
             A mask (B, T or 1, S), which leaves at least one position of a source, and factors (B, T, S) or None.
@@ -38,10 +45,10 @@ class Global(Window):
 
 
 class LocalMonotonic(Window):
-    """local-m: up to D positions from the target's own place, or from the source's end once that lies behind."""
+    """local-m: up to D positions from the query's own position, or from the source's end once that lies behind."""
 
     def forward(self, query: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, None]:
-        centre = torch.minimum(positions[None], mask.sum(1, keepdim=True) - 1)
+        centre = torch.minimum(positions, mask.sum(1, keepdim=True) - 1)
         return mask[:, None] & (_distances(mask, centre).abs() <= self.width), None
 
 
@@ -51,9 +58,9 @@ class LocalPredictive(Window):
     Its deviation is D / 2 (equations 9 and 10); the weights are not normalised again.
     """
 
-    def __init__(self, decoder: int, width: int) -> None:
-        super().__init__(decoder, width)
-        self.hidden, self.v = nn.Linear(decoder, decoder, bias=False), nn.Linear(decoder, 1, bias=False)
+    def __init__(self, dim: int, width: int) -> None:
+        super().__init__(dim, width)
+        self.hidden, self.v = Linear(dim, dim, bias=False), Linear(dim, 1, bias=False)
         for layer in (self.hidden, self.v):
             nn.init.xavier_uniform_(layer.weight)
 

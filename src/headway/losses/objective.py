@@ -1,0 +1,106 @@
+"""The objective: what training minimises, a sum of losses by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from headway.config import Component, Probability, Section
+from headway.errors import UserError
+from headway.losses.cross_entropy import CrossEntropy, CrossEntropyConfig
+from headway.losses.dependency_loss import DependencyConfig, DependencyLoss
+from headway.losses.parts import LOSSES, LossPart
+from headway.losses.synchronous import SynchronousConfig, SynchronousLoss
+from headway.models import Output
+from headway.tensors.batch import TargetBatch
+
+
+class ObjectiveConfig(Section):
+    """The objective of training: cross-entropy with label smoothing (Szegedy et al. 2016), and constraints beside it.
+
+    `losses`: further parts, each a kind with its options, such as `{kind: my_package.module:Class, weight: 0.5}`.
+    """
+
+    label_smoothing: Probability = 0.1
+    dependency: DependencyConfig | None = None
+    synchronous: SynchronousConfig | None = None
+    losses: tuple[Component, ...] = ()
+
+    def synchronous_heads(self) -> tuple[int, ...] | None:
+        """The heads that the synchronous constraint is about; None for the mean of all."""
+        assert self.synchronous is not None
+        if self.synchronous.heads is not None:
+            return self.synchronous.heads
+        taught = self.dependency
+        return taught.heads if taught is not None and taught.layer == self.synchronous.layer else None
+
+
+class Loss(NamedTuple):
+    """A loss summed over the batch's target tokens, and its parts by name, each summed likewise."""
+
+    total: Tensor
+    parts: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The sum of the recipe's losses."""
+
+    config: ObjectiveConfig
+
+    @cached_property
+    def cross_entropy(self) -> CrossEntropy:
+        """The loss that every objective has."""
+        return CrossEntropy(CrossEntropyConfig(label_smoothing=self.config.label_smoothing))
+
+    @cached_property
+    def parts(self) -> dict[str, LossPart]:
+        """The parts beside the cross-entropy, by recipe key. Raises UserError for parts that cannot be built."""
+        parts: dict[str, LossPart] = {}
+        if self.config.dependency is not None:
+            parts["dependency"] = DependencyLoss(self.config.dependency)
+        if self.config.synchronous is not None:
+            parts["synchronous"] = SynchronousLoss(self.config.synchronous, self.config.synchronous_heads())
+        for index, options in enumerate(self.config.losses):
+            parts[f"losses[{index}]"] = LOSSES.build(options, where=f"objective.losses[{index}]")
+        return parts
+
+    @cached_property
+    def capture(self) -> tuple[str, ...]:
+        """The names of the attention that the model has to give."""
+        return tuple(dict.fromkeys(name for part in self.parts.values() for name in part.attention))
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the per-token labels that batches have to carry."""
+        return tuple(dict.fromkeys(name for part in self.parts.values() for name in part.labels))
+
+    def check(self, attention: Mapping[str, Tensor]) -> None:
+        """Raise UserError where a loss reads attention that the model, which gave `attention` when asked, has not."""
+        for key, part in self.parts.items():
+            for name, heads in part.attention.items():
+                where = f"objective.{key}"
+                if name not in attention:
+                    raise UserError(
+                        "the model has no such attention (in names, layers count from 0)",
+                        where=where,
+                        received=name,
+                        allowed=sorted(attention),
+                    )
+                count = attention[name].shape[1]
+                if heads is not None and max(heads) >= count:
+                    raise UserError(
+                        f"{name} has no such head", where=where, received=max(heads), allowed=f"0 to {count - 1}"
+                    )
+
+    def __call__(self, output: Output, batch: TargetBatch) -> Loss:
+        """The loss of a model's output on a batch."""
+        losses: dict[str, Any] = {**self.cross_entropy(output, batch), **output.losses}
+        for part in self.parts.values():
+            losses |= part(output, batch)
+        first = next(iter(losses.values()))
+        return Loss(sum(losses.values(), start=first.new_zeros(())), losses)

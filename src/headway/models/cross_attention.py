@@ -1,0 +1,175 @@
+"""Attention from a target to an encoded source: the contract of all kinds, and multi-head attention.
+
+Shapes: B sentences, T queries, S source, K heads, d head, D query, E memory, W hypotheses of a sentence, R = B * W rows
+of a decoding step, those of one sentence one after the other, n new positions of a row.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple, Self
+
+from torch import Tensor, nn
+
+from headway.mixers.attention import attend, size_of_head
+from headway.models.choices import Choice
+from headway.tensors.linear import Linear
+
+
+@dataclass(frozen=True)
+class View:
+    """The part of cross-attention that depends on the source alone: tensors with the sentences first, or None."""
+
+    def select(self, sentences: Tensor) -> Self:
+        """The view of these sentences (B',), in that order."""
+        chosen = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(
+            self, **{name: None if part is None else part.index_select(0, sentences) for name, part in chosen.items()}
+        )
+
+
+class Read(NamedTuple):
+    """Cross-attention's answer: values (B, T, `size`), weights (B, K, T, S) where they were asked for or come for
+    nothing, and the choices of attention that takes one position."""
+
+    values: Tensor
+    weights: Tensor | None
+    choice: Choice | None = None
+
+
+class CrossMixer(nn.Module, ABC):
+    """Attention from a target to an encoded source. It serves Transformers and recurrent models alike.
+
+    A subclass takes `dim` (D), `memory_dim` (E), `positions` (the longest source in training) and its `Config` or
+    keyword-only options.
+
+    Attributes:
+        size: the size of its values.
+        ordered: whether a query needs to know which source position the one before it chose.
+        sampled: whether training draws positions, so that the model has to add the losses of REINFORCE.
+    """
+
+    size: int
+    ordered: bool = False
+    sampled: bool = False
+
+    @abstractmethod
+    def project(self, memory: Tensor, mask: Tensor | None) -> View:
+        """The view of memory (B, S, E), real where mask (B, S) is True; None where all of it is."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, view: View, *, need_weights: bool = False) -> Read:
+        """All queries x (B, T, D) of whole targets. Weights are those before dropout."""
+
+    @abstractmethod
+    def extend(
+        self,
+        x: Tensor,
+        view: View,
+        width: int,
+        positions: Tensor,
+        previous: Tensor | None = None,
+        *,
+        need_weights: bool = False,
+    ) -> Read:
+        """The next n queries of each hypothesis, equal to `forward` at their positions.
+
+        Args:
+            x: (R, n, D).
+            view: that of the B sentences.
+            width: W.
+            positions: (R,) position in the target of the first of the n.
+            previous: (R,), for `ordered` attention: the source position that each row chose last.
+            need_weights: return the weights.
+
+        Returns:
+            Values (R, n, `size`); weights and choices have the W * n queries of a sentence in the place of T.
+        """
+
+    @abstractmethod
+    def scores(self, x: Tensor, view: View) -> Tensor:
+        """(B, K, T, S): what the weights of queries x (B, T, D) are the softmax of, before masking."""
+
+
+@dataclass(frozen=True)
+class MultiHeadView(View):
+    """Keys and values (B, K, S, d), and where a query may look (B, 1, 1, S); None for everywhere."""
+
+    keys: Tensor
+    values: Tensor
+    allowed: Tensor | None
+
+
+class MultiHeadCross(CrossMixer):
+    """Multi-head attention to the source (Vaswani et al. 2017, section 3.2.3).
+
+    Args:
+        dim: D, also the size of the values.
+        memory_dim: E.
+        positions: not used.
+        heads: K.
+        head_dim: d, by default D / K.
+        dropout: probability of dropping a weight while training.
+
+    Raises:
+        ValueError: heads do not divide dim and head_dim is not given.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        memory_dim: int,
+        positions: int,
+        *,
+        heads: int = 8,
+        head_dim: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.heads, self.head_dim, self.dropout = heads, size_of_head(dim, heads, head_dim), dropout
+        self.size, width = dim, heads * self.head_dim
+        self.query_projection = Linear(dim, width)
+        self.memory_projection = Linear(memory_dim, 2 * width)  # keys, then values
+        self.out_projection = Linear(width, dim)
+        query, memory, out = self.query_projection, self.memory_projection, self.out_projection
+        for block in (query.weight, *memory.weight.chunk(2), out.weight):
+            nn.init.xavier_uniform_(block)
+        for layer in (query, memory, out):
+            nn.init.zeros_(layer.bias)
+
+    def project(self, memory: Tensor, mask: Tensor | None) -> MultiHeadView:
+        batch, length, _ = memory.shape
+        projected = self.memory_projection(memory).view(batch, length, 2, self.heads, self.head_dim)
+        keys, values = projected.permute(2, 0, 3, 1, 4)
+        return MultiHeadView(keys, values, None if mask is None else mask[:, None, None, :])
+
+    def forward(self, x: Tensor, view: View, *, need_weights: bool = False) -> Read:
+        assert isinstance(view, MultiHeadView)
+        dropout = self.dropout if self.training else 0.0
+        values, weights = attend(
+            self._queries(x), view.keys, view.values, view.allowed, dropout=dropout, need_weights=need_weights
+        )
+        return Read(self.out_projection(values.transpose(1, 2).reshape(*x.shape[:2], -1)), weights)
+
+    def extend(
+        self,
+        x: Tensor,
+        view: View,
+        width: int,
+        positions: Tensor,
+        previous: Tensor | None = None,
+        *,
+        need_weights: bool = False,
+    ) -> Read:
+        read = self(x.view(-1, width * x.shape[1], x.shape[2]), view, need_weights=need_weights)
+        return read._replace(values=read.values.view(*x.shape[:2], -1))  # type: ignore[no-any-return]
+
+    def scores(self, x: Tensor, view: View) -> Tensor:
+        assert isinstance(view, MultiHeadView)
+        scores: Tensor = self._queries(x) @ view.keys.transpose(2, 3) * self.head_dim**-0.5
+        return scores
+
+    def _queries(self, x: Tensor) -> Tensor:
+        """(B, K, T, d)."""
+        return self.query_projection(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)  # type: ignore[no-any-return]
