@@ -60,7 +60,7 @@ def test_one_table_of_t5_serves_a_stack():
     assert sum("position.table" in name for name, _ in model.named_parameters()) == 2
 
 
-@pytest.mark.parametrize("mixer", sorted({"ngram", "nplm"} & MIXERS.keys()))
+@pytest.mark.parametrize("mixer", sorted({"ngram", "nplm"} & set(MIXERS)))
 @pytest.mark.parametrize("position", ["t5", "alibi", "rotary"])
 def test_relative_positions_need_attention(position, mixer):
     with pytest.raises(UserError) as error:
@@ -71,8 +71,8 @@ def test_relative_positions_need_attention(position, mixer):
 
 @pytest.mark.parametrize(
     ("position", "message"),
-    [("rotery", "did you mean 'rotary'"), ({"kind": "learned", "share": 1}, "position learned has no options"),
-     ({"kind": "rotary", "share": 7}, r"model.encoder.mixer\[0\]: share must be above 0")],
+    [("rotery", "did you mean 'rotary'"), ({"kind": "learned", "share": 1}, r"model.position.share: unknown key"),
+     ({"kind": "rotary", "share": 7}, r"model.position: share must be above 0")],
 )  # fmt: skip
 def test_wrong_positions(position, message):
     with pytest.raises(UserError, match=message):
