@@ -17,8 +17,7 @@ from headway.log import say
 from headway.parses.annotate import annotate
 from headway.parses.parse import Parse
 from headway.parses.parse_store import store_beside, store_of
-from headway.parses.parsers import load_parser
-from headway.parses.parses_config import ParserConfig
+from headway.parses.parsers import ParserConfig, load_parser
 from headway.recipe import Recipe
 
 

@@ -21,8 +21,7 @@ from matplotlib.patches import Arc
 from headway.errors import UserError, option
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
-from headway.parses.parsers import Parser, load_parser, read_conllu
-from headway.parses.parses_config import ParserConfig
+from headway.parses.parsers import Parser, ParserConfig, load_parser, read_conllu
 from headway.predictors.captured_attention import END
 from headway.predictors.sequence_predictor import load
 from headway.processing.text.text_processor import Side
