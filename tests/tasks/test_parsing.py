@@ -18,7 +18,9 @@ from headway.errors import UserError
 from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees
 from headway.metrics.brackets import is_linear
+from headway.predictors.prediction import Prediction
 from headway.recipe import Recipe, parse_recipe
+from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
 from headway.tasks.parsing import Parsing

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from headway.runs.inspect.run_report import write_run_report
 from safetensors.torch import load_file
 
 import headway
@@ -22,6 +21,7 @@ from headway.metrics import build_metric
 from headway.predictors.label_predictor import LabelPredictor
 from headway.recipe import load_recipe
 from headway.runs.inspect.layer_report import inspect_layers, measure, self_attention, self_attention_figure
+from headway.runs.inspect.pages import write_run_report
 from headway.runs.training.loop import train
 from headway.runs.training.preparation import check_recipe
 from headway.tasks import build_task

@@ -11,10 +11,11 @@ from headway.formats.pairs import Pair
 from headway.log import say
 from headway.metrics import build_metric
 from headway.predictors.prediction import Prediction
-from headway.predictors.sequence_predictor import Options, Predictor, load
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.drawing import alignment_figure
 from headway.runs.inspect.pages import write_run_report
+from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tables import Cell, Column, Table
@@ -49,6 +50,7 @@ def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
     if code:
         return code
     predictor = load(output)
+    assert isinstance(predictor, SequencePredictor)
     scores = {
         "dates never seen": (dates.test_unseen_dates, _decode(predictor, dates.test_unseen_dates)),
         "language and pattern never seen together": (
@@ -89,7 +91,7 @@ def _is_begun(output: Path, recipe: Recipe) -> bool:
     return begun
 
 
-def _decode(predictor: Predictor, examples: Sequence[DateExample]) -> list[Prediction]:
+def _decode(predictor: SequencePredictor, examples: Sequence[DateExample]) -> list[Prediction]:
     return predictor.predict([example.text for example in examples])
 
 
@@ -124,6 +126,6 @@ def _by_language(examples: Sequence[DateExample], predictions: Sequence[Predicti
     return Table(["language", "dates", Column("right", "%", ".1f")], rows, title="By language")
 
 
-def _draw_alignment(predictor: Predictor, pair: Pair, path: Path) -> None:
-    (prediction,) = predictor.predict([pair.source], Options(capture="*.cross"))
+def _draw_alignment(predictor: SequencePredictor, pair: Pair, path: Path) -> None:
+    (prediction,) = predictor.predict([pair.source], capture="*.cross")
     alignment_figure(example_of(prediction, pair.target), path)

@@ -12,8 +12,9 @@ from packaging.requirements import Requirement
 import headway
 from headway.device import machine
 from headway.log import silenced
-from headway.predictors.sequence_predictor import load
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
+from headway.runs.load import load
 from headway.runs.training.loop import train
 
 SELF_TEST_UPDATES = 200
@@ -65,8 +66,10 @@ def self_test() -> str:
         }
         with silenced():
             train(parse_recipe(recipe), folder / "run")
-        said = [prediction.text for prediction in load(folder / "run").predict(words)]
-    right = sum(text == word[::-1] for text, word in zip(said, words, strict=True))
+        predictor = load(folder / "run")
+        assert isinstance(predictor, SequencePredictor)
+        outputs = [prediction.text for prediction in predictor.predict(words)]
+    right = sum(text == word[::-1] for text, word in zip(outputs, words, strict=True))
     result = (
         f"{right} of {len(words)} words reversed after {SELF_TEST_UPDATES} updates, {time.monotonic() - began:.1f} s"
     )

@@ -11,10 +11,10 @@ from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.log import say
 from headway.metrics import build_metric, scores_by_group
-from headway.models import ModelConfig
-from headway.predictors.sequence_predictor import Predictor, load
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.drawing import line_chart
+from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tables import Cell, Column, Table
@@ -126,15 +126,17 @@ def _scores(name: str, recipe: Recipe, run: Path, test: LengthTest) -> list[Leng
     known = json.loads((run / SCORES).read_text(encoding="utf-8")) if (run / SCORES).is_file() else {}
     if known.get("of") == stamp:
         return [LengthScore(**score) for score in known["scores"]]
-    scores = score_lengths(name, load(run), test)
+    predictor = load(run)
+    assert isinstance(predictor, SequencePredictor)
+    scores = score_lengths(name, predictor, test)
     write_json(run / SCORES, {"of": stamp, "scores": [asdict(score) for score in scores]})
     return scores
 
 
-def score_lengths(name: str, predictor: Predictor, test: LengthTest) -> list[LengthScore]:
+def score_lengths(name: str, predictor: SequencePredictor, test: LengthTest) -> list[LengthScore]:
     """Decode the test's prompts and score each length. A prompt that is too long for the model counts as wrong."""
-    longest = predictor.recipe.model_as(ModelConfig).longest_source()
-    reads = [len(predictor.source.encode(prompt)) <= longest for prompt in test.prompts]
+    longest = predictor.models[0].longest_source()
+    reads = [len(predictor.source.encode(prompt).values) <= longest for prompt in test.prompts]
     prompts = [prompt if read else "" for prompt, read in zip(test.prompts, reads, strict=True)]
     outputs = [prediction.text for prediction in predictor.predict(prompts)]
     metric = build_metric("exact_match")

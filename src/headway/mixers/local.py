@@ -5,8 +5,8 @@ rows of a state, n the size of the window, N new positions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,11 +28,11 @@ class LocalState(MixerState):
     keys: Tensor
     values: Tensor
 
-    def select(self, index: Tensor) -> Self:
+    def select(self, index: Tensor) -> "LocalState":
         """A copy of the rows `index`."""
         rows = index.reshape(-1)
         keys, values = self.keys.index_select(1, rows), self.values.index_select(1, rows)
-        return replace(self, lengths=self.lengths.index_select(0, rows), keys=keys, values=values)
+        return LocalState(self.lengths.index_select(0, rows), keys, values)
 
 
 class LocalAttention(Attention):
@@ -123,11 +123,17 @@ class LocalAttention(Attention):
         assert isinstance(state, LocalState)
         count, before = x.shape[1], self.n - 1
         query, key, value = self._project(x, state.positions(count))
+<<<<<<< ours
         keys, values = (
             torch.cat([old, new.permute(2, 0, 1, 3).to(old.dtype)])  # (n - 1 + N, R, K, d)
             for old, new in ((state.keys, key), (state.values, value))
         )
         recent = (latest(slots, before, lengths, time=0) for slots in (keys, values))
+=======
+        keys = torch.cat([state.keys, key.permute(2, 0, 1, 3)])  # (n - 1 + N, R, K, d)
+        values = torch.cat([state.values, value.permute(2, 0, 1, 3)])
+        recent = latest(keys, before, lengths, time=0), latest(values, before, lengths, time=0)
+>>>>>>> theirs
         after = LocalState(state.lengths_after(count, lengths), *recent)
         return self._finish(self._read_window(query, keys, values, state), None, None).values, after
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from headway.errors import UserError
 from headway.models.model import Axes
+from headway.predictors.options import Capture
 
 BEGIN, END = "<s>", "</s>"  # how the special tokens at both ends are written among tokens
 ALL = "all"
 LAYERS = "layers"  # the attention of a tagger to the layers of its encoder
 
 Floats = NDArray[np.float32]
-Capture = str | Sequence[str]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from headway.errors import UserError, option
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.prediction import Prediction
-from headway.predictors.sequence_predictor import Predictor
-from headway.processing.text.text_processor import Words
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.processor import Words
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,9 @@ class Aligner:
         return WordAlignment(source.texts, target.texts, merge_words(mean, source, target))
 
 
-def build_aligner(predictor: Predictor, layer: int | None = None, heads: Sequence[int] | None = None) -> Aligner:
+def build_aligner(
+    predictor: SequencePredictor, layer: int | None = None, heads: Sequence[int] | None = None
+) -> Aligner:
     """An aligner for a model.
 
     Args:
@@ -107,7 +109,7 @@ def build_aligner(predictor: Predictor, layer: int | None = None, heads: Sequenc
     return Aligner(chosen, None if heads is None else tuple(heads))
 
 
-def cross_layers(predictor: Predictor) -> list[str]:
+def cross_layers(predictor: SequencePredictor) -> list[str]:
     """The names of the model's attention to the source, lowest layer first. Raises UserError where it has none."""
     names = [name for name in predictor.attention_names() if AttentionName.parse(name).kind == "cross"]
     if not names:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headway.errors import UserError
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.capture import TOGETHER, ReadOptions, read
 from headway.tasks.task import RawExample
 from tests.predictors.test_captured_attention import untrained
@@ -12,7 +12,7 @@ from tests.predictors.test_captured_attention import untrained
 EXAMPLES = [RawExample("abcd", "dcba", ("dcba",)), RawExample(" "), RawExample("ab"), RawExample("ba", "x")]
 
 
-def test_known_targets_are_forced_and_others_decoded(predictor: Predictor) -> None:
+def test_known_targets_are_forced_and_others_decoded(predictor: SequencePredictor) -> None:
     captured = list(read(predictor, EXAMPLES, ReadOptions()))
     assert [each.example for each in captured] == EXAMPLES
     assert [len(each.views) for each in captured] == [1, 0, 1, 1]
@@ -30,22 +30,22 @@ def test_known_targets_are_forced_and_others_decoded(predictor: Predictor) -> No
     assert captured[1].hypothesis is None
 
 
-def test_outputs_are_the_models_own_where_nothing_is_forced(predictor: Predictor) -> None:
+def test_outputs_are_the_models_own_where_nothing_is_forced(predictor: SequencePredictor) -> None:
     captured = list(read(predictor, EXAMPLES, ReadOptions(force=False, nbest=2, capture="decoder.*.cross")))
     for each in captured:
         if each.views:
             (prediction,) = predictor.predict([each.example.source], nbest=2)
-            assert (each.hypothesis, len(each.prediction.candidates)) == (prediction.text, 2)
+            assert (each.hypothesis, len(each.prediction.hypotheses)) == (prediction.text, 2)
             assert set(each.views[0].attention) == {"decoder.0.cross", "decoder.1.cross"}
 
 
-def test_decoding_can_be_left_out(predictor: Predictor) -> None:
+def test_decoding_can_be_left_out(predictor: SequencePredictor) -> None:
     first, *_ = read(predictor, EXAMPLES, ReadOptions(hypotheses=False))
     assert first.hypothesis is None
     assert first.views
 
 
-def test_contributions_are_measured_where_a_model_has_them(predictor: Predictor) -> None:
+def test_contributions_are_measured_where_a_model_has_them(predictor: SequencePredictor) -> None:
     many = EXAMPLES * TOGETHER
     options = ReadOptions(hypotheses=False, contributions=True)
     assert not any(each.contributions for each in read(predictor, many, options))

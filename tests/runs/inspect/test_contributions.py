@@ -1,4 +1,4 @@
-"""Contributions: gradient x input against finite differences, norms against the shares, tokens beside, rows alone."""
+"""Contributions: gradient x input against finite differences, norms against the terms, tokens beside, rows alone."""
 
 import numpy as np
 import pytest
@@ -21,13 +21,13 @@ def model():
     return toys.model(encoder=ENCODER, decoder=DECODER)
 
 
-def scaled(mixer, row, head, place, part, factor):
-    """The mixer's forward pass with one share of one position multiplied, summed up part by part."""
+def scaled(mixer, row, head, position, span, factor):
+    """The mixer's forward pass with one contribution to one position multiplied, summed up span by span."""
 
     def forward(x, mask, *, need_weights=False):
-        shares = mixer.shares(x, mask).shares.clone()
-        shares[row, head, place, part] *= factor
-        hidden = mixer.bias + torch.stack(list(shares.unbind(3))).sum(0).transpose(1, 2).flatten(2)
+        terms = mixer.contributions(x, mask).contributions.clone()
+        terms[row, head, position, span] *= factor
+        hidden = mixer.bias + torch.stack(list(terms.unbind(3))).sum(0).transpose(1, 2).flatten(2)
         values = mixer.out_projection(hidden.relu())
         return Mixed(values if mask is None else values * mask[..., None], None)
 
@@ -45,7 +45,7 @@ def finite_difference(network, batch, mixer, where, places):
 
 
 @pytest.mark.parametrize("places", [None, [1]])
-def test_gradient_times_input_is_what_a_share_changes(places, monkeypatch):
+def test_gradient_times_input_is_what_a_contribution_changes(places, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "float", lambda tensor: tensor)  # log probabilities in float64, too
     network, batch = model(), toys.batch()
     found = measure(network, lambda: log_probability(network, batch, places))
@@ -66,7 +66,7 @@ def test_norms_are_of_what_the_mixer_reads():
     found = measure(network, lambda: log_probability(network, batch))["encoder.0.self"]
     mixer = network.encoder[0].mixer
     x = network.source_embedding(batch.source)
-    assert torch.allclose(found.norm, mixer.shares(x, batch.source_mask).shares.norm(dim=-1), atol=1e-12)
+    assert torch.allclose(found.norm, mixer.contributions(x, batch.source_mask).contributions.norm(dim=-1), atol=1e-12)
     assert [span.name for span in found.spans] == ["-1", "0", "+1", "global"]
     assert (found.norm.transpose(1, 2)[~batch.source_mask] == 0).all()
 

@@ -13,7 +13,7 @@ import torch
 
 from headway.metrics import build_metric
 from headway.models import build_model, model_section
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.analyses import RelativePositionAnalysis, even_shares
 from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.corpus_analysis import CorpusAnalysis, analyse
@@ -44,16 +44,16 @@ MODELS = {
 }  # fmt: skip
 
 
-def untrained(predictor: Predictor, name: str) -> Predictor:
+def untrained(predictor: SequencePredictor, name: str) -> SequencePredictor:
     """Another model in the place of the predictor's."""
     recipe = predictor.recipe.model_copy(update={"model": model_section(MODELS[name])})
     torch.manual_seed(1)
     size = len(predictor.source.vocabulary)
     model = build_model(recipe.model, size, size, True).eval()
-    return Predictor([LoadedRun(recipe, predictor.source, predictor.target, model)], predictor.device)
+    return SequencePredictor([LoadedRun(recipe, predictor.source, predictor.target, model)], predictor.device)
 
 
-def analysis_of(predictor: Predictor, *files: Path) -> CorpusAnalysis:
+def analysis_of(predictor: SequencePredictor, *files: Path) -> CorpusAnalysis:
     analysis = CorpusAnalysis(build_metric("exact_match"), 5)
     corpus = build_task("translation").raw_corpus(predictor.recipe, files[:1], *files[1:])
     analyse(predictor, corpus, analysis, ReadOptions(hypotheses=False, contributions=True))
@@ -66,7 +66,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_the_command_draws_dev_and_its_numbers_are_those_of_the_weights(
-    reversal: Reversal, predictor: Predictor, run_headway: Command, tmp_path: Path
+    reversal: Reversal, predictor: SequencePredictor, run_headway: Command, tmp_path: Path
 ) -> None:
     ended = run_headway("inspect", reversal.run, "--figures", tmp_path / "figures", "--within", "2")
     assert ended.code == 0, ended.err
@@ -105,7 +105,7 @@ def test_the_command_draws_dev_and_its_numbers_are_those_of_the_weights(
 
 
 def test_files_are_read_with_references_and_without(
-    reversal: Reversal, predictor: Predictor, run_headway: Command, tmp_path: Path
+    reversal: Reversal, predictor: SequencePredictor, run_headway: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "source").write_text("abc\n\nabcd abcd\n", encoding="utf-8")
     (tmp_path / "target").write_text("cba\nb\ndcba dcba\n", encoding="utf-8")
@@ -154,7 +154,7 @@ def test_users_mistakes(
     assert not Path("out").exists()
 
 
-def test_layers_without_weights_have_their_contributions(predictor: Predictor, tmp_path: Path) -> None:
+def test_layers_without_weights_have_their_contributions(predictor: SequencePredictor, tmp_path: Path) -> None:
     analysis = analysis_of(untrained(predictor, "mixed"))
     assert list(analysis.contributions.totals) == ["encoder.0.self", "decoder.0.self"]
     assert set(analysis.relative.totals) == {"encoder.1.self", "decoder.1.self"}
@@ -171,7 +171,7 @@ def test_layers_without_weights_have_their_contributions(predictor: Predictor, t
         assert f"<!-- {text} -->" in drawn
 
 
-def test_figures_and_tables_count_layers_from_one(predictor: Predictor, tmp_path: Path) -> None:
+def test_figures_and_tables_count_layers_from_one(predictor: SequencePredictor, tmp_path: Path) -> None:
     analysis = analysis_of(untrained(predictor, "decoder_only"))
     analysis.write(tmp_path)
     drawn = (tmp_path / "relative-position-decoder.svg").read_text()
@@ -184,7 +184,7 @@ def test_figures_and_tables_count_layers_from_one(predictor: Predictor, tmp_path
     assert sorted(titles) == [f"decoder layer {layer}, {kind}" for layer in (1, 2) for kind in ("cross", "self")]
 
 
-def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: Predictor) -> None:
+def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: SequencePredictor) -> None:
     totals = analysis_of(untrained(predictor, "window below")).relative.totals
     encoder = [totals[f"encoder.{layer}.self"] for layer in (0, 1)]
     near, far = (total.even_shares() for total in encoder)
@@ -197,7 +197,7 @@ def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: Predi
     assert dict(panel.lines["evenly"])[0] == pytest.approx(100 * far[SPAN + 1])
 
 
-def test_a_decoder_only_model_is_read_as_one_sequence(predictor: Predictor) -> None:
+def test_a_decoder_only_model_is_read_as_one_sequence(predictor: SequencePredictor) -> None:
     analysis = analysis_of(untrained(predictor, "decoder_only"))
     assert set(analysis.relative.totals) == {"decoder.0.self", "decoder.1.self"}
     names = {f"decoder.{layer}.{kind}" for layer in (0, 1) for kind in ("self", "cross")}
@@ -207,7 +207,7 @@ def test_a_decoder_only_model_is_read_as_one_sequence(predictor: Predictor) -> N
     assert (shares[:, SPAN + 2 :] == 0).all()
 
 
-def test_a_model_without_self_attention_is_told(predictor: Predictor, tmp_path: Path) -> None:
+def test_a_model_without_self_attention_is_told(predictor: SequencePredictor, tmp_path: Path) -> None:
     analysis = analysis_of(untrained(predictor, "recurrent"))
     assert list(analysis.entropies.totals) == ["decoder.0.cross"]
     assert "no self-attention and no n-grams: nothing by relative position" in analysis.text(quality=True)
@@ -217,7 +217,7 @@ def test_a_model_without_self_attention_is_told(predictor: Predictor, tmp_path: 
     assert silent.write(tmp_path) == []
 
 
-def test_pairs_that_are_longer_than_the_positions_are_left_out(predictor: Predictor, tmp_path: Path) -> None:
+def test_pairs_that_are_longer_than_the_positions_are_left_out(predictor: SequencePredictor, tmp_path: Path) -> None:
     short = untrained(predictor, "learned positions")  # at most five pieces, of which the first is a mark
     assert short.can_read("abcd", "abcd")
     assert not short.can_read("abcde", "abcd")
@@ -228,7 +228,7 @@ def test_pairs_that_are_longer_than_the_positions_are_left_out(predictor: Predic
     assert (analysis.examples, analysis.read) == (3, 1)
 
 
-def test_a_few_examples_at_a_time_are_in_memory(predictor: Predictor, tmp_path: Path) -> None:
+def test_a_few_examples_at_a_time_are_in_memory(predictor: SequencePredictor, tmp_path: Path) -> None:
     (tmp_path / "source").write_text("abcd\n" * 300)
     corpus = build_task("translation").raw_corpus(predictor.recipe, [tmp_path / "source"])
     assert corpus.size == 300

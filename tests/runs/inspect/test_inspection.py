@@ -12,7 +12,7 @@ import pytest
 
 from headway.errors import UserError
 from headway.losses import DependencyConfig
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.capture import TOGETHER
 from headway.runs.inspect.contributions import contributions
 from headway.runs.inspect.inspection import Inspected, Layer, Map, inspect
@@ -44,7 +44,7 @@ def sentences_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(page.text_of("script", id=f"sentence-{number}")[0]) for number in range(count)]
 
 
-def test_outputs_and_attention_are_the_predictors(predictor: Predictor) -> None:
+def test_outputs_and_attention_are_the_predictors(predictor: SequencePredictor) -> None:
     lines = [*LINES, *["abc"] * TOGETHER, "cab"]
     references = [f"reference {number}" for number in range(len(lines))]
     found = list(inspect(predictor, raw(lines, references), nbest=3))
@@ -55,10 +55,10 @@ def test_outputs_and_attention_are_the_predictors(predictor: Predictor) -> None:
         if not prediction.source_tokens:
             assert (each.outputs, each.maps, each.alignment) == ([], [], None)
             continue
-        assert [output.text for output in each.outputs] == [candidate.text for candidate in prediction.candidates]
+        assert [output.text for output in each.outputs] == [hypothesis.text for hypothesis in prediction.hypotheses]
         assert each.outputs[0].tokens == [*prediction.tokens, "</s>"]
         np.testing.assert_allclose(
-            np.log(each.outputs[2].probabilities), prediction.candidates[2].log_probabilities, atol=1e-6
+            np.log(each.outputs[2].probabilities), prediction.hypotheses[2].log_probabilities, atol=1e-6
         )
         layers = {layer.name: layer for map in each.maps for layer in map.layers}
         assert set(layers) == set(prediction.attention)
@@ -68,14 +68,14 @@ def test_outputs_and_attention_are_the_predictors(predictor: Predictor) -> None:
     assert [map.title for map in found[0].maps] == ["Encoder", "Decoder", "Cross"]
 
 
-def test_every_kind_of_model_has_a_page(predictor: Predictor, tmp_path: Path) -> None:
+def test_every_kind_of_model_has_a_page(predictor: SequencePredictor, tmp_path: Path) -> None:
     for name in MODELS:
         found = list(inspect(untrained(predictor, name), raw(["abc"])))
         write_inspection(tmp_path / "page.html", title=name, facts=[], packed=pack_sentences(found, len(found)))
         assert "Cross" in [map["title"] for map in sentences_of(tmp_path / "page.html")[0]["maps"]]
 
 
-def test_layers_without_weights_show_what_their_offsets_add(predictor: Predictor) -> None:
+def test_layers_without_weights_show_what_their_offsets_add(predictor: SequencePredictor) -> None:
     own = untrained(predictor, "n-grams below")
     (said, empty) = inspect(own, raw(["abcd", ""]))
     maps = {map.title: map for map in said.maps}
@@ -94,7 +94,7 @@ def test_layers_without_weights_show_what_their_offsets_add(predictor: Predictor
     assert empty.maps == []
 
 
-def test_arcs_are_the_taught_heads_of_each_token(predictor: Predictor) -> None:
+def test_arcs_are_the_taught_heads_of_each_token(predictor: SequencePredictor) -> None:
     MODELS["taught"] = stacks({"kind": "dependency", "dependency_heads": 2})
     own = untrained(predictor, "taught")
     MODELS.pop("taught")
@@ -115,7 +115,7 @@ def test_arcs_are_the_taught_heads_of_each_token(predictor: Predictor) -> None:
         assert (source.tokens, target.tokens) == (prediction.source_tokens, prediction.tokens)
 
 
-def test_alignments_are_of_the_output_or_of_the_reference_that_gold_is_of(predictor: Predictor) -> None:
+def test_alignments_are_of_the_output_or_of_the_reference_that_gold_is_of(predictor: SequencePredictor) -> None:
     (said,) = inspect(predictor, raw(["ab cd"]))
     assert said.alignment is not None
     assert (said.alignment.target, said.alignment.gold, said.alignment.error_rate) == ("output", None, None)
@@ -155,7 +155,7 @@ def test_values_come_back_as_near_as_is_said(bits: int, signed: bool) -> None:
 
 @pytest.mark.parametrize("most_exact", [0, 10**9])
 def test_the_page_holds_the_arrays(
-    predictor: Predictor, tmp_path: Path, most_exact: int, monkeypatch: pytest.MonkeyPatch
+    predictor: SequencePredictor, tmp_path: Path, most_exact: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.runs.inspect.inspection_page.MOST_EXACT", most_exact)
     bits, tolerance = (8, 4e-3) if most_exact == 0 else (16, 2e-5)

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from headway.mixers.mixer import part
+from headway.mixers import Span
 from headway.runs.inspect.contributions import LayerContributions
 from headway.runs.inspect.measures import SPAN, ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within
 
@@ -72,7 +72,7 @@ def test_entropies_equal_loops():
 
 def contribution(length: int, seed: int) -> LayerContributions:
     random, shape = np.random.default_rng(seed), (2, length, 3)
-    parts = (part(-1), part(0), part(1))
+    parts = (Span.of(-1), Span.of(0), Span.of(1))
     return LayerContributions(["x"] * length, parts, random.random(shape), random.standard_normal(shape))
 
 
@@ -119,7 +119,7 @@ def test_sums_are_as_large_after_a_thousand_sentences_as_after_one():
         relative, entropies, parts, layers = (
             OffsetTotals(2),
             EntropyTotals(2),
-            ContributionTotals(2, [part(0)] * 3),
+            ContributionTotals(2, [Span.of(0)] * 3),
             LayerTotals(),
         )
         for number in range(count):

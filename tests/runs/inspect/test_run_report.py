@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from headway.formats.pairs import Pair
-from headway.predictors.sequence_predictor import Predictor, load
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.pages import SENTENCES, summary_of, write_run_report
+from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tables import Table
 from headway.tasks.translation import example_of, examples_of
@@ -49,7 +50,7 @@ def test_given_pairs_and_tables(reversal: Reversal, tmp_path: Path) -> None:
     assert "headway · copied" in page
 
 
-def test_examples_carry_tokens_and_attention_with_the_end_marks(predictor: Predictor) -> None:
+def test_examples_carry_tokens_and_attention_with_the_end_marks(predictor: SequencePredictor) -> None:
     (example,) = examples_of(predictor, [Pair(1, "abc", "cba"), Pair(2, "", "x")])
     assert (example.source, example.hypothesis, example.reference) == ("abc", "cba", "cba")
     assert example.source_tokens == ["▁", "a", "b", "c", "</s>"]
@@ -58,11 +59,11 @@ def test_examples_carry_tokens_and_attention_with_the_end_marks(predictor: Predi
     np.testing.assert_allclose(example.attention["decoder.0.cross"].sum(-1), 1, atol=1e-5)
 
 
-def test_a_line_that_is_too_long_is_cut(predictor: Predictor) -> None:
+def test_a_line_that_is_too_long_is_cut(predictor: SequencePredictor) -> None:
     (example,) = examples_of(predictor, [Pair(1, "ab" * 700, "x")])
     assert len(example.source_tokens) == predictor.recipe.model.max_position
 
 
-def test_a_blank_prediction_is_an_example_too(predictor: Predictor) -> None:
+def test_a_blank_prediction_is_an_example_too(predictor: SequencePredictor) -> None:
     example = example_of(predictor.predict([""])[0], None)
     assert (example.hypothesis, example.target_tokens, example.attention) == ("", ["</s>"], {})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.metrics import Metric
-from headway.mixers import Part
+from headway.mixers import Span
 from headway.predictors.captured_attention import LAYERS, AttentionName, by_kind
 from headway.runs.inspect.capture import Captured
 from headway.runs.inspect.drawing import Chart, Panel
@@ -219,7 +219,7 @@ def _by_span(totals: Mapping[AttentionName, ContributionTotals]) -> Chart:
     return Chart(f"contributions-{stack}", panels, table, ordered=True)
 
 
-def _points(spans: Sequence[Part], values: Sequence[float], all_spans: Sequence[Part]) -> list[tuple[float, float]]:
+def _points(spans: Sequence[Span], values: Sequence[float], all_spans: Sequence[Span]) -> list[tuple[float, float]]:
     """Values at the positions of their spans among all; no line leads from offsets to a context of many positions."""
     points: list[tuple[float, float]] = []
     for span, value in sorted(zip(spans, values, strict=True), key=lambda pair: _from_left_to_right(pair[0])):
@@ -229,7 +229,7 @@ def _points(spans: Sequence[Part], values: Sequence[float], all_spans: Sequence[
     return points
 
 
-def _from_left_to_right(span: Part) -> tuple[bool, int, int, str]:
+def _from_left_to_right(span: Span) -> tuple[bool, int, int, str]:
     """A key that sorts spans from left to right, contexts of many positions last."""
     return span.first is None, span.first or 0, span.last or 0, span.name
 

@@ -7,7 +7,7 @@ Shapes: K heads, T rows (queries), S columns (keys), J heads over layers, L laye
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import singledispatch
 from itertools import islice
 from typing import Any
@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError
-from headway.predictors.captured_attention import ALL, LAYERS, AttentionName, Capture, layer_titles
-from headway.predictors.label_predictor import LabelledWords, Look, TokenPredictor
+from headway.predictors.captured_attention import ALL, LAYERS, AttentionName, layer_titles
+from headway.predictors.label_predictor import LabelledWords, LabelPredictor, WindowCapture
+from headway.predictors.options import Capture
 from headway.predictors.prediction import Prediction
-from headway.predictors.sequence_predictor import Options, Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.contributions import LayerContributions, contributions
 from headway.tasks.task import RawExample
 
@@ -48,7 +49,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
-class View:
+class AttentionView:
     """One pass of a model over an example, or over a window of it.
 
     Attributes:
@@ -87,7 +88,7 @@ class Captured:
     """
 
     example: RawExample
-    views: tuple[View, ...] = ()
+    views: tuple[AttentionView, ...] = ()
     prediction: Prediction | LabelledWords | None = None
     hypothesis: str | None = None
     contributions: Mapping[str, LayerContributions] = field(default_factory=dict)
@@ -109,7 +110,9 @@ def read(predictor: Any, examples: Iterable[RawExample], options: ReadOptions) -
 
 
 @read.register
-def _read_sequences(predictor: Predictor, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
+def _read_sequences(
+    predictor: SequencePredictor, examples: Iterable[RawExample], options: ReadOptions
+) -> Iterator[Captured]:
     rest, measured = iter(examples), options.contributions
     while chunk := list(islice(rest, TOGETHER)):
         shown = [example for example in chunk if example.source.strip()]
@@ -130,14 +133,14 @@ def _read_sequences(predictor: Predictor, examples: Iterable[RawExample], option
 
 
 def _predictions(
-    predictor: Predictor, examples: Sequence[RawExample], options: ReadOptions
+    predictor: SequencePredictor, examples: Sequence[RawExample], options: ReadOptions
 ) -> list[tuple[Prediction, str | None]]:
     """The prediction whose attention is captured, and the text that the model decoded, of every example."""
     beam = max(predictor.recipe.decoding.beam, options.nbest)
-    search = Options(beam=beam, nbest=options.nbest, truncate=True)
+    search: dict[str, Any] = {"beam": beam, "nbest": options.nbest, "truncate": True}
     forced = [example for example in examples if options.force and example.target is not None]
     free = [example for example in examples if not (options.force and example.target is not None)]
-    decoded = predictor.predict([example.source for example in free], replace(search, capture=options.capture))
+    decoded = predictor.predict([example.source for example in free], capture=options.capture, **search)
     found = {id(example): (prediction, prediction.text) for example, prediction in zip(free, decoded, strict=True)}
     if not forced:
         return [found[id(example)] for example in examples]
@@ -145,17 +148,19 @@ def _predictions(
     given = predictor.force(sources, [example.target or "" for example in forced], capture=options.capture)
     texts: list[str | None] = [None] * len(forced)
     if options.hypotheses:
-        texts = [prediction.text for prediction in predictor.predict(sources, search)]
+        texts = [prediction.text for prediction in predictor.predict(sources, **search)]
     both = found | {id(example): pair for example, pair in zip(forced, zip(given, texts, strict=True), strict=True)}
     return [both[id(example)] for example in examples]
 
 
-def _view(prediction: Prediction) -> View:
+def _view(prediction: Prediction) -> AttentionView:
     attention = prediction.attention
-    return View(attention, {name: (prediction.rows(name), prediction.columns(name)) for name in attention})
+    return AttentionView(attention, {name: (prediction.rows(name), prediction.columns(name)) for name in attention})
 
 
-def _contributions(predictor: Predictor, predictions: Sequence[Prediction]) -> dict[int, dict[str, LayerContributions]]:
+def _contributions(
+    predictor: SequencePredictor, predictions: Sequence[Prediction]
+) -> dict[int, dict[str, LayerContributions]]:
     """The measures of predictions by their identity; lines that were cut, and empty ones, have none."""
     whole = [each for each in predictions if not each.is_empty and predictor.can_read(each.source, each.written)]
     measures = contributions(predictor, [each.source for each in whole], [each.written for each in whole])
@@ -163,7 +168,7 @@ def _contributions(predictor: Predictor, predictions: Sequence[Prediction]) -> d
 
 
 @read.register
-def _read_words(predictor: TokenPredictor, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
+def _read_words(predictor: LabelPredictor, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
     for example in examples:
         words = example.words or tuple(example.source.split())
         if not words:
@@ -171,15 +176,15 @@ def _read_words(predictor: TokenPredictor, examples: Iterable[RawExample], optio
             continue
         labelled = predictor.predict([words])[0] if options.hypotheses or not options.force else None
         text = None if labelled is None else " ".join(labelled.labels)
-        yield Captured(example, tuple(map(view_of_window, predictor.look(words))), labelled, text)
+        yield Captured(example, tuple(map(view_of_window, predictor.capture(words))), labelled, text)
 
 
-def view_of_window(look: Look) -> View:
+def view_of_window(capture: WindowCapture) -> AttentionView:
     """A window of a tagger's sentence as all reports read it."""
-    layers = {str(AttentionName("encoder", layer, "self")): each for layer, each in enumerate(look.self_attention)}
+    layers = {str(AttentionName("encoder", layer, "self")): each for layer, each in enumerate(capture.self_attention)}
     attention: dict[str, Floats] = dict(layers)
-    tokens: dict[str, tuple[Sequence[str], Sequence[str]]] = dict.fromkeys(layers, (look.tokens, look.tokens))
-    if look.layer_weights is not None:
-        attention[LAYERS] = look.layer_weights.transpose(1, 0, 2)
-        tokens[LAYERS] = look.words, layer_titles(look.layer_weights.shape[2])
-    return View(attention, tokens, tuple(look.window.first), look.window.start)
+    tokens: dict[str, tuple[Sequence[str], Sequence[str]]] = dict.fromkeys(layers, (capture.tokens, capture.tokens))
+    if capture.layer_weights is not None:
+        attention[LAYERS] = capture.layer_weights.transpose(1, 0, 2)
+        tokens[LAYERS] = capture.words, layer_titles(capture.layer_weights.shape[2])
+    return AttentionView(attention, tokens, tuple(capture.window.first), capture.window.start)

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.mixers import Mixed, Mixer, Part
+from headway.mixers import Decomposable, Mixed, Mixer, Span
 from headway.models import Seq2Seq
 from headway.predictors.captured_attention import column_tokens
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.tensors.batch import Batch, collate
 
 BATCH = 16  # pairs at once: contributions are as large as all windows, one beside the other
@@ -34,7 +34,7 @@ Floats = NDArray[np.floating[Any]]
 class Measured(NamedTuple):
     """The two measures of a mixer's P spans, both (B, K, L, P); zero at padding."""
 
-    spans: tuple[Part, ...]
+    spans: tuple[Span, ...]
     norm: Tensor
     gradient_input: Tensor
 
@@ -51,7 +51,7 @@ class LayerContributions:
     """
 
     tokens: list[str]
-    spans: tuple[Part, ...]
+    spans: tuple[Span, ...]
     norm: Floats
     gradient_input: Floats
 
@@ -113,12 +113,12 @@ def _listening(model: nn.Module) -> Iterator[Mapping[str, _Call]]:
 
 def _measured(call: _Call, gradient: Tensor) -> Measured | None:
     """The measures of one mixer, given the gradient (B, L, D) of the score with respect to its values."""
-    summed = call.mixer.shares(call.x.requires_grad_(), call.mask)
-    if summed is None:
+    if not isinstance(call.mixer, Decomposable):
         return None
-    (gradients,) = torch.autograd.grad(summed.values, summed.shares, gradient)
-    values = summed.shares.detach()
-    return Measured(summed.parts, values.norm(dim=-1), (gradients * values).sum(-1))
+    spans, terms, values = call.mixer.contributions(call.x.requires_grad_(), call.mask)
+    (gradients,) = torch.autograd.grad(values, terms, gradient)
+    terms = terms.detach()
+    return Measured(spans, terms.norm(dim=-1), (gradients * terms).sum(-1))
 
 
 def log_probability(model: Seq2Seq, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:
@@ -136,7 +136,11 @@ def log_probability(model: Seq2Seq, batch: Batch, positions: Sequence[int] | Non
 
 
 def contributions(
-    predictor: Predictor, sources: Sequence[str], targets: Sequence[str], *, positions: Sequence[int] | None = None
+    predictor: SequencePredictor,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    positions: Sequence[int] | None = None,
 ) -> list[dict[str, LayerContributions]]:
     """Measure what each span contributes, in all layers of a model that sum up contributions, for pairs of lines.
 
@@ -156,8 +160,8 @@ def contributions(
         raise UserError("each source needs one target", received=f"{len(sources)} sources and {len(targets)} targets")
     if len(predictor.models) > 1:
         raise UserError("contributions are one model's", received=f"{len(predictor.models)} runs")
-    source_ids = [predictor.read(line)[0] for line in sources]
-    target_ids = [predictor.target.encode(line) for line in targets]
+    source_ids = [predictor.read(line).values for line in sources]
+    target_ids = predictor.target.encode_lines(targets)
     longest = max(map(len, target_ids), default=0)
     if positions is not None and not all(0 <= position <= longest for position in positions):
         allowed = f"0 to {longest}"
@@ -170,7 +174,7 @@ def contributions(
 
 
 def _of_batch(
-    predictor: Predictor, sources: list[Any], targets: list[list[int]], positions: Sequence[int] | None
+    predictor: SequencePredictor, sources: list[Any], targets: list[list[int]], positions: Sequence[int] | None
 ) -> list[dict[str, LayerContributions]]:
     model = predictor.models[0]
     target_ids = [np.asarray(ids, dtype=np.int64) for ids in targets]

@@ -11,7 +11,7 @@ from headway.errors import UserError, option
 from headway.log import progress
 from headway.metrics import Metric, build_metric
 from headway.predictors.captured_attention import AttentionName
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.analyses import (
     Analysis,
     ContributionAnalysis,
@@ -24,8 +24,8 @@ from headway.runs.inspect.capture import Captured, ReadOptions, read
 from headway.runs.inspect.contributions import mixers_of
 from headway.runs.inspect.inspect_options import FigureOptions
 from headway.runs.inspect.measures import within
+from headway.runs.load import load, task_of
 from headway.tables import Cell, Column, Table
-from headway.tasks import task_of
 from headway.tasks.task import RawCorpus
 
 
@@ -137,7 +137,7 @@ def analyse(predictor: Any, corpus: RawCorpus, analysis: CorpusAnalysis, options
             line.update(analysis.examples)
     if not analysis.read:
         raise UserError("there is nothing to read: every line is empty or too long", where=option("input"))
-    if isinstance(predictor, Predictor):
+    if isinstance(predictor, SequencePredictor):
         known: Iterable[str] = analysis.relative.totals.keys() | analysis.contributions.totals.keys()
         analysis.without = [name for name in mixers_of(predictor.models[0]) if name not in known]
 
@@ -149,7 +149,7 @@ def run_figures(run: Path, options: FigureOptions) -> str:
         UserError: no run, files that are missing or at fault, nothing to read or to draw.
     """
     task = task_of([run])
-    predictor = task.load([run], options.device, None)
+    predictor = load(run, device=options.device)
     recipe = predictor.recipe
     corpus = task.raw_corpus(recipe, [] if options.input is None else [options.input], options.reference)
     metric = build_metric(**dict((recipe.training.dev_metrics or task.metrics)[0]))

@@ -22,9 +22,9 @@ from headway.losses.synchronous import SynchronousLoss
 from headway.models import Output
 from headway.parses.parsers import Parser
 from headway.parses.projection import NONE, Projection, project
-from headway.predictors.sequence_predictor import Predictor
-from headway.processing.text.text_processor import Side
-from headway.runs.inspect.capture import Captured, ReadOptions, View, read
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.text.text_processor import TextProcessor
+from headway.runs.inspect.capture import AttentionView, Captured, ReadOptions, read
 from headway.tasks.task import RawExample
 from headway.tensors.batch import TargetBatch
 
@@ -242,7 +242,7 @@ class DependencyReader:
         parsers: of source and target; a side without one is not scored.
     """
 
-    predictor: Predictor
+    predictor: SequencePredictor
     objective: ObjectiveConfig
     parsers: tuple[Parser | None, Parser | None]
 
@@ -294,9 +294,9 @@ class DependencyReader:
             piece.text for piece in target.pieces(example.target or "")
         ]
 
-    def _processors(self) -> tuple[Side, Side]:
+    def _processors(self) -> tuple[TextProcessor, TextProcessor]:
         source, target = self.predictor.source, self.predictor.target
-        assert isinstance(source, Side)
+        assert isinstance(source, TextProcessor)
         return source, target
 
 
@@ -304,13 +304,13 @@ def _is_whole(example: RawExample) -> bool:
     return bool(example.source.strip()) and (example.target is None or bool(example.target.strip()))
 
 
-def _mean(view: View, name: str, heads: tuple[int, ...] | None) -> Weights:
+def _mean(view: AttentionView, name: str, heads: tuple[int, ...] | None) -> Weights:
     """(T, S): the mean of some heads of an attention, or of all."""
     weights: Weights = mean_of_heads(torch.from_numpy(view.attention[name])[None], heads)[0].double().numpy()
     return weights
 
 
-def _synchronised(constraint: SynchronousLoss, view: View) -> Synchronised:
+def _synchronised(constraint: SynchronousLoss, view: AttentionView) -> Synchronised:
     names = list(constraint.attention)
     attention = {name: torch.from_numpy(view.attention[name])[None] for name in names}
     real = torch.ones(1, attention[names[1]].shape[-1], dtype=torch.bool)

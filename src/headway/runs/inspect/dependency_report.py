@@ -23,8 +23,8 @@ from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.parses.parsers import Parser, ParserConfig, load_parser, read_conllu
 from headway.predictors.captured_attention import END
-from headway.predictors.sequence_predictor import load
-from headway.processing.text.text_processor import Side
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, apply_override, dump_recipe, parse_recipe
 from headway.runs.inspect.dependency_analysis import Analysed, DependencyAnalysis, DependencyReader, Synchronised
 from headway.runs.inspect.drawing import (
@@ -39,6 +39,7 @@ from headway.runs.inspect.drawing import (
     save_figure,
 )
 from headway.runs.inspect.inspect_options import DependencyOptions
+from headway.runs.load import load
 from headway.tasks.task import RawExample
 
 CELL = 0.28  # inches
@@ -56,7 +57,7 @@ def run_dependencies(run: Path, overrides: Sequence[str], options: DependencyOpt
         UserError: no run, no sentences, no parser, or a parser that cannot be loaded.
     """
     predictor = load(run, device=options.device)
-    if not isinstance(predictor.source, Side):
+    if not isinstance(predictor, SequencePredictor) or not isinstance(predictor.source, TextProcessor):
         raise UserError("dependency heads are of words, and this model reads none", where=str(run))
     recipe = _changed(predictor.recipe, overrides)
     examples = _examples(recipe, options)

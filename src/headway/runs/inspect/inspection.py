@@ -15,11 +15,11 @@ from headway.formats.alignments import Links, parse_pharaoh
 from headway.losses.dependency_loss import DependencyLoss
 from headway.metrics import build_metric
 from headway.predictors.captured_attention import END, LAYERS, AttentionName, by_kind
-from headway.predictors.label_predictor import LabelledWords, TokenPredictor
+from headway.predictors.label_predictor import LabelledWords, LabelPredictor
 from headway.predictors.prediction import Prediction
-from headway.predictors.sequence_predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner
-from headway.runs.inspect.capture import Captured, ReadOptions, View, read
+from headway.runs.inspect.capture import AttentionView, Captured, ReadOptions, read
 from headway.runs.inspect.contributions import LayerContributions
 from headway.tasks.task import RawExample
 
@@ -139,7 +139,7 @@ def inspect(
         UserError: whatever reading raises; gold that does not fit the sentences, or for a tagger.
     """
     options = ReadOptions(force=False, nbest=nbest, contributions=True)
-    if isinstance(predictor, TokenPredictor):
+    if isinstance(predictor, LabelPredictor):
         if gold:
             raise UserError("a tagger aligns nothing", where=option("gold"))
         stream = read(predictor, examples, options)
@@ -159,26 +159,28 @@ def inspect(
 
 def _aligner(predictor: Any, gold: Sequence[str]) -> Aligner | None:
     """The aligner; None for a model without attention to the source. Raises UserError where gold needs one."""
-    if not isinstance(predictor, Predictor):
+    if not isinstance(predictor, SequencePredictor):
         return None
     has_cross = any(AttentionName.parse(name).kind == "cross" for name in predictor.attention_names())
     return build_aligner(predictor) if has_cross or gold else None
 
 
-def _pair(predictor: Predictor, captured: Captured, alignment: Alignment | None) -> Inspected:
+def _pair(predictor: SequencePredictor, captured: Captured, alignment: Alignment | None) -> Inspected:
     example, prediction = captured.example, captured.prediction
     if not isinstance(prediction, Prediction):
         return Inspected(example.source, example.target)
     outputs = [
-        ShownOutput(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
-        for each in prediction.candidates
+        ShownOutput(
+            hypothesis.text, hypothesis.score, [*hypothesis.tokens, END], np.exp(hypothesis.log_probabilities).tolist()
+        )
+        for hypothesis in prediction.hypotheses
     ]
     maps = [*_attention_maps(captured.views[0]), *_contribution_maps(captured.contributions)]
     arcs = list(_arcs(predictor, prediction))
     return Inspected(example.source, example.target, prediction.attended, outputs, [], maps, alignment, arcs)
 
 
-def _attention_maps(view: View) -> Iterator[Map]:
+def _attention_maps(view: AttentionView) -> Iterator[Map]:
     for kind, names in sorted(by_kind(list(view.attention)).items(), key=lambda item: KINDS.index(item[0])):
         yield Map(TITLES[kind], [Layer(name, view.attention[name], *view.tokens[name]) for name in names.values()])
 
@@ -193,7 +195,7 @@ def _contribution_maps(layers: Mapping[str, LayerContributions]) -> Iterator[Map
         yield Map(f"{TITLES[kind]}: gradient × input", gradients, measure="nats", signed=True)
 
 
-def _arcs(predictor: Predictor, prediction: Prediction) -> Iterator[Arcs]:
+def _arcs(predictor: SequencePredictor, prediction: Prediction) -> Iterator[Arcs]:
     """The arcs of the heads that the recipe's objective taught; those of a side that was not taught are left out."""
     config = predictor.recipe.objective.dependency
     if config is None:
@@ -233,7 +235,7 @@ def _alignment(aligner: Aligner, captured: Captured, gold: str | None = None) ->
     return Alignment(weights, "reference", words.links(), links, rate)
 
 
-def _labelled(predictor: TokenPredictor, captured: Captured, line: int) -> Inspected:
+def _labelled(predictor: LabelPredictor, captured: Captured, line: int) -> Inspected:
     example, labelled = captured.example, captured.prediction
     if not isinstance(labelled, LabelledWords):
         return Inspected(example.source)
@@ -249,7 +251,7 @@ def _labelled(predictor: TokenPredictor, captured: Captured, line: int) -> Inspe
     return Inspected(example.source, example.target, words, words=known, maps=_window_maps(words, captured.views))
 
 
-def _window_maps(words: Sequence[str], views: Sequence[View]) -> list[Map]:
+def _window_maps(words: Sequence[str], views: Sequence[AttentionView]) -> list[Map]:
     """The layers' weights over all words, where there are any, and self-attention window by window."""
     maps = []
     weights = [view.attention[LAYERS] for view in views if LAYERS in view.attention]

@@ -17,12 +17,13 @@ import numpy.typing as npt
 from headway.errors import UserError, option
 from headway.formats.alignments import read_alignments
 from headway.formats.lines import read_lines
-from headway.log import Task, progress, say
+from headway.log import Progress, progress, say
 from headway.metrics import build_metric
 from headway.runs.inspect.capture import TOGETHER
 from headway.runs.inspect.inspect_options import PageOptions
 from headway.runs.inspect.inspection import Alignment, Floats, Inspected, Layer, Map, inspect
 from headway.runs.inspect.pages import pack_integers, write_page
+from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
 from headway.tasks.task import RawExample
@@ -52,7 +53,7 @@ def run_page(run: Path, options: PageOptions) -> str:
         allowed = f"{option('input')} FILE or {option('text')} TEXT"
         raise UserError("there are no sentences to look at, and the run has no dev", where=str(run), allowed=allowed)
     shown, gold = _with_references(examples, options)
-    predictor = task.load([run], options.device, None)
+    predictor = load(run, device=options.device)
     with progress("looking inside", total=len(shown), unit="sentences") as bar:
         inspected = _counted(inspect(predictor, shown, gold, options.nbest), bar)
         packed = pack_sentences(inspected, len(shown))
@@ -63,7 +64,7 @@ def run_page(run: Path, options: PageOptions) -> str:
     return said + ("" if rate is None else f", AER {rate:.1f}")
 
 
-def _counted(sentences: Iterable[Inspected], bar: Task) -> Iterator[Inspected]:
+def _counted(sentences: Iterable[Inspected], bar: Progress) -> Iterator[Inspected]:
     for count, sentence in enumerate(sentences, start=1):
         yield sentence
         bar.update(count)

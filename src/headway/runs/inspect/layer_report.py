@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from headway.errors import UserError, option
 from headway.formats.labelled_words import read_columns
 from headway.formats.lines import check_file
-from headway.predictors.label_predictor import TokenPredictor
+from headway.predictors.label_predictor import LabelPredictor
 from headway.runs.inspect.analyses import LayerAnalysis
-from headway.runs.inspect.capture import ReadOptions, View, read
+from headway.runs.inspect.capture import AttentionView, ReadOptions, read
 from headway.runs.inspect.drawing import STYLE, draw_weights, pick_fonts, save_figure, visible_token
 from headway.runs.inspect.inspect_options import LayerOptions
 from headway.runs.inspect.measures import Evenness, LayerTotals, LayerWeights, mix, of_words
-from headway.tasks import task_of
+from headway.runs.load import load, task_of
 from headway.tasks.task import RawExample
 
 Floats = NDArray[np.floating[Any]]
@@ -69,8 +69,9 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
     """
     runs = [run] if options.beside is None else [run, options.beside]
     task = task_of(runs)
-    predictors = [task.load([path], "auto", None) for path in runs]
-    if not isinstance(predictors[0], TokenPredictor):
+    loaded = [load(path) for path in runs]
+    predictors = [predictor for predictor in loaded if isinstance(predictor, LabelPredictor)]
+    if not predictors:
         raise UserError("only taggers read layers", where=str(run), received=task.name)
     check_file(options.data, option("data"))
     sentences = list(read_columns(options.data))
@@ -89,7 +90,7 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
     )
 
 
-def layer_totals(predictor: TokenPredictor, sentences: Iterable[Sequence[str]]) -> LayerTotals:
+def layer_totals(predictor: LabelPredictor, sentences: Iterable[Sequence[str]]) -> LayerTotals:
     """The sums over sentences, which give the weights of the layers and the evenness of self-attention."""
     analysis = LayerAnalysis()
     for captured in read(predictor, map(_example, sentences), ReadOptions(hypotheses=False)):
@@ -101,7 +102,7 @@ def _example(words: Sequence[str]) -> RawExample:
     return RawExample(" ".join(words), words=tuple(words))
 
 
-def self_attention(view: View) -> tuple[Floats, Floats | None]:
+def self_attention(view: AttentionView) -> tuple[Floats, Floats | None]:
     """The weights of the words of a window, (N, P), heads averaged: in the last layer, and in all, layer-weighted.
 
     The weight of a layer is that of a word's attention to layers, averaged over its heads (the mix of figure 2b).
@@ -111,12 +112,12 @@ def self_attention(view: View) -> tuple[Floats, Floats | None]:
 
 
 def self_attention_figure(
-    predictor: TokenPredictor,
+    predictor: LabelPredictor,
     words: Sequence[str],
     gold: Sequence[str] | None,
     path: Path,
     *,
-    other: TokenPredictor | None = None,
+    other: LabelPredictor | None = None,
 ) -> None:
     """Draw the self-attention of a sentence twice: in the last layer, and mixed as the layers are (figure 2).
 
@@ -145,7 +146,7 @@ def self_attention_figure(
         assert view.words is not None
         tokens = _tagged(view, words, gold, captured.hypothesis.split(" "))
         # The encoder's own special tokens take most of the attention and say nothing of the words.
-        inner = slice(view.words[0], len(tokens) - len(model.runs[0].labelling.pieces.marks[1]))
+        inner = slice(view.words[0], len(tokens) - len(model.special_tokens[1]))
         rows = [tokens[position] for position in view.words]
         pictures.append((title, chosen[:, inner], tokens[inner], rows))
     families, _ = pick_fonts("".join(visible_token(token) for picture in pictures for token in picture[2]))
@@ -158,7 +159,7 @@ def self_attention_figure(
         save_figure(figure, path)
 
 
-def _tagged(view: View, words: Sequence[str], gold: Sequence[str] | None, labels: Sequence[str]) -> list[str]:
+def _tagged(view: AttentionView, words: Sequence[str], gold: Sequence[str] | None, labels: Sequence[str]) -> list[str]:
     """The tokens of a window, those that begin a word with its gold and its predicted label."""
     tokens = list(next(iter(view.tokens.values()))[0])
     for word, position in enumerate(view.words or (), start=view.start):

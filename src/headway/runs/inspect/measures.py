@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError
-from headway.mixers import Part
+from headway.mixers import Span
 from headway.predictors.captured_attention import layer_titles
 from headway.runs.inspect.contributions import LayerContributions
 from headway.runs.inspect.inspect_options import SPAN
@@ -113,7 +113,7 @@ class ContributionTotals:
         positions: how many there were.
     """
 
-    def __init__(self, heads: int, spans: Sequence[Part]) -> None:
+    def __init__(self, heads: int, spans: Sequence[Span]) -> None:
         self.spans = tuple(spans)
         self.norm, self.gradient_input = np.zeros((heads, len(spans))), np.zeros((heads, len(spans)))
         self.positions = 0

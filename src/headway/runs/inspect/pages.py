@@ -25,6 +25,7 @@ import numpy.typing as npt
 from headway.errors import UserError
 from headway.files import write_text
 from headway.predictors.captured_attention import AttentionName
+from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tables import Column, Table
 from headway.tasks import build_task
@@ -218,7 +219,7 @@ def write_run_report(run: Path, tables: Sequence[Table] = (), examples: Sequence
         title=f"headway · {run.name}",
         summary=summary_of(folder),
         metrics=folder.metrics,
-        examples=build_task(recipe.task).examples(run, recipe, SENTENCES) if examples is None else examples,
+        examples=build_task(recipe.task).examples(load(run), SENTENCES) if examples is None else examples,
         tables=[*tables, *baseline_tables(folder)],
     )
     return folder.report

@@ -17,6 +17,7 @@ from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.inspect_options import ParameterOptions
 from headway.runs.run_folder import RunFolder
 from headway.tables import Cell, Column, Table
+from headway.tasks import build_task
 from headway.tensors.batch import collate
 
 
@@ -137,8 +138,14 @@ def parameters_of(path: Path, overrides: Sequence[str], vocabulary: int | None, 
         if overrides:
             raise UserError("a run folder's model cannot be changed", where=str(path), received=list(overrides))
         folder = RunFolder(path)
-        recipe, (source, target) = folder.read_recipe(), folder.read_sides()
-        return _count(recipe, (source.size, target.size), source.vocabulary is target.vocabulary, length)
+        recipe = folder.read_recipe()
+        task = build_task(recipe.task)
+        processors = task.processors(folder.vocabulary)
+        with torch.device("meta"):
+            model = task.model(recipe, processors, initial=False)
+        if not isinstance(model, Seq2Seq):
+            raise UserError("only models that write token by token are counted", where=str(path), received=recipe.task)
+        return count_parts(model, (processors.source.size, processors.target.size), length)
     recipe = load_recipe(path, list(overrides))
     target_config = recipe.vocabulary.target or recipe.vocabulary
     sizes = vocabulary or recipe.vocabulary.size, vocabulary or target_config.size
