@@ -1,6 +1,7 @@
 """Beam search with constant shapes and back-pointers finds what a small slow one finds, hypothesis by hypothesis."""
 
 import math
+from itertools import chain
 
 import pytest
 import torch
@@ -59,7 +60,7 @@ def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]])
     assert [[each.ids for each in hypotheses] for hypotheses in found] == [
         [each.ids for each in hypotheses] for hypotheses in expected
     ]
-    for one, other in zip(sum(found, []), sum(expected, []), strict=True):
+    for one, other in zip(chain.from_iterable(found), chain.from_iterable(expected), strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-6)
         assert one.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-6)
 
