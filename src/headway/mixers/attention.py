@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.mixers.mixer import Mixed, Mixer, MixerState, State, bounds, require_causal, working_dtype
+from headway.mixers.mixer import Mixed, Mixer, MixerState, State, require_causal, working_dtype
 from headway.mixers.relative import RelativePositions
 from headway.tensors.linear import Linear
 from headway.tensors.masks import additive, causal_mask, zero_padding
@@ -104,7 +104,7 @@ def _select_rows(slots: Tensor, rows: Tensor, filled: int | None) -> Tensor:
     if filled is None:
         return slots.index_select(1, rows)
     selected = slots.new_empty(slots.shape[0], len(rows), *slots.shape[2:])
-    torch.index_select(slots[:filled], 1, rows, out=selected[:filled])
+    torch.index_select(slots.narrow(0, 0, filled), 1, rows, out=selected.narrow(0, 0, filled))
     return selected
 
 
@@ -192,16 +192,16 @@ class Attention(Mixer):
 
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, AttentionState)
-        _require_room(state, x.shape[1], lengths)
         after = AttentionState(state.lengths_after(x.shape[1], lengths), state.keys, state.values)
-        positions = state.positions(x.shape[1])
+        extremes, capacity, positions = state.bounds(), state.capacity, state.positions(x.shape[1])
+        _require_room(after, x.shape[1], extremes, lengths is None)
         query, key, value = self._project(x, positions)
         key, value = key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3)  # (n, R, K, d)
-        extremes, capacity = state.bounds(), state.capacity
         if extremes is not None and extremes[0] == extremes[1] and extremes[1] + len(key) <= capacity:
             first, filled = extremes[0], extremes[0] + len(key)
-            state.keys[first:filled], state.values[first:filled] = key, value
-            return self._read(query, state.keys[:filled], state.values[:filled], first), after
+            for slots, new in ((state.keys, key), (state.values, value)):
+                slots.narrow(0, first, len(new)).copy_(new)
+            return self._read(query, state.keys.narrow(0, 0, filled), state.values.narrow(0, 0, filled), first), after
         filled = capacity if extremes is None else min(capacity, extremes[1] + len(key))
         if extremes is not None:  # slots that one row is about to reach and another is not
             state.keys[extremes[1] : filled], state.values[extremes[1] : filled] = 0, 0
@@ -245,13 +245,22 @@ class Attention(Mixer):
         return f"{super().extra_repr()}, heads={self.heads}, head_dim={self.head_dim}, dropout={self.dropout}"
 
 
-def _require_room(state: AttentionState, count: int, lengths: Tensor | None) -> None:
-    """Raise ValueError where n = `count` new positions, or `lengths` of them, are seen to exceed the capacity."""
-    extremes = bounds(state.lengths if lengths is None else state.lengths + lengths)
-    needed = 0 if extremes is None else extremes[1]
-    needed += count if lengths is None else 0
-    if needed > state.capacity:
-        raise ValueError(f"a state with room for {state.capacity} positions cannot hold {needed}")
+def _require_room(after: AttentionState, count: int, extremes: tuple[int, int] | None, all_real: bool) -> None:
+    """Raise ValueError where n = `count` new positions, all or some of them real, are seen to exceed the capacity.
+
+    Args:
+        after: the state after them.
+        count: n.
+        extremes: the bounds of the lengths before them, where known.
+        all_real: whether every row has all n.
+    """
+    if all_real:
+        needed = count + (extremes[1] if extremes else 0)
+    else:
+        highest = after.bounds()
+        needed = highest[1] if highest else 0
+    if needed > after.capacity:
+        raise ValueError(f"a state with room for {after.capacity} positions cannot hold {needed}")
 
 
 def size_of_head(dim: int, heads: int, head_dim: int | None) -> int:

@@ -123,11 +123,9 @@ class LocalAttention(Attention):
         assert isinstance(state, LocalState)
         count, before = x.shape[1], self.n - 1
         query, key, value = self._project(x, state.positions(count))
-        keys, values = (
-            torch.cat([old, new.permute(2, 0, 1, 3).to(old.dtype)])  # (n - 1 + N, R, K, d)
-            for old, new in ((state.keys, key), (state.values, value))
-        )
-        recent = (latest(slots, before, lengths, time=0) for slots in (keys, values))
+        keys = torch.cat([state.keys, key.permute(2, 0, 1, 3)])  # (n - 1 + N, R, K, d)
+        values = torch.cat([state.values, value.permute(2, 0, 1, 3)])
+        recent = latest(keys, before, lengths, time=0), latest(values, before, lengths, time=0)
         after = LocalState(state.lengths_after(count, lengths), *recent)
         return self._finish(self._read_window(query, keys, values, state), None, None).values, after
 
@@ -138,7 +136,9 @@ class LocalAttention(Attention):
             skipped, real = max(0, before - extremes[0]), None
         else:
             skipped, real = 0, torch.arange(len(keys), device=query.device) >= before - state.lengths[:, None]  # (R, S)
-        key, value = (slots[skipped:].permute(1, 2, 0, 3) for slots in (keys, values))
+        if skipped:
+            keys, values = keys[skipped:], values[skipped:]
+        key, value = keys.permute(1, 2, 0, 3), values.permute(1, 2, 0, 3)
         if count > 2 * self.block:
             query = F.pad(query, (0, 0, before - skipped, 0))  # queries of the old positions, whose values are dropped
             return self._attend_in_blocks(query, key, value, real)[:, :, before - skipped :]

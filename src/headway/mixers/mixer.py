@@ -51,7 +51,7 @@ class MixerState(State):
 
     def positions(self, count: int) -> Tensor:
         """(R, n): the positions of the next `count` vectors of each row, counted from 0."""
-        first = self.lengths[:, None]
+        first = self.lengths.unsqueeze(1)
         return first if count == 1 else first + torch.arange(count, device=first.device)
 
     def lengths_after(self, count: int, lengths: Tensor | None) -> Tensor:

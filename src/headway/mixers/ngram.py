@@ -167,7 +167,7 @@ class Ngram(Mixer):
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, NgramState)
         count = x.shape[1]
-        projected = self.in_projection(x).to(state.recent.dtype)
+        projected = self.in_projection(x)
         window = torch.cat([state.recent, projected], 1)  # (R, n - 1 + N, K d)
         hidden = self._read_one_window(window) if count == 1 else self._read_window(window)
         so_far, highest = None, None

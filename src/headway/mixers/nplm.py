@@ -145,7 +145,7 @@ class Nplm(Mixer):
 
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, NplmState)
-        window = torch.cat([state.recent, x.to(state.recent.dtype)], 1)  # (R, n - 1 + M b + N, D)
+        window = torch.cat([state.recent, x], 1)  # (R, n - 1 + M b + N, D)
         after = NplmState(state.lengths_after(x.shape[1], lengths), latest(window, self.reach, lengths))
         if x.shape[1] > 1:
             return self.forward(window, None).values[:, self.reach :], after

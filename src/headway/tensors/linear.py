@@ -17,13 +17,16 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., D) to (..., O)."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or not self._few(x):
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or x.device.type != "cpu":
             return F.linear(x, self.weight, self.bias)
-        return _transposed(x.reshape(-1, self.in_features), self).view(*x.shape[:-1], self.out_features)
-
-    def _few(self, x: Tensor) -> bool:
-        rows = x.shape[:-1].numel()
-        return x.device.type == "cpu" and 1 < rows <= MOST_ROWS and self.out_features >= self.in_features
+        outputs, inputs = self.weight.shape
+        few = 1 < x.numel() // inputs <= MOST_ROWS and outputs >= inputs
+        if not few and x.is_contiguous():
+            return F.linear(x, self.weight, self.bias)
+        # Three axes that do not lie one behind the other would be one small product for each of the first.
+        rows = x.reshape(-1, inputs)
+        product = _transposed(rows, self) if few else F.linear(rows, self.weight, self.bias)
+        return product.view(*x.shape[:-1], outputs)
 
 
 def _transposed(x: Tensor, layer: nn.Linear) -> Tensor:
