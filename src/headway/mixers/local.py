@@ -123,17 +123,11 @@ class LocalAttention(Attention):
         assert isinstance(state, LocalState)
         count, before = x.shape[1], self.n - 1
         query, key, value = self._project(x, state.positions(count))
-<<<<<<< ours
         keys, values = (
             torch.cat([old, new.permute(2, 0, 1, 3).to(old.dtype)])  # (n - 1 + N, R, K, d)
             for old, new in ((state.keys, key), (state.values, value))
         )
         recent = (latest(slots, before, lengths, time=0) for slots in (keys, values))
-=======
-        keys = torch.cat([state.keys, key.permute(2, 0, 1, 3)])  # (n - 1 + N, R, K, d)
-        values = torch.cat([state.values, value.permute(2, 0, 1, 3)])
-        recent = latest(keys, before, lengths, time=0), latest(values, before, lengths, time=0)
->>>>>>> theirs
         after = LocalState(state.lengths_after(count, lengths), *recent)
         return self._finish(self._read_window(query, keys, values, state), None, None).values, after
 
