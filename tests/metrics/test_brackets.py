@@ -12,7 +12,7 @@ from headway.formats.penn import parse_tree
 from headway.metrics import bootstrap_interval, build_metric
 from headway.metrics.brackets import PUNCTUATION, TreeMetric
 from headway.metrics.score_report import score_files
-from headway.trees.linear_form import KINDS, NO_TREE, linearise, mend
+from headway.trees.linear_form import KINDS, NO_TREE, linearise, repair
 from headway.trees.tree import Leaf, Tree, clean
 from tests.conftest import Command
 from tests.trees.strategies import LABELS, trees
@@ -149,7 +149,7 @@ def test_any_two_trees_are_counted_as_slowly(gold: Tree, shape: list[str]) -> No
     tags = [leaf.tag for leaf in cleaned.leaves()]
     symbols = [symbol for pair in zip(shape, tags, strict=False) for symbol in pair] + tags[len(shape) :]
     text = " ".join(["(S", *symbols, ")S"])
-    written = mend(text, cleaned.words()).tree
+    written = repair(text, cleaned.words()).tree
     said = clean(written)
     assert said is not None
     punctuation = [tag in PUNCTUATION for tag in tags]

@@ -21,7 +21,7 @@ from headway.trees.linear_form import (
     _align,
     _differ,
     linearise,
-    mend,
+    repair,
 )
 from headway.trees.tree import UNKNOWN_TAG, Leaf, Tree, change
 from tests.trees.strategies import LABELS, TAGS, WORDS, trees
@@ -32,7 +32,7 @@ GARBAGE = st.text(alphabet="()N-<>", min_size=1, max_size=4)
 
 @given(trees())
 def test_every_tree_comes_back(tree: Tree) -> None:
-    found = mend(linearise(tree), tree.words())
+    found = repair(linearise(tree), tree.words())
     assert found.tree == tree
     assert not found.counts
 
@@ -40,10 +40,10 @@ def test_every_tree_comes_back(tree: Tree) -> None:
 @given(trees())
 def test_without_tags_its_shape_comes_back_and_given_tags_with_it(tree: Tree) -> None:
     text, tags = linearise(tree, "xx"), [leaf.tag for leaf in tree.leaves()]
-    found = mend(text, tree.words())
+    found = repair(text, tree.words())
     assert found.tree.constituents() == tree.constituents()
     assert {leaf.tag for leaf in found.tree.leaves()} == {UNKNOWN_TAG}
-    again = mend(text, tree.words(), tags)
+    again = repair(text, tree.words(), tags)
     assert again.tree == tree
     assert not found.counts
     assert not again.counts
@@ -52,14 +52,14 @@ def test_without_tags_its_shape_comes_back_and_given_tags_with_it(tree: Tree) ->
 @given(st.lists(SYMBOLS | GARBAGE, max_size=14), st.lists(WORDS, min_size=1, max_size=6), st.booleans())
 def test_anything_becomes_a_tree_over_exactly_the_words(symbols: list[str], words: list[str], tagged: bool) -> None:
     tags = ["NN"] * len(words) if tagged else None
-    found = mend(" ".join(symbols), words, tags)
+    found = repair(" ".join(symbols), words, tags)
     assert found.tree.words() == words
     assert parse_tree(found.tree.write()) == found.tree
     if tags:
         assert [leaf.tag for leaf in found.tree.leaves()] == tags
     assert set(found.counts) <= set(KINDS)
     assert all(count > 0 for count in found.counts.values())
-    again = mend(linearise(found.tree), words, tags)
+    again = repair(linearise(found.tree), words, tags)
     assert again.tree == found.tree
     assert not again.counts
 
@@ -70,7 +70,7 @@ def test_a_symbol_more_or_less_is_noticed(tree: Tree, data: st.DataObject) -> No
     place = data.draw(st.integers(0, len(symbols) - 1))
     without, doubled = symbols[:place] + symbols[place + 1 :], symbols[: place + 1] + symbols[place:]
     for broken in (without, doubled):
-        found = mend(" ".join(broken), tree.words())
+        found = repair(" ".join(broken), tree.words())
         assert found.tree.words() == tree.words()
         assert found.counts
 
@@ -97,7 +97,7 @@ def test_a_symbol_more_or_less_is_noticed(tree: Tree, data: st.DataObject) -> No
     ],
 )
 def test_each_kind_of_mending(text: str, tree: str, counts: dict[str, int]) -> None:
-    found = mend(text, ["a", "b"])
+    found = repair(text, ["a", "b"])
     assert found.tree.write() == tree
     assert found.counts == Counter(counts)
 
@@ -123,7 +123,7 @@ def test_each_kind_of_mending(text: str, tree: str, counts: dict[str, int]) -> N
     ],
 )
 def test_where_words_are_added_and_leaves_dropped(text: str, words: str, tags: str | None, tree: str) -> None:
-    assert mend(text, words.split(), tags.split() if tags else None).tree.write() == tree
+    assert repair(text, words.split(), tags.split() if tags else None).tree.write() == tree
 
 
 @given(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import get_args
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.formats.treebanks import read_trees
 from headway.trees.drawing import draw
 from headway.trees.linear_form import Leaves, linearise
@@ -36,9 +36,9 @@ def write_trees(
         UserError: an unknown style or kind of leaves; a file at fault.
     """
     if style not in STYLES:
-        raise UserError("unknown format", where="--format", received=style, allowed=STYLES)
+        raise UserError("unknown format", where=option("format"), received=style, allowed=STYLES)
     if leaves not in get_args(Leaves):
-        raise UserError("unknown leaves", where="--leaves", received=leaves, allowed=get_args(Leaves))
+        raise UserError("unknown leaves", where=option("leaves"), received=leaves, allowed=get_args(Leaves))
     found = (tree for _, tree in read_trees(path, functions=functions))
     for tree in found if sample is None else _sample(found, sample):
         if tree is None:

@@ -26,7 +26,7 @@ from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees
 from headway.metrics.metric import Metric, Statistics, check_segments
 from headway.metrics.signature import Signature
-from headway.trees.linear_form import KINDS, NO_TREE, mend
+from headway.trees.linear_form import KINDS, NO_TREE, repair
 from headway.trees.tree import TOP, Tree, clean
 
 # COLLINS.prm's, those of TIGER, and that of Universal Dependencies.
@@ -132,8 +132,8 @@ def _read(text: str, words: Sequence[str]) -> tuple[Tree | None, Counter[str]]:
             return clean(parse_tree(text)), Counter()
         except UserError:
             pass  # subwords can spell anything
-    mended = mend(text, words)
-    return clean(mended.tree), mended.counts
+    repaired = repair(text, words)
+    return clean(repaired.tree), repaired.counts
 
 
 def _share(part: float, whole: float) -> float:

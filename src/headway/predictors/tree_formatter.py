@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from headway.errors import UserError, option
 from headway.predictors.formatter import Formatted, Formatter
 from headway.trees.drawing import draw
-from headway.trees.linear_form import KINDS, mend
+from headway.trees.linear_form import KINDS, repair
 from headway.trees.tree import Tree, escape
 
 STYLES: dict[str, Callable[[Tree], str]] = {"brackets": Tree.write, "drawing": lambda tree: f"{draw(tree)}\n"}
@@ -36,7 +36,7 @@ class TreeFormatter(Formatter):
     def output(self, line: str, text: str) -> Formatted:
         if self.style == LINEAR:
             return Formatted(text)
-        repaired = mend(text, *self._read(line))
+        repaired = repair(text, *self._read(line))
         return Formatted(STYLES[self.style](repaired.tree), repaired.counts)
 
     def _read(self, line: str) -> tuple[list[str], list[str] | None]:

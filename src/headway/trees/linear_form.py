@@ -37,8 +37,8 @@ Leaves = Literal["tags", "xx"]
 
 
 @dataclass(frozen=True)
-class Mended:
-    """A tree, and how often what had to be mended for it, by the names in `KINDS`; nothing where it was well-formed."""
+class Repaired:
+    """A tree, and how often what was repaired for it, by the names in `KINDS`; nothing where it was well-formed."""
 
     tree: Tree
     counts: Counter[str] = field(default_factory=Counter)
@@ -58,7 +58,7 @@ def linearise(tree: Tree, leaves: Leaves = "tags") -> str:
     return " ".join(symbols)
 
 
-def mend(text: str, words: Sequence[str], tags: Sequence[str] | None = None) -> Mended:
+def repair(text: str, words: Sequence[str], tags: Sequence[str] | None = None) -> Repaired:
     """The tree that a linear form says, over exactly these words.
 
     Args:
@@ -78,7 +78,7 @@ def mend(text: str, words: Sequence[str], tags: Sequence[str] | None = None) -> 
     kept = sum(leaf is not None for leaf in partners)
     counts[MISSING] += len(words) - kept
     counts[SUPERFLUOUS] += len(said) - kept
-    return Mended(fill(shape, final, partners) if shape else flat(final), +counts)
+    return Repaired(fill(shape, final, partners) if shape else flat(final), +counts)
 
 
 def _shape(symbols: Sequence[str], counts: Counter[str]) -> Tree | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.files import write_text
 from headway.processing.audio.audio_files import Samples, read_recording, write_wav
 
@@ -75,7 +75,7 @@ def split_digits(spoken: Sequence[Spoken], options: DigitOptions) -> dict[str, l
     speakers = sorted({each.speaker for each in spoken})
     left_out = options.left_out or speakers[-1]
     if left_out not in speakers:
-        raise UserError("nobody of this name speaks", where="--left-out", received=left_out, allowed=speakers)
+        raise UserError("nobody of this name speaks", where=option("left_out"), received=left_out, allowed=speakers)
     first, last = options.dev_takes
     known = [each for each in spoken if each.speaker != left_out]
     parts = {

@@ -18,7 +18,7 @@ from headway.corpora.generated.length_tasks.length_task import (
 from headway.corpora.generated.length_tasks.scan import read_scan
 from headway.corpora.generated.length_tasks.sorting import SORTING
 from headway.corpora.generated.length_tasks.splits import generate, write_lengths
-from headway.errors import UserError, nearest
+from headway.errors import UserError, nearest, option
 
 __all__ = [
     "LENGTH_TASKS",
@@ -57,13 +57,13 @@ def lengths_data(
     """
     if name == "scan":
         if scan is None:
-            raise UserError("the length split of SCAN is read from files", where="--scan", allowed="their folder")
+            raise UserError("the length split of SCAN is read from files", where=option("scan"), allowed="their folder")
         if variant or trained or tested:
-            where = "--variant, --train-length, --test-length"
+            where = ", ".join(map(option, ("variant", "train_length", "test_length")))
             raise UserError("the length split of SCAN is one task with lengths of its own", where=where)
         return read_scan(scan, seed=seed, sizes=sizes)
     if scan is not None:
-        raise UserError("this task reads no files", where="--scan", received=name, allowed="with the task scan")
+        raise UserError("this task reads no files", where=option("scan"), received=name, allowed="with the task scan")
     if name not in LENGTH_TASKS:
         allowed = [*LENGTH_TASKS, "scan"]
         raise UserError(f"unknown task{nearest(name, allowed)}", where="the task", received=name, allowed=allowed)

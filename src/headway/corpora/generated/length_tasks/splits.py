@@ -20,7 +20,7 @@ from headway.corpora.generated.length_tasks.length_task import (
     LengthTask,
     Sizes,
 )
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.files import write_json, write_text
 
 Part = Literal["train", "dev", "test"]
@@ -64,12 +64,13 @@ def generate(
     """
     name = variant or next(iter(task.variants))
     if name not in task.variants:
-        raise UserError(f"{task.name} has no such variant", where="--variant", received=name, allowed=task.variants)
+        what = f"{task.name} has no such variant"
+        raise UserError(what, where=option("variant"), received=name, allowed=task.variants)
     trained, tested = trained or task.trained, tested or task.tested
     if tested < trained or (task.longest is not None and tested > task.longest):
         limit = "" if task.longest is None else f", and at most {task.longest}"
         allowed = f"at least the training length, {trained}{limit}"
-        raise UserError("no such test length", where="--test-length", received=tested, allowed=allowed)
+        raise UserError("no such test length", where=option("test_length"), received=tested, allowed=allowed)
     source = _Source(task.name, name, task.variants[name], seed)
     return LengthData(
         train=_in_turn(
