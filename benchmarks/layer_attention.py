@@ -19,12 +19,12 @@ from headway.corpora.word_corpus import collate_windows
 from headway.device import keep_freed_memory
 from headway.losses import Objective, ObjectiveConfig
 from headway.models import TaggerConfig
-from headway.models.tagger import build_tagger, encoder_config
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.processing.pretrained import Window, encoder_place
 from headway.recipe import TrainingConfig
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import TrainingStep, compute_gradients
+from headway.tasks.pretrained_encoder import build_tagger, encoder_config
 from headway.tensors.batch import TokenBatch
 
 SENTENCES, BATCHES = 32, 3

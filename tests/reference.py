@@ -8,17 +8,22 @@ import math
 import torch
 from torch import Tensor
 
-from headway.mixers.attention import Attention, CrossAttention
+from headway.mixers.attention import Attention
 from headway.mixers.dependency_attention import DependencyAttention
 from headway.mixers.local import LocalAttention
 from headway.mixers.ngram import Ngram
 from headway.mixers.nplm import Nplm
 from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import Alibi, Rotary, T5Bias
-from headway.models.block import DecoderLayer, EncoderLayer, FeedForward, Residual
+from headway.models.block import Block, Residual
+from headway.models.cross_attention import CrossMixer, MultiHeadCross
 from headway.models.decoder_only import DecoderOnly
+from headway.models.feed_forwards import ReluFeedForward
 from headway.models.layer_attention import LayerAttention, LayerAverage
+from headway.models.scored_attention import ScoredAttention
+from headway.models.scores import Dot, General, Location
 from headway.models.transformer import Transformer
+from headway.models.windows import LocalMonotonic
 
 
 def linear(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
@@ -226,7 +231,7 @@ def nplm_contributions(mixer: Nplm, row: Tensor, t: int) -> list[tuple[tuple[int
     return terms
 
 
-def cross_attention(cross: CrossAttention, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
+def cross_attention(cross: MultiHeadCross, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
     """Attention from the target to the source: values (B, L, D), weights (B, K, L, S)."""
     memory_weights, memory_biases = cross.memory_projection.weight.chunk(2), cross.memory_projection.bias.chunk(2)
     projections = [
@@ -248,7 +253,7 @@ def layer_norm(norm: torch.nn.LayerNorm, x: Tensor) -> Tensor:
     return (x - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
 
 
-def feed_forward(network: FeedForward, x: Tensor) -> Tensor:
+def feed_forward(network: ReluFeedForward, x: Tensor) -> Tensor:
     """Equation 2: max(0, x W1 + b1) W2 + b2."""
     inner = (x @ network.inner.weight.T + network.inner.bias).clamp(min=0)
     return inner @ network.outer.weight.T + network.outer.bias
@@ -261,14 +266,53 @@ def residual(around: Residual, x: Tensor, sublayer) -> Tensor:
     return x + sublayer(layer_norm(around.norm, x))
 
 
-def encoder_layer(layer: EncoderLayer, x: Tensor, mask: Tensor) -> Tensor:
+def scored_attention(cross: ScoredAttention, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Soft attention of one head with a global or local-m window: values (B, L, E), weights (B, 1, L, S)."""
+    values, all_weights = [], []
+    for row, source, real in zip(x, memory, memory_mask, strict=True):
+        length, rows = int(real.sum()), []
+        for position, query in enumerate(row):
+            centre = min(position, length - 1)
+            near = [j for j in range(length) if _seen(cross, j, centre)]
+            scores = softmax([_pair_score(cross, source[j], query, j) * cross.scale for j in near])
+            weights = [torch.zeros((), dtype=x.dtype) for _ in source]
+            for j, weight in zip(near, scores, strict=True):
+                weights[j] = weight
+            rows.append(torch.stack(weights))
+        all_weights.append(torch.stack(rows)[None])
+        values.append(torch.stack([sum(w * s for w, s in zip(weights, source, strict=True)) for weights in rows]))
+    return torch.stack(values), torch.stack(all_weights)
+
+
+def _seen(cross: ScoredAttention, j: int, centre: int) -> bool:
+    return not isinstance(cross.window, LocalMonotonic) or abs(j - centre) <= cross.window.width
+
+
+def _pair_score(cross: ScoredAttention, s: Tensor, h: Tensor, position: int) -> Tensor:
+    score = cross.score
+    if isinstance(score, Dot):
+        return (s * h).sum()
+    if isinstance(score, General):
+        return s @ (score.source.weight.T @ h)
+    if isinstance(score, Location):
+        return score.weight[position] @ h
+    return score.v.weight[0] @ torch.tanh(score.source.weight @ s + score.target.weight @ h)
+
+
+def read_source(cross: CrossMixer, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Any cross-attention that there is an oracle for."""
+    oracle = cross_attention if isinstance(cross, MultiHeadCross) else scored_attention
+    return oracle(cross, x, memory, memory_mask)
+
+
+def encoder_layer(layer: Block, x: Tensor, mask: Tensor) -> Tensor:
     x = residual(layer.mixer_residual, x, lambda y: attention(layer.mixer, y, mask)[0])
     return residual(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
 
 
-def decoder_layer(layer: DecoderLayer, x: Tensor, mask: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
+def decoder_layer(layer: Block, x: Tensor, mask: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
     x = residual(layer.mixer_residual, x, lambda y: attention(layer.mixer, y, mask)[0])
-    x = residual(layer.cross_residual, x, lambda y: cross_attention(layer.cross, y, memory, memory_mask)[0])
+    x = residual(layer.cross_residual, x, lambda y: read_source(layer.cross, y, memory, memory_mask)[0])
     return residual(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
 
 

@@ -22,10 +22,16 @@ from headway.corpora.filters import Filters
 from headway.errors import RunError, UserError
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.pairs import open_source
-from headway.processing.text.text_processor import Side, TextConfig, load_sides, save_sides, train_sides
+from headway.processing.text.text_processor import (
+    TextConfig,
+    TextProcessor,
+    load_processors,
+    save_processors,
+    train_processors,
+)
 from headway.processing.text.vocabulary import VocabularyConfig
 
-Sides = tuple[Side, Side]
+Sides = tuple[TextProcessor, TextProcessor]
 Write = Callable[..., AnyCorpus]
 
 # Line 1 .. 10: what becomes of it with max_length 4, max_ratio 2 and drop_duplicates.
@@ -80,7 +86,7 @@ def test_filters_and_report(build: Callable[..., Corpus], ten: AnyCorpus, sides:
 
 def test_lengths_can_be_counted_in_words(parallel: Write, tmp_path: Path) -> None:
     text = ("ab cd ef", "AB")
-    characters = train_sides(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([text]))
+    characters = train_processors(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([text]))
     source = open_source(parallel(["ab cd ef", "ab cd", "ab"], ["AB", "AB", "AB AB AB"]), "data.train")
 
     def kept(**filters: Any) -> list[int]:
@@ -110,7 +116,7 @@ def test_long_sources_are_cut_before_the_filters_and_counted(build: Callable[...
 
 
 def test_sources_can_be_cut_by_words(parallel: Write, tmp_path: Path) -> None:
-    characters = train_sides(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([("ab cd ef", "AB")]))
+    characters = train_processors(TextConfig(), VocabularyConfig(kind="char"), lambda: iter([("ab cd ef", "AB")]))
     source = open_source(parallel(["ab cd ef", "ab cd", "ab"], ["AB", "AB", "AB AB"]), "data.train")
     filters = Filters(count="words", truncate_source=1, max_length=1)
     corpus = build_corpus(source, characters, filters, name="data.train", filter=True, cache=tmp_path / "cache")
@@ -266,7 +272,7 @@ def test_processes_give_the_same(
 
 @pytest.mark.usefixtures("small_chunks")
 def test_processes_are_fed_no_more_than_needed(sides: Sides, tmp_path: Path) -> None:
-    save_sides(sides, tmp_path / "sides")
+    save_processors(sides, tmp_path / "sides")
     read: list[int] = []
 
     def endless() -> Iterator[encoding.Chunk]:
@@ -297,20 +303,20 @@ import sys
 from itertools import count
 from pathlib import Path
 from headway.corpora import encoding
-from headway.processing.text.text_processor import load_sides
+from headway.processing.text.text_processor import load_processors
 
 if __name__ == "__main__":
     encoding.PATIENCE = 0
     encoding.cores = lambda: 2
     folder = Path(sys.argv[1])
     stream = (encoding.Chunk([number], ["a"], ["A"], []) for number in count())
-    for _ in encoding.encode_all(stream, load_sides(folder), folder):
+    for _ in encoding.encode_all(stream, load_processors(folder), folder):
         print("working", flush=True)
 """
 
 
 def test_processes_end_with_a_killed_parent(sides: Sides, tmp_path: Path) -> None:
-    save_sides(sides, tmp_path / "sides")
+    save_processors(sides, tmp_path / "sides")
     (tmp_path / "endless.py").write_text(ENDLESS, encoding="utf-8")
     command = [sys.executable, tmp_path / "endless.py", tmp_path / "sides"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
@@ -338,8 +344,8 @@ def test_memory_is_flat(parallel: Write, sides: Sides, tmp_path: Path, monkeypat
 
 
 def test_sides_survive_storage(sides: Sides, tmp_path: Path) -> None:
-    save_sides(sides, tmp_path / "sides")
-    loaded = load_sides(tmp_path / "sides")
+    save_processors(sides, tmp_path / "sides")
+    loaded = load_processors(tmp_path / "sides")
     lines = ["a b", "", "z"]
     assert [side.encode_lines(lines) for side in loaded] == [side.encode_lines(lines) for side in sides]
     assert sides[0].encode_lines(lines)[1] == []

@@ -9,10 +9,10 @@ from headway.corpora.filters import Filters
 from headway.corpora.overlap import Overlap
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.pairs import open_source
-from headway.processing.text.text_processor import Side
+from headway.processing.text.text_processor import TextProcessor
 
 
-def test_check(parallel: Callable[..., AnyCorpus], sides: tuple[Side, Side], tmp_path: Path) -> None:
+def test_check(parallel: Callable[..., AnyCorpus], sides: tuple[TextProcessor, TextProcessor], tmp_path: Path) -> None:
     train = parallel(["a b", "c", "d d d"], ["A", "C", "D"])
     dev = parallel(["c", "", "d d d"], ["C", "A", "A"], name="dev")
     read: list[int] = []
@@ -29,7 +29,9 @@ def test_check(parallel: Callable[..., AnyCorpus], sides: tuple[Side, Side], tmp
     assert content["train"]["source"]["tokens"] == 3
 
 
-def test_check_without_dev(parallel: Callable[..., AnyCorpus], sides: tuple[Side, Side], tmp_path: Path) -> None:
+def test_check_without_dev(
+    parallel: Callable[..., AnyCorpus], sides: tuple[TextProcessor, TextProcessor], tmp_path: Path
+) -> None:
     train = open_source(parallel(["a"], ["A"]), "data.train")
     result = check(train, None, sides, Filters(), cache=tmp_path)
     assert (result.dev, result.overlap) == (None, None)

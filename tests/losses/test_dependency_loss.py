@@ -9,7 +9,7 @@ from headway.losses import Objective, ObjectiveConfig
 from headway.losses.dependency_loss import attachment_loss, decoder_heads
 from headway.tensors.batch import rows
 from tests import reference
-from tests.objectives import toys
+from tests.losses import toys
 
 
 def objective(**dependency) -> Objective:

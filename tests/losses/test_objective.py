@@ -5,7 +5,7 @@ import torch
 
 from headway.errors import UserError
 from headway.losses import Objective, ObjectiveConfig
-from tests.objectives import toys
+from tests.losses import toys
 
 
 def objective(**tree) -> Objective:

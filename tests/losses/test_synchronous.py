@@ -8,7 +8,7 @@ import torch
 from headway.losses import Objective, ObjectiveConfig
 from headway.losses.synchronous import carried_over
 from tests import reference
-from tests.objectives import toys
+from tests.losses import toys
 
 
 def objective(dependency=None, **synchronous) -> Objective:

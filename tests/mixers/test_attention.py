@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from headway.mixers.attention import Attention, CrossAttention, attend
+from headway.mixers.attention import Attention, attend
 from headway.tensors.masks import padding_mask
 from tests import reference
 from tests.mixers.oracles import assert_same, gradients
@@ -25,32 +25,6 @@ def test_self_attention_equals_oracle(causal, head_dim):
     assert torch.allclose(weights, slow_weights, atol=1e-12)
     upstream = torch.randn_like(values)
     assert_same(gradients(mixer, (values * upstream).sum(), x), gradients(mixer, (slow_values * upstream).sum(), x))
-
-
-def test_cross_attention_equals_oracle():
-    torch.manual_seed(3)
-    cross = CrossAttention(6, heads=2).double()
-    x = torch.randn(2, 3, 6, dtype=torch.float64, requires_grad=True)
-    memory = torch.randn(2, 5, 6, dtype=torch.float64, requires_grad=True)
-    mask = padding_mask(torch.tensor([5, 2]))
-    values, weights = cross(x, memory, mask, need_weights=True)
-    slow_values, slow_weights = reference.cross_attention(cross, x, memory, mask)
-    assert torch.allclose(values, slow_values, atol=1e-12)
-    assert torch.allclose(weights, slow_weights, atol=1e-12)
-    upstream = torch.randn_like(values)
-    assert_same(
-        gradients(cross, (values * upstream).sum(), x, memory),
-        gradients(cross, (slow_values * upstream).sum(), x, memory),
-    )
-
-
-def test_cross_attention_steps_share_the_source_among_hypotheses():
-    torch.manual_seed(4)
-    cross = CrossAttention(6, heads=2).double()
-    memory, mask = torch.randn(2, 5, 6, dtype=torch.float64), padding_mask(torch.tensor([5, 3]))
-    hypotheses = torch.randn(2, 3, 6, dtype=torch.float64)
-    stepped = cross.step(hypotheses.reshape(6, 6), *cross.project(memory), mask[:, None, None, :])
-    assert torch.allclose(stepped.view(2, 3, 6), cross(hypotheses, memory, mask).values, atol=1e-12)
 
 
 @pytest.mark.parametrize("causal", [False, True])

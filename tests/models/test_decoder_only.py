@@ -73,10 +73,10 @@ def test_equals_oracle_with_every_gradient(norm, position, shared, tied):
 def test_step_by_step_equals_the_whole(position, mixer):
     built, given = stack(position, mixer), batch()
     whole = built(given).logits.log_softmax(-1)
-    state = built.start(built.encode(given.source, given.source_mask))
-    assert [group.rows.tolist() for group in state.groups] == [[1], [0], [2]]  # sources of 4, 6 and 7 with their ends
+    state = built.start(built.encode(given.source, given.source_mask), 10)
+    assert state.lengths.tolist() == [6, 4, 7]  # sources with their ends
     for time in range(given.target_input.shape[1]):
-        scores, state = built.step(given.target_input[:, time], state)
+        scores, state = built.extend(given.target_input[:, time : time + 1], state)
         real = given.target_mask[:, time]
         assert torch.allclose(scores[real], whole[real, time], atol=1e-12)
 
@@ -119,21 +119,22 @@ def test_the_loss_is_the_answers_alone():
 @pytest.mark.parametrize(("position", "mixer"), [("none", "attention"), ("t5", LOCAL), ("none", NGRAM)])
 def test_selected_rows_go_on_as_they_would_have(position, mixer):
     built, given = stack(position, mixer), batch()
-    _, state = built.step(torch.full((3,), BOS), built.start(built.encode(given.source, given.source_mask)))
-    tokens = torch.tensor([4, 5, 6, 7])
+    _, state = built.extend(torch.full((3, 1), BOS), built.start(built.encode(given.source, given.source_mask), 3))
+    tokens = torch.tensor([[4], [5], [6], [7]])
     order = torch.tensor([2, 0, 0, 2])
-    every = {token: built.step(torch.full((3,), token), state)[0] for token in tokens.tolist()}
-    chosen, after = built.step(tokens, state.select(order))
-    together, _ = built.step(tokens, state.select(order.view(2, 2)))
-    for place, (row, token) in enumerate(zip(order.tolist(), tokens.tolist(), strict=True)):
-        assert torch.allclose(chosen[place], every[token][row], atol=1e-12)
+    copy = torch.arange(3)  # two ways to go on from a state need copies of it
+    every = {token: built.extend(torch.full((3, 1), token), state.select(copy))[0] for (token,) in tokens.tolist()}
+    chosen, after = built.extend(tokens, state.select(order))
+    together, _ = built.extend(tokens, state.select(order.view(2, 2)))
+    for index, (row, (token,)) in enumerate(zip(order.tolist(), tokens.tolist(), strict=True)):
+        assert torch.allclose(chosen[index], every[token][row], atol=1e-12)
     assert torch.equal(chosen, together)
-    assert [group.rows.tolist() for group in after.groups] == [[1, 2], [0, 3]]
-    again, _ = built.step(tokens, state.select(order))
+    assert after.lengths.tolist() == [9, 8, 8, 9]
+    again, _ = built.extend(tokens, state.select(order))
     assert torch.equal(again, chosen), "a state is a value"
     only = after.select(torch.tensor([[1]]))
     assert isinstance(only, DecoderOnlyState)
-    assert [group.rows.tolist() for group in only.groups] == [[0]]
+    assert only.lengths.tolist() == [8]
 
 
 def search(built, given: Batch, **options):
@@ -198,16 +199,15 @@ def test_embeddings_are_shared_as_the_recipe_says():
 
 
 def test_learned_positions_are_those_of_the_whole_sequence():
-    config = DecoderOnlyConfig(position={"kind": "learned"}, max_position=14)
-    assert (config.longest_source(), config.longest_target(5), config.longest_target(12)) == (12, 7, 0)
-    assert DecoderOnlyConfig().longest_target(10_000) is None
     built = model(position="learned", max_position=14)
+    assert (built.longest_source(), built.longest_target(5), built.longest_target(12)) == (12, 7, 0)
+    assert model().longest_target(10_000) is None
     fits = collate([np.full(10, 5), np.full(2, 5)], [np.full(2, 5), np.full(10, 5)])  # no row is longer than 14
     assert built(fits).logits.shape[1] == 11
     with pytest.raises(UserError, match=r"model\.max_position"):
         built(collate([np.full(6, 5)], [np.full(7, 5)]))
     source = collate([np.full(10, 5)], None)
-    longest = config.longest_target(10)
+    longest = built.longest_target(10)
     assert longest == 2
     memory = built.encode(source.source, source.source_mask)
     (hypotheses,) = beam_search(built, memory, Limits(longest, [longest]), beam=2)

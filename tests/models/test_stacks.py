@@ -25,9 +25,9 @@ def stacked(encoder, decoder, **changes):
 def assert_steps_equal_whole(model):
     batch = toys.batch()
     whole = model(batch).logits.log_softmax(-1)
-    state = model.start(model.encode(batch.source, batch.source_mask))
+    state = model.start(model.encode(batch.source, batch.source_mask), 10)
     for position in range(batch.target_input.shape[1]):
-        stepped, state = model.step(batch.target_input[:, position], state)
+        stepped, state = model.extend(batch.target_input[:, position : position + 1], state)
         real = batch.target_mask[:, position]
         assert torch.allclose(stepped[real], whole[real, position], atol=1e-11)
 

@@ -10,8 +10,9 @@ from headway.corpora.word_corpus import collate_windows
 from headway.errors import UserError
 from headway.losses import Objective, ObjectiveConfig
 from headway.models import TaggerConfig
-from headway.models.tagger import Tagger, build_tagger, encoder_config
+from headway.models.tagger import Tagger
 from headway.processing.pretrained import Window, WordProcessor, encoder_place
+from headway.tasks.pretrained_encoder import build_tagger, encoder_config
 from headway.tensors.batch import TokenBatch, rows
 from tests.models.encoders import DIM, HEADS, LAYERS, write_encoder
 

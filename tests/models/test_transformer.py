@@ -70,7 +70,7 @@ def test_encoder_layer_agrees_with_torch(norm):
     theirs = torch_layer(layer, nn.TransformerEncoderLayer, norm)
     x, mask = torch.randn(3, 6, 8, requires_grad=True), toys.batch().source_mask[:, :6]
     y = x.detach().clone().requires_grad_()
-    ours, expected = layer(x, mask, False)[0], theirs(y, src_key_padding_mask=~mask)
+    ours, expected = layer(x, mask)[0], theirs(y, src_key_padding_mask=~mask)
     assert_close(ours[mask], expected[mask])
     upstream = torch.randn_like(ours)[mask]
     (ours[mask] * upstream).sum().backward()
@@ -92,7 +92,7 @@ def test_decoder_layer_agrees_with_torch(norm):
         torch.randn(3, batch.source.shape[1], 8, requires_grad=True),
     )
     y, other = x.detach().clone().requires_grad_(), memory.detach().clone().requires_grad_()
-    ours = layer(x, mask, memory, batch.source_mask, (False, False, False))[0]
+    ours = layer(x, mask, memory, batch.source_mask)[0]
     expected = theirs(
         y, other, tgt_mask=~causal_mask(length), tgt_key_padding_mask=~mask, memory_key_padding_mask=~batch.source_mask
     )
@@ -111,23 +111,23 @@ def test_decoder_layer_agrees_with_torch(norm):
 def test_step_by_step_equals_the_whole(norm, position):
     model, batch = toys.model(norm=norm, position=position), toys.batch()
     whole = model(batch).logits.log_softmax(-1)
-    state = model.start(model.encode(batch.source, batch.source_mask))
+    state = model.start(model.encode(batch.source, batch.source_mask), 10)
     for time in range(batch.target_input.shape[1]):
-        scores, state = model.step(batch.target_input[:, time], state)
+        scores, state = model.extend(batch.target_input[:, time : time + 1], state)
         real = batch.target_mask[:, time]
         assert torch.allclose(scores[real], whole[real, time], atol=1e-6)
 
 
 def test_selected_rows_go_on_as_they_would_have():
     model, batch = toys.model(), toys.batch()
-    state = model.start(model.encode(batch.source, batch.source_mask))
-    _, state = model.step(torch.full((3,), BOS), state)
-    tokens = torch.tensor([4, 5, 6, 7])
-    apart, _ = model.step(tokens, state.select(torch.tensor([2, 2, 0, 0])))
-    together, wide = model.step(tokens, state.select(torch.tensor([[2, 2], [0, 0]])))
+    state = model.start(model.encode(batch.source, batch.source_mask), 10)
+    _, state = model.extend(torch.full((3, 1), BOS), state)
+    tokens = torch.tensor([[4], [5], [6], [7]])
+    apart, _ = model.extend(tokens, state.select(torch.tensor([2, 2, 0, 0])))
+    together, wide = model.extend(tokens, state.select(torch.tensor([[2, 2], [0, 0]])))
     assert torch.allclose(apart, together, atol=1e-12)
-    one, _ = model.step(tokens[:2], wide.select(torch.tensor([[3, 2]])))
-    single, _ = model.step(tokens[:2], wide.select(torch.tensor([3, 2])))
+    one, _ = model.extend(tokens[:2], wide.select(torch.tensor([[3, 2]])))
+    single, _ = model.extend(tokens[:2], wide.select(torch.tensor([3, 2])))
     assert torch.allclose(one, single, atol=1e-12)
 
 

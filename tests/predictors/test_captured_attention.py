@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.mixers.attention import Attention, CrossAttention
+from headway.mixers.attention import Attention
 from headway.mixers.dependency_attention import DependencyAttention
 from headway.models import Seq2Seq, build_model, model_section
+from headway.models.cross_attention import MultiHeadCross
 from headway.models.decoder_only import DecoderOnly
 from headway.models.recurrent import Recurrent
 from headway.predictors.prediction import Prediction
@@ -75,36 +76,36 @@ def used_weights(model: Seq2Seq, source: list[int], target: list[int]) -> dict[s
     """
     pair = collate([np.array(source)], [np.array(target, dtype=np.int64)])
     if isinstance(model, Recurrent):
-        state = model.start(model.encode(pair.source, pair.source_mask))
+        state = model.start(model.encode(pair.source, pair.source_mask), len(target) + 1)
         rows = []
         for token in pair.target_input[0]:
-            _, choice, state = model.decoder.step(model.target_embedding(token[None]), state)
-            rows.append(choice.weights[0, 0])
+            _, read, state = model.decoder.extend(model.target_embedding(token[None, None]), state)
+            rows.append(read.weights[0, 0, 0])
         return {"decoder.0.cross": torch.stack(rows)[None]}
     read: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]] = {}
     hooks = []
     for stack in ("encoder", "decoder"):
         for number, layer in enumerate(getattr(model, stack, ())):
             for part, kind in (("mixer", "self"), ("cross", "cross")):
-                if hasattr(layer, part):
+                if getattr(layer, part) is not None:
                     name = f"{stack}.{number}.{kind}"
                     keep = lambda module, inputs, name=name: read.__setitem__(name, (module, inputs))  # noqa: E731
                     hooks.append(getattr(layer, part).register_forward_pre_hook(keep))
     model(pair)
+    memory = model.encode(pair.source, pair.source_mask).values
     for hook in hooks:
         hook.remove()
-    found = {name: slow_weights(module, *inputs[:2]) for name, (module, inputs) in read.items()}
+    found = {name: slow_weights(module, inputs[0], memory) for name, (module, inputs) in read.items()}
     if isinstance(model, DecoderOnly):
         size = len(source) + 1
         found |= {name.replace("self", "cross"): each[:, size:, :size] for name, each in found.items()}
     return {name: each for name, each in found.items() if each is not None}
 
 
-def slow_weights(module: Any, x: torch.Tensor, beside: torch.Tensor | None) -> torch.Tensor | None:
+def slow_weights(module: Any, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor | None:
     real = torch.ones(x.shape[:2], dtype=torch.bool)
-    if isinstance(module, CrossAttention):
-        assert beside is not None
-        return reference.cross_attention(module, x, beside, torch.ones(beside.shape[:2], dtype=torch.bool))[1][0]
+    if isinstance(module, MultiHeadCross):
+        return reference.cross_attention(module, x, memory, torch.ones(memory.shape[:2], dtype=torch.bool))[1][0]
     if not isinstance(module, Attention):
         return None
     weights = reference.attention(module, x, real)[1][0]

@@ -33,16 +33,22 @@ class Table:
     def __init__(self, sentences: int, seed: int = 1, times: int = 8) -> None:
         logits = torch.randn(sentences, times, 8, 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         self.table = (2 * logits).log_softmax(-1)
-        self.rows = 0
+        self.rows, self.gave = 0, list[tuple[Tensor, Tensor]]()
 
-    def start(self, memory: Memory) -> History:
+    def start(self, memory: Memory, capacity: int) -> History:
         return History(torch.zeros(len(memory.values), 0, dtype=torch.long), memory.values[:, 0, 0].long())
 
-    def step(self, tokens: Tensor, state: History):
+    def extend(self, tokens: Tensor, state: History):
         self.rows += len(tokens)
+        tokens = tokens.squeeze(1)
         time = state.tokens.shape[1]
         scores = self.table[state.sentence, time, tokens]
-        return scores.clone(), History(torch.cat([state.tokens, tokens[:, None]], 1), state.sentence)
+        return self.given(scores), History(torch.cat([state.tokens, tokens[:, None]], 1), state.sentence)
+
+    def given(self, scores: Tensor) -> Tensor:
+        """What the search is given, which it may not write to."""
+        self.gave.append((scores, scores.clone()))
+        return scores
 
     def score(self, sentence: int, ids) -> list[float]:
         path = [BOS, *ids, EOS]
@@ -198,9 +204,9 @@ def test_ensemble_averages_probabilities():
     one, other, batch = toys.model(seed=1), toys.model(seed=2), toys.batch()
     both = Ensemble([one, other])
     with torch.inference_mode():
-        tokens = torch.full((3,), BOS)
-        scores, state = both.step(tokens, both.start(both.encode(batch.source, batch.source_mask)))
-        each = [m.step(tokens, m.start(m.encode(batch.source, batch.source_mask)))[0].exp() for m in (one, other)]
+        tokens = torch.full((3, 1), BOS)
+        scores, state = both.extend(tokens, both.start(both.encode(batch.source, batch.source_mask), 3))
+        each = [m.extend(tokens, m.start(m.encode(batch.source, batch.source_mask), 3))[0].exp() for m in (one, other)]
         assert torch.allclose(scores.exp(), (each[0] + each[1]) / 2)
         alone = Ensemble([one])
         limits = Limits(0, [5, 5, 5])

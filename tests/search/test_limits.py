@@ -37,7 +37,8 @@ def test_what_is_blocked_equals_the_loops(size, time):
         for token in range(V):
             if [*ids, token][-size:] in ngrams:
                 expected[row, token] = -torch.inf
-    blocked = Limits(0, [99], (), size).apply(scores.clone(), torch.zeros(40, dtype=torch.long), history)
+    blocked = scores.clone()
+    Limits(0, [99], (), size).restrict(blocked, torch.zeros(40, dtype=torch.long), time, history)
     assert torch.equal(blocked, expected)
     if time > size:
         assert blocked.isneginf().sum() > 2 * 40

@@ -174,6 +174,7 @@ class PlainTransformer(nn.Module):
         nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
         self.register_buffer("positions", sinusoids(config.max_position, config.dim))
         self.positions: Tensor
+        assert isinstance(config.feed_forward, int)
         self.dropout = nn.Dropout(config.dropout)
         self.transformer = nn.Transformer(
             config.dim,

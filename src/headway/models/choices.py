@@ -52,7 +52,7 @@ def hard(scores: Tensor, estimator: str, training: bool) -> Choice:
 
 
 def joined(choices: list[Choice]) -> Choice:
-    """The choices of consecutive queries (B, W) of W hypotheses as those of W * n queries, each hypothesis's together."""
+    """The choices of n single queries of W hypotheses as those of W * n queries, those of a hypothesis together."""
 
     def join(name: str) -> Tensor | None:
         parts = [getattr(choice, name) for choice in choices]

@@ -1,7 +1,7 @@
 """Attention from a target to an encoded source: the contract of all kinds, and multi-head attention.
 
-Shapes: B sentences, T queries, S source, K heads, d head, D query, E memory, W hypotheses of a sentence, R = B * W rows of
-a decoding step, those of one sentence one after the other, n new positions of a row.
+Shapes: B sentences, T queries, S source, K heads, d head, D query, E memory, W hypotheses of a sentence, R = B * W rows
+of a decoding step, those of one sentence one after the other, n new positions of a row.
 """
 
 from __future__ import annotations

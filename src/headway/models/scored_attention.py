@@ -130,7 +130,7 @@ class ScoredAttention(CrossMixer):
 
     def _in_order(self, scores: Tensor, previous: Tensor) -> Choice:
         """Choices from scores (B, W * n, S), none of them before that of the query before it, at first `previous`."""
-        hypotheses = scores.view(len(scores), previous.shape[1], -1, scores.shape[-1])  # (B, W, n, S)
+        hypotheses = scores.view(*previous.shape, -1, scores.shape[-1])  # (B, W, n, S)
         source, choices = torch.arange(scores.shape[-1], device=scores.device), list[Choice]()
         for step in hypotheses.unbind(2):
             behind = source < previous[..., None]

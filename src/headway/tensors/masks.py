@@ -32,9 +32,12 @@ def band_mask(
 def drop_full(mask: Tensor | None) -> Tensor | None:
     """None instead of a mask without any padding, so that later work is skipped.
 
-    Looking at a mask on an accelerator would wait for the device, so there it is returned as it is.
+    Looking at a mask on an accelerator would wait for the device, and a compiled program cannot branch on it; there it
+    is returned as it is.
     """
-    return None if mask is None or (mask.device.type == "cpu" and bool(mask.all())) else mask
+    if mask is None or mask.device.type != "cpu" or torch.compiler.is_compiling():
+        return mask
+    return None if mask.all() else mask
 
 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:

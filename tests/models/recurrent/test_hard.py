@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from headway.models.recurrent.choices import Choice, hard
 
 from headway.losses import Objective, ObjectiveConfig
+from headway.models.choices import Choice, hard
 from headway.models.recurrent.reinforce import Reinforce
 from headway.tensors.batch import collate
 from tests.models.recurrent import toys
@@ -79,10 +79,9 @@ def test_draws_follow_the_softmax(kind, feeding):
 
 
 def test_straight_through_has_the_value_of_the_best_and_the_gradient_of_the_softmax():
-    config = toys.config(attention={"kind": "hard", "estimator": "straight_through"}).attention
     scores = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True)
     upstream = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    weights = hard(scores, config, training=True).weights
+    weights = hard(scores, "straight_through", training=True).weights
     assert torch.allclose(weights, torch.nn.functional.one_hot(scores.argmax(-1), 4).double(), atol=1e-15)
     (ours,) = torch.autograd.grad((weights * upstream).sum(), scores)
     (soft,) = torch.autograd.grad((scores.softmax(-1) * upstream).sum(), scores)

@@ -50,11 +50,11 @@ def test_equals_oracle_with_every_gradient(changes):
 def test_step_by_step_equals_the_whole(changes):
     model, given = toys.model(**changes), batch()
     whole = model(given).logits.log_softmax(-1)
-    state = model.start(model.encode(given.source, given.source_mask))
+    state = model.start(model.encode(given.source, given.source_mask), 10)
     for time in range(given.target_input.shape[1]):
         before = state
-        scores, state = model.step(given.target_input[:, time], before)
-        again, _ = model.step(given.target_input[:, time], before)
+        scores, state = model.extend(given.target_input[:, time : time + 1], before)
+        again, _ = model.extend(given.target_input[:, time : time + 1], before)
         real = given.target_mask[:, time]
         assert torch.allclose(scores[real], whole[real, time], atol=1e-10)
         assert torch.equal(scores, again)
@@ -63,14 +63,14 @@ def test_step_by_step_equals_the_whole(changes):
 @variants
 def test_selected_rows_go_on_as_they_would_have(changes):
     model, given = toys.model(**changes), batch()
-    state = model.start(model.encode(given.source, given.source_mask))
-    _, state = model.step(torch.full((3,), BOS), state)
-    tokens = torch.tensor([4, 5, 6, 7])
-    apart, _ = model.step(tokens, state.select(torch.tensor([2, 2, 0, 0])))
-    together, wide = model.step(tokens, state.select(torch.tensor([[2, 2], [0, 0]])))
+    state = model.start(model.encode(given.source, given.source_mask), 10)
+    _, state = model.extend(torch.full((3, 1), BOS), state)
+    tokens = torch.tensor([[4], [5], [6], [7]])
+    apart, _ = model.extend(tokens, state.select(torch.tensor([2, 2, 0, 0])))
+    together, wide = model.extend(tokens, state.select(torch.tensor([[2, 2], [0, 0]])))
     assert torch.allclose(apart, together, atol=1e-12)
-    one, _ = model.step(tokens[:2], wide.select(torch.tensor([[3, 2]])))
-    single, _ = model.step(tokens[:2], wide.select(torch.tensor([3, 2])))
+    one, _ = model.extend(tokens[:2], wide.select(torch.tensor([[3, 2]])))
+    single, _ = model.extend(tokens[:2], wide.select(torch.tensor([3, 2])))
     assert torch.allclose(one, single, atol=1e-12)
 
 
@@ -131,7 +131,7 @@ def test_a_row_without_any_word_gives_zeros_and_finite_gradients():
         mask[1] = False
         memory = model.encode(given.source, mask)
         assert (memory.values[1] == 0).all()
-        scores, _ = model.step(torch.full((3,), BOS), model.start(memory))
+        scores, _ = model.extend(torch.full((3, 1), BOS), model.start(memory, 3))
         scores.sum().backward()
         assert scores.isfinite().all()
         assert all(each.grad is None or each.grad.isfinite().all() for each in model.parameters())
@@ -181,8 +181,8 @@ def test_a_source_longer_than_the_positions_of_location_scores():
     long = collate([torch.full((12,), 5).numpy()], [torch.full((3,), 5).numpy()])
     with pytest.raises(UserError, match=r"model\.max_position"):
         model(long)
-    assert toys.config(attention={"score": "location"}).trained_positions() == 12
-    assert toys.config().trained_positions() is None
+    assert (model.longest_source(), model.longest_target(5)) == (11, 11)
+    assert toys.model().longest_target(5) is None
 
 
 def test_attention_may_be_written_as_its_kind():

@@ -76,7 +76,7 @@ def run(recipe: str, output: str, kills: int, seed: int, what: str) -> int:
         again = killed < kills
         deaths = {
             "files": partial(die_before_change, draw.randint(1, 60), output),
-            "evaluations": partial(die_in_evaluation, draw.randint(1, 3)),
+            "evaluations": partial(die_in_evaluation, draw.randint(1, 2)),
         }
         child = attempt(recipe, output, deaths.get(what, int) if again else int)
         if again and what == "moments":

@@ -88,7 +88,7 @@ class RecurrentAttentionConfig(Section):
                 f"unknown score {name!r}{nearest(name, CROSS_ATTENTIONS)}; allowed: {', '.join(CROSS_ATTENTIONS)}"
             )
         usual = {"scaled": False, "window": "global", "choice": "soft"}
-        has = {choice.name for choice in CROSS_ATTENTIONS.choices(name)}
+        has = CROSS_ATTENTIONS.options(name)
         for option, value in usual.items() if self.kind != "none" else ():
             if self._shared_options()[option] != value and option not in has:
                 key = "kind" if option == "choice" else option
@@ -313,7 +313,7 @@ class Decoder(nn.Module):
 
 
 def _joined(reads: list[Read]) -> Read:
-    """What consecutive single queries of W hypotheses read, as what W * n queries do, each hypothesis's together."""
+    """The reads of n single queries of W hypotheses as that of W * n queries, those of a hypothesis together."""
     weights = [read.weights for read in reads if read.weights is not None]
     choices = [read.choice for read in reads if read.choice is not None]
     return Read(

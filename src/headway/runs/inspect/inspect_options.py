@@ -27,7 +27,7 @@ class DeviceOptions(Section):
 class OutputOptions(Section):
     """The form of what is said."""
 
-    json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "--json"})
+    json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "json"})
 
 
 class PageOptions(DeviceOptions):
