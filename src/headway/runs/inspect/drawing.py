@@ -318,32 +318,30 @@ def pick_fonts(text: str) -> tuple[list[str], set[str]]:
     """Families that together can draw `text`, in the order to try them, and the characters that none of them has."""
     families, missing = ["DejaVu Sans"], {char for char in text if not char.isspace()}
     missing -= _characters("DejaVu Sans")
-    for family in _installed_families(missing):
+    installed = _installed_families()
+    while missing and (family := next(installed, None)) is not None:
         if covered := missing & _characters(family):
             families.append(family)
             missing -= covered
     return families, missing
 
 
-def _installed_families(missing: set[str]) -> Iterator[str]:
-    """Families to try while characters are missing: those that matplotlib knows, then those that are newer."""
-    tried: set[str] = set()
-    for find in (lambda: None, _add_new_fonts):
-        if not missing:
-            return
-        find()
-        # The Last Resort font, which comes with matplotlib, has a box for everything and a letter for nothing.
-        known = {font.name for font in fontManager.ttflist if not font.name.startswith("Last Resort")}
-        for family in sorted(known - tried, key=_preference):
-            if not missing:
-                return
-            yield family
-        tried |= known
+def _installed_families() -> Iterator[str]:
+    """The families to try, in their order: those that matplotlib knows, then those that are newer than its list."""
+    known = _known_families()
+    yield from sorted(known, key=_preference)
+    _add_new_fonts()
+    yield from sorted(_known_families() - known, key=_preference)
+
+
+def _known_families() -> set[str]:
+    # The Last Resort font, which comes with matplotlib, has a box for everything and a letter for nothing.
+    return {font.name for font in fontManager.ttflist if not font.name.startswith("Last Resort")}
 
 
 @cache
 def _add_new_fonts() -> None:
-    """Make the fonts known that were installed after matplotlib listed all there were, which it does once."""
+    """Add the fonts to matplotlib's list that were installed after it was made."""
     known = {font.fname for font in fontManager.ttflist}
     for path in findSystemFonts():
         if path not in known:
