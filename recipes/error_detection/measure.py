@@ -22,6 +22,7 @@ from headway.log import say
 from headway.metrics import bootstrap_interval, build_metric
 from headway.recipe import load_recipe
 from headway.runs.inspect.layer_report import measure
+from headway.runs.inspect.pages import write_run_report
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tasks import load

@@ -16,7 +16,7 @@ from headway.formats.labelled_words import open_labelled
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.formats.recordings import open_recordings, read_utterances
-from headway.processing.text.text_processor import Side
+from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, dump_recipe, load_recipe, parse_recipe
 from headway.registry import foreign_code
 
@@ -167,7 +167,7 @@ def test_paths_of_every_part_are_looked_for(tmp_path: Path) -> None:
     assert [part.path for part in train] == [tmp_path / "a.tsv", tmp_path / "b"]  # type: ignore[union-attr,attr-defined]
 
 
-def test_several_corpora_are_one(tmp_path: Path, sides: tuple[Side, Side]) -> None:
+def test_several_corpora_are_one(tmp_path: Path, sides: tuple[TextProcessor, TextProcessor]) -> None:
     one, two = write(tmp_path / "a.tsv", "a\tA\n\nb\tB\n"), write(tmp_path / "b.tsv", "c\tC\n\n\td\nd d d\tD\n")
     several = open_source([{"tsv": one}, {"tsv": two}], "data.train")
     assert [(pair.line, pair.source) for pair in several] == [

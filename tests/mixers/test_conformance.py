@@ -129,8 +129,8 @@ class Broken(Attention):
             values = values * 1.1
         if self.fault == "a state that changes":
             values = values * (1 + 1e-6 * self.calls)
-        if self.fault == "looks at the device":
-            values = values * float(after.lengths.sum() > 0)
+        if self.fault == "looks at the device" and bool((after.lengths > 1000).any()):
+            values = values + 1
         return values, after
 
 
@@ -153,7 +153,8 @@ class _Shared(AttentionState):
     def select(self, index):
         if torch.equal(index, torch.arange(len(self.lengths))):
             return self
-        return super().select(index)
+        selected = super().select(index)
+        return _Shared(selected.lengths, selected.keys, selected.values)
 
 
 class Grows(Ngram):
@@ -171,6 +172,10 @@ class Grows(Ngram):
 @dataclass(frozen=True)
 class _Counted(AttentionState):
     position: int = 0
+
+    def select(self, index):
+        selected = super().select(index)
+        return _Counted(selected.lengths, selected.keys, selected.values, self.position)
 
 
 class Counts(Attention):

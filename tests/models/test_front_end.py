@@ -24,7 +24,7 @@ MIXERS = ["attention", {"kind": "local", "n": 2}, {"kind": "ngram", "n": 3, "glo
 class Ramp(nn.Module):
     """Positions that can be told apart."""
 
-    def forward(self, start, stop):
+    def between(self, start, stop):
         return torch.arange(start, stop, dtype=torch.float64)[:, None] / 10
 
 
@@ -126,10 +126,10 @@ def test_steps_say_what_a_whole_pass_says():
     wanted = model(padded.each_tensor(lambda each: each.double() if each.is_floating_point() else each)).logits
     memory = model.encode(frames, padded.source_mask)
     assert memory.mask.sum(1).tolist() == [6, 2]
-    state = model.start(memory)
-    for place in range(padded.target_input.shape[1]):
-        said, state = model.step(padded.target_input[:, place], state)
-        torch.testing.assert_close(said, wanted[:, place].log_softmax(-1))
+    state = model.start(memory, 4)
+    for index in range(padded.target_input.shape[1]):
+        said, state = model.extend(padded.target_input[:, index : index + 1], state)
+        torch.testing.assert_close(said, wanted[:, index].log_softmax(-1))
 
 
 def test_a_source_to_try_the_model_on():

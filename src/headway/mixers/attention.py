@@ -4,8 +4,8 @@ Shapes: B batch, L queries, S keys, K heads, d head, D model, R rows of a state,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -87,7 +87,7 @@ class AttentionState(MixerState):
         """C."""
         return len(self.keys) - 1
 
-    def select(self, index: Tensor) -> Self:
+    def select(self, index: Tensor) -> "AttentionState":
         """A copy of the rows `index`.
 
         Beam search selects at every step, so on a CPU only the slots that some row has filled are copied, and the
@@ -95,8 +95,8 @@ class AttentionState(MixerState):
         """
         rows, extremes = index.reshape(-1), self.bounds()
         filled = None if extremes is None else extremes[1]
-        keys, values = (_select_rows(slots, rows, filled) for slots in (self.keys, self.values))
-        return replace(self, lengths=self.lengths.index_select(0, rows), keys=keys, values=values)
+        lengths = self.lengths.index_select(0, rows)
+        return AttentionState(lengths, _select_rows(self.keys, rows, filled), _select_rows(self.values, rows, filled))
 
 
 def _select_rows(slots: Tensor, rows: Tensor, filled: int | None) -> Tensor:

@@ -5,8 +5,8 @@ rows of a state, n the size of the window, N new positions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,11 +28,11 @@ class LocalState(MixerState):
     keys: Tensor
     values: Tensor
 
-    def select(self, index: Tensor) -> Self:
+    def select(self, index: Tensor) -> "LocalState":
         """A copy of the rows `index`."""
         rows = index.reshape(-1)
         keys, values = self.keys.index_select(1, rows), self.values.index_select(1, rows)
-        return replace(self, lengths=self.lengths.index_select(0, rows), keys=keys, values=values)
+        return LocalState(self.lengths.index_select(0, rows), keys, values)
 
 
 class LocalAttention(Attention):

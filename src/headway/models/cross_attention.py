@@ -162,8 +162,8 @@ class MultiHeadCross(CrossMixer):
         *,
         need_weights: bool = False,
     ) -> Read:
-        read = self(x.view(-1, width * x.shape[1], x.shape[2]), view, need_weights=need_weights)
-        return read._replace(values=read.values.view(*x.shape[:2], -1))  # type: ignore[no-any-return]
+        read = self(x.reshape(-1, width * x.shape[1], x.shape[2]), view, need_weights=need_weights)
+        return read._replace(values=read.values.reshape(*x.shape[:2], -1))  # type: ignore[no-any-return]
 
     def scores(self, x: Tensor, view: View) -> Tensor:
         assert isinstance(view, MultiHeadView)

@@ -102,11 +102,11 @@ class ScoredAttention(CrossMixer):
         need_weights: bool = False,
     ) -> Read:
         assert isinstance(view, ScoredView)
-        queries = x.view(-1, width * x.shape[1], x.shape[2])
+        queries = x.reshape(-1, width * x.shape[1], x.shape[2])
         following = positions[:, None] + torch.arange(x.shape[1], device=x.device)  # (R, n)
         before = None if previous is None else previous.view(-1, width)
         read = self._read(queries, view, following.view(len(queries), -1), before)
-        return read._replace(values=read.values.view(*x.shape[:2], -1))
+        return read._replace(values=read.values.reshape(*x.shape[:2], -1))
 
     def scores(self, x: Tensor, view: View) -> Tensor:
         assert isinstance(view, ScoredView)

@@ -11,7 +11,7 @@ from torch import Tensor
 from headway.models import RecurrentConfig
 from headway.models.recurrent import Recurrent
 from headway.tensors.batch import Batch
-from tests.reference import softmax
+from tests.reference import cross_attention, softmax
 
 State = list[Tensor]  # h, and the memory cell c of an LSTM
 
@@ -125,6 +125,8 @@ def attend(
     config: RecurrentConfig, model: Recurrent, source: list[Tensor], h: Tensor, time: int, place: int
 ) -> tuple[Tensor, list[Tensor], int]:
     """The context, the weights of all positions, and the position chosen by hard attention."""
+    if config.attention.score_kind() == "multi_head":
+        return (*multi_head(model, source, h), place)
     factors = window(config, model, h, time, len(source))
     if config.attention.kind == "monotonic":
         factors = [factor if j >= place else None for j, factor in enumerate(factors)]
@@ -139,6 +141,13 @@ def attend(
     return sum(weight * s for weight, s in zip(weights, source, strict=True)), weights, place
 
 
+def multi_head(model: Recurrent, source: list[Tensor], h: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """The context, and the weights of each source position, those of every head one below the other."""
+    memory, mask = torch.stack(source)[None], torch.ones(1, len(source), dtype=torch.bool)
+    values, weights = cross_attention(model.decoder.attention, h[None, None], memory, mask)
+    return values[0, 0], list(weights[0, :, 0].T)
+
+
 def readout(config: RecurrentConfig, model: Recurrent, h: Tensor, context: Tensor | None, word: Tensor) -> Tensor:
     if config.readout == "state":
         return h
@@ -150,7 +159,7 @@ def readout(config: RecurrentConfig, model: Recurrent, h: Tensor, context: Tenso
 
 
 def sentence(config: RecurrentConfig, model: Recurrent, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Logits (T, V) and weights (T, S) for one source and what is read of its target, without padding."""
+    """Logits (T, V) and weights (T, S), or (T, S, K) of many heads, for one pair without padding."""
     scale = math.sqrt(config.dim)
     embedded = [model.source_embedding.tokens.weight[id] * scale for id in source]
     words = [model.target_embedding.tokens.weight[id] * scale for id in target]

@@ -31,9 +31,10 @@ def test_equals_oracle_with_every_gradient(changes):
         upstream = torch.randn(logits.shape, generator=torch.Generator().manual_seed(row), dtype=torch.float64)
         fast_sum, slow_sum = fast_sum + (fast * upstream).sum(), slow_sum + (logits * upstream).sum()
         if weights is not None:
-            captured = output.attention[CROSS][row, 0, real]
-            assert torch.allclose(captured[:, : weights.shape[1]], weights, atol=1e-10)
-            assert (captured[:, weights.shape[1] :] == 0).all()
+            captured = output.attention[CROSS][row, :, real]  # (K, T, S)
+            by_head = weights[None] if weights.dim() == 2 else weights.permute(2, 0, 1)
+            assert torch.allclose(captured[..., : weights.shape[1]], by_head, atol=1e-10)
+            assert (captured[..., weights.shape[1] :] == 0).all()
     names, parameters = zip(*model.named_parameters(), strict=True)
     pairs = (torch.autograd.grad(each, parameters, allow_unused=True) for each in (fast_sum, slow_sum))
     for name, one, other in zip(names, *pairs, strict=True):
@@ -113,7 +114,12 @@ def test_capture_changes_nothing_and_weights_are_a_distribution(changes):
         assert not output.attention
         return
     weights = output.attention[CROSS]
-    assert weights.shape == (3, 1, given.target_input.shape[1], given.source.shape[1])
+    assert weights.shape == (
+        3,
+        getattr(model.decoder.attention, "heads", 1),
+        given.target_input.shape[1],
+        given.source.shape[1],
+    )
     assert (weights.masked_fill(given.source_mask[:, None, None, :], 0) == 0).all()
     sums = weights.sum(-1)
     assert (sums <= 1 + 1e-12).all()
@@ -168,6 +174,9 @@ def test_every_combination_is_taken_or_refused_by_name():
         ({"decoder": {"layers": 3}}, "decoder.start copy needs as many layers"),
         ({"decoder": {"hidden": 4, "start": "project"}, "attention": {"score": "dot"}}, "attention.score dot compares"),
         ({"attention": {"score": "concat", "scaled": True}}, "concat has bounds"),
+        ({"attention": {"score": "dott"}}, "unknown score 'dott'; did you mean 'dot'"),
+        ({"attention": {"score": "multi_head", "window": "local-m"}}, "window does nothing with score multi_head"),
+        ({"attention": {"score": "multi_head", "kind": "hard"}}, "kind does nothing with score multi_head"),
         ({"readout": "state", "attention": {"kind": "none"}, "tied": "target"}, "readout state predicts from"),
     ],
 )

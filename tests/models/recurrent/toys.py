@@ -33,6 +33,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "luong location, scaled": {"attention": {"score": "location", "scaled": True}},
     "luong fed": {"attention": {"score": "general", "input_feeding": True}, "cell": "gru"},
     "fed maxout": {"attention": {"score": "concat", "input_feeding": True}, "readout": "maxout", **ODD},
+    "multi-head": {"attention": {"score": {"kind": "multi_head", "heads": 2}}, **ODD},
+    "multi-head, fed": {"attention": {"score": {"kind": "multi_head", "heads": 3}, "input_feeding": True}},
+    "multi-head, bahdanau": {
+        "attention": {"score": {"kind": "multi_head", "heads": 1, "head_dim": 4}, "timing": "bahdanau"}, "cell": "gru",
+    },
     "local-m": {"attention": {"window": "local-m", "width": 1}},
     "local-m, bahdanau": {"attention": {"window": "local-m", "width": 1, "timing": "bahdanau"}, "cell": "gru"},
     "local-p": {"attention": {"window": "local-p"}},

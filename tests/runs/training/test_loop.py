@@ -10,6 +10,7 @@ from headway.errors import RunError, UserError
 from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.runs.run_folder import RunFolder
+from headway.runs.training import evaluation
 from headway.runs.training.batches import PlannedUpdate, prepare_update
 from headway.runs.training.checkpoints import list_checkpoints
 from headway.runs.training.loop import train
@@ -129,9 +130,17 @@ def test_epochs_and_patience_end_training(tmp_path):
     assert metrics(run)[-1]["update"] < 50
 
 
-def test_bf16_trains(tmp_path):
-    losses = [line["loss"] for line in metrics(toys.run(tmp_path, precision="bf16", updates=40)) if "loss" in line]
+def test_bf16_trains_and_decodes(tmp_path, monkeypatch):
+    seen, whole = [], evaluation.dev_loss
+    monkeypatch.setattr(
+        evaluation, "dev_loss", lambda *given: (seen.append(torch.is_autocast_enabled("cpu")), whole(*given))[1]
+    )
+    settings = {"updates": 40, "checkpoint_every": 20, "log_every": 4, "dev_metrics": ["exact_match"]}
+    lines = metrics(toys.run(tmp_path, precision="bf16", **settings))
+    losses = [line["loss"] for line in lines if "loss" in line]
     assert losses[-1] < 0.8 * losses[0]
+    assert seen == [True, True]
+    assert [line["update"] for line in lines if "dev" in line] == [20, 40]
 
 
 def test_recipes_that_cannot_work_are_refused_first(tmp_path):

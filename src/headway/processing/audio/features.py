@@ -57,7 +57,7 @@ class AudioConfig(Section):
 def filterbanks(samples: Samples, config: AudioConfig) -> Frames:
     """(F, M) log-mel energies of samples (N,) in [-1, 1]; a frame lies within the recording as a whole.
 
-    Kaldi's `compute-fbank-feats` without dither (povey window, pre-emphasis 0.97, DC offset removed, power spectrum, 20 Hz
+    Kaldi's `compute-fbank-feats` without dither (povey window, pre-emphasis 0.97, no DC offset, power spectrum, 20 Hz
     to half the sample rate), by kaldi-native-fbank.
     """
     online = library("kaldi_native_fbank").OnlineFbank(_options(config))

@@ -89,7 +89,7 @@ def _session(recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Para
     wrapped = parallel.wrap(step, model.layers())
     if recipe.training.compile:
         check_compiler(parallel.device)
-        step.compile()
+        step.compile(dynamic=True)  # lengths differ from batch to batch
     optimizer = build_optimizer(recipe.optimizer, step)
     if checkpoint:
         restore_optimizer(step, optimizer, checkpoint.optimizer)
