@@ -68,7 +68,7 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     run.mkdir()
     (run / "recipe.yaml").write_text("{data: {train: {tsv: mine.tsv}}, training: {updates: 1}}", encoding="utf-8")
     for output in (notes, file, run):
-        with pytest.raises(UserError, match=re.escape(f"output {output}: this folder holds something else")):
+        with pytest.raises(UserError, match=rf"output: this folder holds something else .*{re.escape(str(output))}"):
             run_demo(output, 1)
     assert {path.name for path in tmp_path.rglob("*")} == {"notes", "thesis.txt", "file", "run", "recipe.yaml"}
 

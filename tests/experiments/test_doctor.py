@@ -11,7 +11,7 @@ import pytest
 import headway
 from headway.experiments import doctor
 from headway.experiments.doctor import missing_by_extra, run_doctor, self_test
-from headway.log import console
+from headway.log import logger
 
 REQUIRES = [
     "torch>=2.6",
@@ -78,10 +78,11 @@ def test_a_failed_self_test_exits_1(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_the_self_test_trains_and_decodes_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+    level = logger.level
     message = self_test()
     assert message.split(" of 64 words reversed after 200 updates, ")[0] in {str(right) for right in range(58, 65)}
     assert capsys.readouterr() == ("", "")
-    assert not console.quiet
+    assert logger.level == level
 
 
 def test_the_self_test_fails_where_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def test_another_test_is_decoded_anew(place: Path, monkeypatch: pytest.MonkeyPat
 def test_mistakes_are_named(place: Path, run_headway: Command, tmp_path: Path) -> None:
     recipe = place / "ngram.yaml"
     ended = run_headway("lengths", recipe, "--data", tmp_path, "--output", tmp_path / "runs")
-    assert (ended.code, f"--data {tmp_path}: this is no folder of `headway data lengths`" in ended.err) == (2, True)
+    assert (ended.code, "--data: this is no folder of `headway data lengths`" in ended.err) == (2, True)
     ended = run_headway("lengths", recipe, recipe, "--data", place / "data", "--output", tmp_path / "runs")
     assert (ended.code, "named after its recipe" in ended.err) == (2, True)
 

@@ -13,13 +13,13 @@ import torch
 
 from headway.metrics import build_metric
 from headway.models import build_model, model_section
+from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.analyses import RelativePositionAnalysis, even_shares
 from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.corpus_analysis import CorpusAnalysis, analyse
 from headway.runs.inspect.inspect_options import SPAN
 from headway.runs.inspect.measures import within
-from headway.runs.run_folder import LoadedRun
 from headway.tasks import build_task
 from tests.conftest import Command, Reversal
 
@@ -50,7 +50,7 @@ def untrained(predictor: SequencePredictor, name: str) -> SequencePredictor:
     torch.manual_seed(1)
     size = len(predictor.source.vocabulary)
     model = build_model(recipe.model, size, size, True).eval()
-    return SequencePredictor([LoadedRun(recipe, predictor.source, predictor.target, model)], predictor.device)
+    return SequencePredictor([Run(recipe, predictor.source, predictor.target, model)], predictor.device)
 
 
 def analysis_of(predictor: SequencePredictor, *files: Path) -> CorpusAnalysis:

@@ -83,6 +83,20 @@ def test_fonts_cover_the_text_or_say_what_is_missing() -> None:
     assert missing == {unassigned}
 
 
+def test_fonts_that_matplotlib_has_not_listed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = drawing.fontManager.ttflist
+    (newer,) = [
+        font for font in known if font.name == "STIXNonUnicode" and (font.style, font.weight) == ("normal", 400)
+    ]
+    listed = SimpleNamespace(ttflist=[font for font in known if font.name == "DejaVu Sans"])
+    listed.addfont = lambda path: listed.ttflist.append(newer)
+    monkeypatch.setattr(drawing, "fontManager", listed)
+    monkeypatch.setattr(drawing, "findSystemFonts", lambda: [newer.fname])
+    monkeypatch.setattr(drawing, "_add_new_fonts", drawing._add_new_fonts.__wrapped__)
+    assert pick_fonts("a\ue000") == (["DejaVu Sans", "STIXNonUnicode"], set())
+    assert pick_fonts("a") == (["DejaVu Sans"], set())
+
+
 SCRIPTS = ["二〇二一年三月", "الجمعة ٢٥", "शुक्रवार", "วันศุกร์", "금요일", "ორშაბათი"]
 
 
@@ -97,6 +111,7 @@ def test_no_script_warns_with_matplotlibs_own_fonts(
 ) -> None:
     own = [font for font in drawing.fontManager.ttflist if font.name.startswith(("DejaVu", "Last Resort"))]
     monkeypatch.setattr(drawing, "fontManager", SimpleNamespace(ttflist=own))
+    monkeypatch.setattr(drawing, "_add_new_fonts", lambda: None)
     alignment_figure(example([*text, "</s>"]), tmp_path / "a.png")
     assert (MISSING in "".join(labels(drawn[0].axes[0])[0])) == (text not in ("الجمعة ٢٥", "ორშაბათი"))
 

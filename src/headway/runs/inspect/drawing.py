@@ -6,7 +6,8 @@ Shapes: T rows (what attends), S columns (what is attended to).
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import fontManager
+from matplotlib.font_manager import findSystemFonts, fontManager
 from matplotlib.ft2font import FT2Font
 from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
@@ -317,15 +318,35 @@ def pick_fonts(text: str) -> tuple[list[str], set[str]]:
     """Families that together can draw `text`, in the order to try them, and the characters that none of them has."""
     families, missing = ["DejaVu Sans"], {char for char in text if not char.isspace()}
     missing -= _characters("DejaVu Sans")
-    # The Last Resort font, which comes with matplotlib, has a box for everything and a letter for nothing.
-    installed = {font.name for font in fontManager.ttflist if not font.name.startswith("Last Resort")}
-    for family in sorted(installed, key=_preference):
-        if not missing:
-            break
+    installed = _installed_families()
+    while missing and (family := next(installed, None)) is not None:
         if covered := missing & _characters(family):
             families.append(family)
             missing -= covered
     return families, missing
+
+
+def _installed_families() -> Iterator[str]:
+    """The families to try, in their order: those that matplotlib knows, then those that are newer than its list."""
+    known = _known_families()
+    yield from sorted(known, key=_preference)
+    _add_new_fonts()
+    yield from sorted(_known_families() - known, key=_preference)
+
+
+def _known_families() -> set[str]:
+    # The Last Resort font, which comes with matplotlib, has a box for everything and a letter for nothing.
+    return {font.name for font in fontManager.ttflist if not font.name.startswith("Last Resort")}
+
+
+@cache
+def _add_new_fonts() -> None:
+    """Add the fonts to matplotlib's list that were installed after it was made."""
+    known = {font.fname for font in fontManager.ttflist}
+    for path in findSystemFonts():
+        if path not in known:
+            with suppress(Exception):  # whatever FreeType makes of a broken file, the other fonts are there
+                fontManager.addfont(path)
 
 
 def _preference(family: str) -> tuple[bool, bool, str]:
