@@ -93,6 +93,9 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
     flops = {name.partition(".")[2]: sum(counts.values()) for name, counts in counter.get_flop_counts().items()}
     sizes: defaultdict[str, int] = defaultdict(int)
     names = _part_names(model)
+    for name in names:
+        # A sublayer runs within its residual, and attention projects the source there before it is called itself.
+        flops[name] = flops.pop(f"{name}_residual", flops.get(name, 0))
     for name, parameter in model.named_parameters():
         sizes[_part_of(name, names)] += parameter.numel()
     parts = [ModelPart(name, sizes[name], flops.get(name, 0) / length) for name in names]
