@@ -20,7 +20,9 @@ from headway.formats.labelled_words import read_columns
 from headway.metrics import build_metric
 from headway.predictors.label_predictor import LabelPredictor
 from headway.recipe import load_recipe
-from headway.runs.inspect.layer_report import inspect_layers, measure, self_attention, self_attention_figure
+from headway.runs.inspect.capture import view_of_window
+from headway.runs.inspect.inspect_options import LayerOptions
+from headway.runs.inspect.layer_report import inspect_layers, layer_totals, self_attention, self_attention_figure
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.training.loop import train
 from headway.runs.training.preparation import check_recipe
@@ -343,7 +345,8 @@ def test_mistakes_before_any_work(learned: Learned, tmp_path: Path) -> None:
 
 def test_layer_weights_and_evenness(learned: Learned, predictor: LabelPredictor) -> None:
     words = [each.words for each in read_columns(learned.dev)][:20]
-    weights, evenness = measure(predictor, words)
+    totals = layer_totals(predictor, words)
+    weights, evenness = totals.weights(), totals.evenness()
     looks = [look for each in words for look in predictor.capture(each)]
     every = [look.layer_weights[n] for look in looks for n in range(len(look.window.first))]
     assert weights.words == len(every)
@@ -354,14 +357,14 @@ def test_layer_weights_and_evenness(learned: Learned, predictor: LabelPredictor)
             assert weights.deviation[head, layer] == pytest.approx(np.std(column), abs=1e-6)
     assert weights.mean.sum(1) == pytest.approx(1)
     look, deviations = looks[0], []
-    last, mixed = self_attention(look)
+    last, mixed = self_attention(view_of_window(look))
     for row, place in enumerate(look.window.first):
         share = look.layer_weights[row].mean(0)
         slow = sum(share[layer] * look.self_attention[layer, :, place].mean(0) for layer in range(LAYERS))
         np.testing.assert_allclose(mixed[row], slow, atol=1e-6)
         np.testing.assert_allclose(last[row], look.self_attention[-1, :, place].mean(0), atol=1e-6)
         deviations.append(np.std(last[row]))
-    assert measure(predictor, words[:1])[1].last == pytest.approx(np.mean(deviations), abs=1e-6)
+    assert layer_totals(predictor, words[:1]).evenness().last == pytest.approx(np.mean(deviations), abs=1e-6)
     assert 0 < evenness.mixed < 1
 
 
@@ -374,8 +377,8 @@ def test_inspect_prints_and_draws(learned: Learned, run_headway: Command, tmp_pa
     assert (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
     content = json.loads(run_headway("inspect", learned.run, "--layers", learned.dev, "--json").out)
     assert len(content["layer_weights"]["mean"]) == LAYERS
-    with pytest.raises(UserError, match="--sentence: there are fewer sentences; received 99"):
-        inspect_layers(learned.run, learned.dev, beside=None, figure=tmp_path / "b.png", sentence=99)
+    with pytest.raises(UserError, match="sentence: there are fewer sentences; received 99"):
+        inspect_layers(learned.run, LayerOptions(data=learned.dev, figure=tmp_path / "b.png", sentence=99))
 
 
 def test_figures_of_a_corpus_of_words(
@@ -385,7 +388,8 @@ def test_figures_of_a_corpus_of_words(
     assert ended.code == 0, ended.err
     names = {"entropy", "layer-weights", "quality-by-length", "relative-position-encoder", "self-attention-deviation"}
     assert {path.stem for path in (tmp_path / "own").iterdir()} == names | {"within-encoder"}
-    weights, evenness = measure(predictor, [each.words for each in read_columns(learned.dev)])
+    totals = layer_totals(predictor, [each.words for each in read_columns(learned.dev)])
+    weights, evenness = totals.weights(), totals.evenness()
     with (tmp_path / "own" / "layer-weights.csv").open(newline="") as file:
         found = [float(row["mean"]) for row in csv.DictReader(file)]
     assert found == pytest.approx(weights.mean.ravel(), abs=1e-5)
@@ -414,8 +418,8 @@ def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path:
     path = write_recipe(tmp_path, model={"layers": "last"}, training={"updates": 1, "checkpoint_every": 1})
     assert train(load_recipe(path), tmp_path / "run") == 0
     loaded = headway.load(tmp_path / "run")
-    weights, evenness = measure(loaded, [["he", "goes"]])
-    assert (weights, evenness.mixed) == (None, None)
+    totals = layer_totals(loaded, [["he", "goes"]])
+    assert (totals.weights(), totals.evenness().mixed) == (None, None)
     with pytest.raises(UserError, match="does not attend to layers"):
         self_attention_figure(loaded, ["he"], None, tmp_path / "a.png")
 
