@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-import headway.runs.inspect.run_report
+import headway.runs.inspect.pages
 import torch
 
 import headway.runs.training.evaluation

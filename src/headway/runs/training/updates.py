@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from headway.errors import RunError
 from headway.losses import Loss, Objective
-from headway.models import Model
+from headway.models import Model, Output
 from headway.runs.training.parallel import Parallel
 from headway.tensors.batch import TargetBatch
 
@@ -29,7 +29,11 @@ class TrainingStep(nn.Module):
 
     def forward(self, batch: TargetBatch) -> Loss:
         """The loss, summed over target tokens."""
-        return self.objective(self.model(batch, capture=self.objective.capture), batch)
+        return self._loss(self.model(batch, capture=self.objective.capture), batch)
+
+    @torch.compiler.disable  # the chunks of the loss would be compiled anew for each number of tokens
+    def _loss(self, output: Output, batch: TargetBatch) -> Loss:
+        return self.objective(output, batch)
 
 
 @dataclass(frozen=True)
