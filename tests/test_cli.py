@@ -12,8 +12,8 @@ import typer
 
 import headway
 from headway.cli import main
-from headway.cli.groups import verb_of
 from headway.cli.score_commands import score_app
+from headway.cli.verb_groups import verb_of
 from tests.conftest import Command, Reversal, start_headway, write_reversal
 
 

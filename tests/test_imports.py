@@ -23,7 +23,7 @@ GROUND: dict[str, set[str]] = {
     "config": {"errors"},
     "storage": {"files", "errors"},
     "registry": {"errors", "config"},
-    "catalogue": {"registry"},
+    "catalogue": {"registry", "errors"},
 }
 TENSOR_WING: dict[str, set[str]] = {
     "mixers": set(),

@@ -1,4 +1,4 @@
-"""What all sections of a recipe share.
+"""The ground of all sections of a recipe.
 
 Names of annotations are read when the module is imported, so `from __future__ import annotations` stands in each file.
 """

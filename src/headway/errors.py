@@ -1,4 +1,4 @@
-"""What went wrong, where, what was received and what is allowed.
+"""Errors that say what went wrong, where, what was received and what is allowed.
 
 Every mistake a user can make raises a `UserError`; the command line prints it without a traceback and exits with 2.
 `RunError` is for work that failed although the request was sound (a diverged loss, a full disk); it exits with 1.

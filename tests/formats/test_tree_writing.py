@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.formats.penn import parse_tree
-from headway.trees.drawing import draw
+from headway.trees.tree_drawing import draw
 from tests.conftest import Command
 
 TREES = "(S (NP (DT The) (NN dog)) (VP (VBZ barks)) (. .))\n(())\n(NP-TTL (NN End))\n"

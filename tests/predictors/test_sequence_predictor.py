@@ -11,7 +11,7 @@ import torch
 
 import headway
 from headway.errors import UserError
-from headway.predictors.options import PredictOptions
+from headway.predictors.predict_options import PredictOptions
 from headway.predictors.predictor import batches
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.run_folder import RunFolder

@@ -165,7 +165,7 @@ def with_dependency_heads(model: TransformerConfig) -> TransformerConfig:
 
 
 class PlainTransformer(nn.Module):
-    """What the tutorials make of torch.nn.Transformer, with one embedding for both sides and the output."""
+    """The tutorials' model of torch.nn.Transformer, with one embedding for both sides and the output."""
 
     def __init__(self, size: Size[TransformerConfig]) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class PlainTransformer(nn.Module):
 
 
 class PlainRecurrent(nn.Module):
-    """What the tutorials make of torch.nn.LSTM: an encoder whose last state begins the decoder, without attention."""
+    """The tutorials' model of torch.nn.LSTM: an encoder whose last state begins the decoder, without attention."""
 
     def __init__(self, size: Size[RecurrentConfig]) -> None:
         super().__init__()

@@ -119,7 +119,7 @@ class Contender:
 
 @dataclass
 class Measurement:
-    """What one contender did at one setting, round by round; and the rounds of the one it is compared with."""
+    """The rounds of one contender at one setting; and the rounds of the one it is compared with."""
 
     size: str
     setting: str
@@ -220,7 +220,7 @@ def matrix_peak(precision: str) -> float:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """What was measured, and on what.
+    """The measurements, and the machine that they were made on.
 
     Args:
         title: of the table.
@@ -262,7 +262,7 @@ class BenchReport:
         ]
 
     def baseline_of(self, measurement: Measurement) -> Measurement:
-        """What a measurement is compared with."""
+        """The measurement that another is compared with."""
         group = (measurement.size, measurement.setting, measurement.baseline)
         return next(each for each in self.measurements if (each.size, each.setting, each.contender) == group)
 

@@ -12,7 +12,7 @@ from headway.formats.labelled_words import read_columns
 from headway.formats.lines import check_file
 from headway.log import progress
 from headway.predictors.label_predictor import LabelledWords, LabelPredictor, mark
-from headway.predictors.options import LabelOptions
+from headway.predictors.predict_options import LabelOptions
 
 WINDOW = 1000  # lines read together; memory stays flat however many come
 

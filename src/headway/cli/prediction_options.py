@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from headway.config import Section
 from headway.errors import UserError, check_companions, option
-from headway.predictors.options import LabelOptions, PredictOptions, SpeechOptions, TreeOptions
+from headway.predictors.predict_options import LabelOptions, PredictOptions, SpeechOptions, TreeOptions
 
 if TYPE_CHECKING:
     from headway.predictors.sequence_predictor import SequencePredictor

@@ -15,7 +15,7 @@ from headway.formats.lines import BYTE_ORDER_MARK, check_file, read_lines
 from headway.log import progress, say, warn
 from headway.models.model import wanted
 from headway.predictors.captured_attention import END
-from headway.predictors.options import PredictOptions
+from headway.predictors.predict_options import PredictOptions
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.tree_formatter import RepairCount

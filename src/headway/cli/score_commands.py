@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli.arguments import AllowCode, Device, RunArgument
-from headway.cli.groups import VerbGroup
 from headway.cli.options import Given, command
 from headway.cli.prediction_options import SCORE_OPTIONS
+from headway.cli.verb_groups import VerbGroup
 from headway.metrics.score_options import FileScoreOptions, LengthScoreOptions
 
 if TYPE_CHECKING:

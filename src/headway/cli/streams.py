@@ -12,7 +12,7 @@ from headway.cli.prediction_stream import predict_stream, recording_paths, score
 from headway.config import validated_options
 from headway.errors import UserError, nearest, option
 from headway.predictors.label_predictor import LabelPredictor
-from headway.predictors.options import checked_options
+from headway.predictors.predict_options import checked_options
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
 from headway.predictors.word_alignment import WordAlignment
 from headway.runs.load import load

@@ -164,7 +164,7 @@ def _crosses(heads: Sequence[int], place: int) -> bool:
 
 @dataclass(frozen=True)
 class _Phrase:
-    """What a word with all that is below it makes: nodes, and the kind of the outermost phrase among them."""
+    """The phrase of a word with all that is below it: nodes, and the kind of the outermost phrase among them."""
 
     nodes: list[Node]
     kind: int
@@ -232,7 +232,7 @@ class _Head:
         return (word.kind in BARE and word.relation != "compound:prt") or word.relation in ("nmod:poss", "nmod:desc")
 
     def _edges(self, left: Sequence[int], right: Sequence[int]) -> tuple[list[int], list[int]]:
-        """What stands beside the phrase on either side: conjunctions before a conjunct, and punctuation."""
+        """The words beside a phrase on either side: conjunctions before a conjunct, and punctuation."""
         if self.word is self.above:
             return [], []
         beside = {"punct", "cc"} if self.word.kind == "conj" else {"punct"}

@@ -193,7 +193,7 @@ def _write(
 
 
 def _side_writer(folder: Path, name: str, side: TextProcessor, stack: ExitStack) -> Callable[[EncodedSide], None]:
-    """What appends the ids and offsets of one side to its files."""
+    """A function that appends the ids and offsets of one side to its files."""
     dtype = np.uint16 if len(side.vocabulary) <= 1 << 16 else np.int32
     ids = stack.enter_context(GrowingArray(folder / f"{name}.npy", dtype))
     offsets = stack.enter_context(GrowingArray(folder / f"{name}_offsets.npy", np.int64))
@@ -207,7 +207,7 @@ def _side_writer(folder: Path, name: str, side: TextProcessor, stack: ExitStack)
 
 
 def _keep(chunk: EncodedChunk, filters: dict[str, Any], counts: Counts) -> NDArray[np.bool_]:
-    """Which pairs of a chunk pass, counting it and those that do not by the first reason that applies."""
+    """The pairs of a chunk that pass (a mask), counting them and those that do not by the first reason that applies."""
     counts.pairs_read += len(chunk.lines) + len(chunk.duplicates)
     counts.drop(DUPLICATE, chunk.duplicates)
     reasons = {EMPTY: np.minimum(chunk.source.lengths, chunk.target.lengths) == 0}

@@ -1,4 +1,4 @@
-"""What was read of a corpus, what was dropped and why: counted exactly while the corpus streams by."""
+"""The pairs of a corpus that were read and dropped, and why: counted exactly while the corpus streams by."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class SideReport:
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """What became of a corpus.
+    """The account of a corpus.
 
     Attributes:
         name: the corpus, such as `data.train`.

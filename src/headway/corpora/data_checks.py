@@ -1,4 +1,4 @@
-"""What `headway data check` says of a recipe's corpora."""
+"""The account of a recipe's corpora, for `headway data check`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

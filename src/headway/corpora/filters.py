@@ -1,4 +1,4 @@
-"""Which pairs of a corpus are kept, and how much of their sources is read."""
+"""Filters: the pairs of a corpus that are kept, and how much of their sources is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.processing.text.truncation import Truncation
 
 
 class Filters(Section):
-    """Which pairs of a corpus are kept.
+    """The conditions under which a pair of a corpus is kept.
 
     `count`: whether `max_length`, `max_ratio` and `truncate_source` are about vocabulary `pieces`, without the end
     mark, or about the `words` of the segmented text, before the vocabulary cuts them. `truncate_source`: of a longer
@@ -34,7 +34,7 @@ class Filters(Section):
         return self
 
     def truncation(self) -> Truncation | None:
-        """What is read of long sources; None where all of them is."""
+        """The beginning that is read of long sources; None where all of them is."""
         return None if self.truncate_source is None else Truncation(self.truncate_source, self.count)
 
     def of_pairs(self) -> dict[str, Any]:

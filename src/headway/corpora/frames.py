@@ -36,7 +36,7 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a recording: its header, and what is wrong with it, None where nothing is."""
+    """The facts of a recording: its header, and what is wrong with it, None where nothing is."""
 
     sample_rate: int
     channels: int
@@ -135,7 +135,7 @@ def _write(paths: Sequence[Path], config: AudioConfig, folder: Path, progress: P
 
 @dataclass(frozen=True)
 class _Read:
-    """What was found of one recording; `frames` are none where they are not kept."""
+    """The contents of one recording; `frames` are none where they are not kept."""
 
     facts: Facts
     length: int

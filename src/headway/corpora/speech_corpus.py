@@ -30,7 +30,7 @@ NEARLY = 16  # frames: utterances whose lengths differ by less may share a batch
 
 @dataclass(frozen=True)
 class SpeechReport:
-    """What became of a corpus.
+    """The account of a corpus.
 
     Attributes:
         name: the corpus, such as `data.train`.

@@ -53,7 +53,7 @@ def _padded(rows: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor
 
 @dataclass(frozen=True)
 class TokenReport:
-    """What became of a corpus: sentences, words, how many have each label, and what was done to fit the encoder."""
+    """The account of a corpus: sentences, words, how many have each label, and what was done to fit the encoder."""
 
     name: str
     sentences: int

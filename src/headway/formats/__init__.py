@@ -11,10 +11,10 @@ FORMATS: "Registry[CorpusFormat]" = Registry(
     "corpus format",
     "headway.formats.corpus_format:CorpusFormat",
     {
-        "parallel": "headway.formats.parallel:Parallel",
+        "parallel": "headway.formats.parallel_files:ParallelLines",
         "tsv": "headway.formats.tsv:Tsv",
-        "jsonl": "headway.formats.records:JsonLinesFile",
-        "hub": "headway.formats.records:Hub",
+        "jsonl": "headway.formats.json_lines:JsonLinesFile",
+        "hub": "headway.formats.json_lines:Hub",
         "trees": "headway.formats.treebanks:Treebank",
         "columns": "headway.formats.labelled_words:Columns",
         "conllu": "headway.formats.conllu:Conllu",

@@ -41,7 +41,7 @@ class Pair(NamedTuple):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """What metrics compare outputs with."""
+        """The texts that metrics compare outputs with."""
         return self.compared or (self.target,)
 
 

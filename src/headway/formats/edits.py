@@ -1,4 +1,4 @@
-"""Which words of a sentence are wrong, found by comparing it with a corrected one."""
+"""The wrong words of a sentence, found by comparing it with a corrected one."""
 
 from collections.abc import Sequence
 

@@ -7,9 +7,9 @@ from typing import get_args
 
 from headway.errors import UserError, option
 from headway.formats.treebanks import read_trees
-from headway.trees.drawing import draw
 from headway.trees.linear_form import Leaves, linearise
 from headway.trees.tree import Tree
+from headway.trees.tree_drawing import draw
 
 STYLES: dict[str, Callable[[Tree], str]] = {
     "drawing": lambda tree: f"{' '.join(tree.words())}\n{draw(tree)}\n",

@@ -124,7 +124,7 @@ def check_causality(trial: Trial) -> None:
 
 @_on_any_mixer
 def check_padding(trial: Trial) -> None:
-    """What stands at padding, and how much of it there is, changes nothing at real positions."""
+    """The content of padding, and how much of it there is, change nothing at real positions."""
     mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     values = mixer(x, mask).values
     other = torch.where(mask[..., None], x, x + 3)

@@ -74,7 +74,7 @@ class LocalAttention(Attention):
         return self._finish(self._attend_in_blocks(query, key, value, mask), None, mask)
 
     def _attend_in_blocks(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """What queries (B, K, L, d) take of the keys and values (B, K, L, d) in their windows, block by block."""
+        """The values that queries take of the keys and values in their windows, all (B, K, L, d), block by block."""
         rows, _, length, _ = query.shape
         before, after = self.n - 1, 0 if self.causal else self.n - 1
         query, key, value = (_blocks(x, self.block) for x in (query, key, value))  # each (B, C, K, M, d)
@@ -130,7 +130,7 @@ class LocalAttention(Attention):
         return self._finish(self._read_window(query, keys, values, state), None, None).values, after
 
     def _read_window(self, query: Tensor, keys: Tensor, values: Tensor, state: LocalState) -> Tensor:
-        """What queries (R, K, N, d) take of keys and values (n - 1 + N, R, K, d), their own the last N."""
+        """The values that queries (R, K, N, d) take of keys and values (n - 1 + N, R, K, d), their own the last N."""
         count, before, extremes = query.shape[2], self.n - 1, state.bounds()
         if extremes is not None and (extremes[0] == extremes[1] or extremes[0] >= before):
             skipped, real = max(0, before - extremes[0]), None

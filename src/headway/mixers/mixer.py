@@ -72,7 +72,7 @@ def bounds(lengths: Tensor) -> tuple[int, int] | None:
 
 
 class Mixed(NamedTuple):
-    """What a mixer gives: values (B, L, D) and, where they were asked for and exist, attention weights (B, K, L, L)."""
+    """Values (B, L, D) of a mixer and, where they were asked for and exist, attention weights (B, K, L, L)."""
 
     values: Tensor
     weights: Tensor | None

@@ -17,7 +17,7 @@ from torch import Tensor
 from headway.config import Section
 from headway.models.choices import Choice, hard, joined, soft
 from headway.models.cross_attention import CrossMixer, Read, View
-from headway.models.scores import Additive, Dot, General, Location, Score
+from headway.models.scores import Additive, AttentionScore, Dot, General, Location
 from headway.models.windows import WINDOWS
 from headway.tensors.masks import additive
 
@@ -70,14 +70,14 @@ class ScoredAttention(CrossMixer):
     """
 
     Config: ClassVar[type[ScoredConfig]]
-    Score: ClassVar[type[Score]]
+    AttentionScore: ClassVar[type[AttentionScore]]
 
     def __init__(self, dim: int, memory_dim: int, positions: int, config: ScoredConfig) -> None:
         super().__init__()
         self.size, self.choice, self.estimator = memory_dim, config.choice, config.estimator
         self.ordered = config.choice == "monotonic"
         self.sampled = config.choice != "soft" and config.estimator == "reinforce"
-        self.score = self.Score(memory_dim, dim, positions)
+        self.score = self.AttentionScore(memory_dim, dim, positions)
         self.scale = dim**-0.5 if isinstance(config, ProductConfig) and config.scaled else 1.0
         self.window = WINDOWS[config.window](dim, config.width)
 
@@ -143,7 +143,7 @@ class ScoredAttention(CrossMixer):
 class DotAttention(ScoredAttention):
     """Scores s_j^T h; needs E = H."""
 
-    Config, Score = ProductConfig, Dot
+    Config, AttentionScore = ProductConfig, Dot
 
     def __init__(self, dim: int, memory_dim: int, positions: int, config: ProductConfig) -> None:
         if dim != memory_dim:
@@ -154,16 +154,16 @@ class DotAttention(ScoredAttention):
 class GeneralAttention(ScoredAttention):
     """Scores s_j^T W h."""
 
-    Config, Score = ProductConfig, General
+    Config, AttentionScore = ProductConfig, General
 
 
 class AdditiveAttention(ScoredAttention):
     """Scores v^T tanh(W s_j + U h), also called concat."""
 
-    Config, Score = ScoredConfig, Additive
+    Config, AttentionScore = ScoredConfig, Additive
 
 
 class LocationAttention(ScoredAttention):
     """Scores W h, whatever the source says."""
 
-    Config, Score = ProductConfig, Location
+    Config, AttentionScore = ProductConfig, Location

@@ -13,7 +13,7 @@ from headway.errors import UserError
 from headway.tensors.linear import Linear
 
 
-class Score(nn.Module, ABC):
+class AttentionScore(nn.Module, ABC):
     """Scores of all source positions: products with keys, which depend on the source alone, unless `forward` differs.
 
     Args:
@@ -34,14 +34,14 @@ class Score(nn.Module, ABC):
         return torch.bmm(query, keys.transpose(1, 2))
 
 
-class Dot(Score):
+class Dot(AttentionScore):
     """s_j^T h."""
 
     def keys(self, values: Tensor) -> Tensor:
         return values
 
 
-class General(Score):
+class General(AttentionScore):
     """s_j^T W h."""
 
     def __init__(self, memory_dim: int, dim: int, positions: int) -> None:
@@ -53,7 +53,7 @@ class General(Score):
         return self.source(values)  # type: ignore[no-any-return]
 
 
-class Additive(Score):
+class Additive(AttentionScore):
     """v^T tanh(W s_j + U h) (Bahdanau et al. 2015, A.1.2); Luong's concat, v^T tanh([W U] [s_j; h]), is the same."""
 
     def __init__(self, memory_dim: int, dim: int, positions: int) -> None:
@@ -70,7 +70,7 @@ class Additive(Score):
         return self.v((self.target(query)[:, :, None] + keys[:, None]).tanh()).squeeze(3)  # type: ignore[no-any-return]
 
 
-class Location(Score):
+class Location(AttentionScore):
     """Row j of W h, whatever the source says (equation 8); there are as many rows as positions in training."""
 
     def __init__(self, memory_dim: int, dim: int, positions: int) -> None:

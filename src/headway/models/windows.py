@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headway.tensors.linear import Linear
 
 
-class Window(nn.Module, ABC):
+class AttentionWindow(nn.Module, ABC):
     """A choice of source positions.
 
     Args:
@@ -37,14 +37,14 @@ class Window(nn.Module, ABC):
         """
 
 
-class Global(Window):
+class Global(AttentionWindow):
     """The whole source."""
 
     def forward(self, query: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, None]:
         return mask[:, None], None
 
 
-class LocalMonotonic(Window):
+class LocalMonotonic(AttentionWindow):
     """local-m: up to D positions from the query's own position, or from the source's end once that lies behind."""
 
     def forward(self, query: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, None]:
@@ -52,7 +52,7 @@ class LocalMonotonic(Window):
         return mask[:, None] & (_distances(mask, centre).abs() <= self.width), None
 
 
-class LocalPredictive(Window):
+class LocalPredictive(AttentionWindow):
     """local-p: up to D positions from p = length * sigmoid(v^T tanh(W h)), weighed by a Gaussian around p.
 
     Its deviation is D / 2 (equations 9 and 10); the weights are not normalised again.
@@ -78,4 +78,4 @@ def _distances(mask: Tensor, centre: Tensor) -> Tensor:
     return torch.arange(mask.shape[1], device=mask.device) - centre[:, :, None]
 
 
-WINDOWS: dict[str, type[Window]] = {"global": Global, "local-m": LocalMonotonic, "local-p": LocalPredictive}
+WINDOWS: dict[str, type[AttentionWindow]] = {"global": Global, "local-m": LocalMonotonic, "local-p": LocalPredictive}

@@ -19,7 +19,7 @@ Parsed = list[tuple[str, Parse]]
 
 @dataclass
 class Annotated:
-    """What was done: lines read, different sentences parsed now, how many of them have no parse, and how long it took.
+    """The work done: lines read, different sentences parsed now, how many of them have no parse, and how long it took.
 
     `processes` shared the work; where they are several, the time they took to start counts.
     """

@@ -46,7 +46,7 @@ class Parse:
 
     @classmethod
     def read(cls, text: str) -> Parse:
-        """What `write` gave. Raises ValueError for anything else."""
+        """A parse from the text that `write` gave. Raises ValueError for anything else."""
         fields = [token.split(":") for token in text.split()]
         return cls([Token(int(start), int(end), int(head), unquote(label)) for start, end, head, label in fields])
 

@@ -36,7 +36,7 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Projection:
-    """What became of a parse.
+    """The result of carrying a parse over.
 
     Attributes:
         heads: (L,) the head of each piece, its own place for the last piece of a root, `NONE` where there is no edge.
@@ -129,7 +129,7 @@ def _visible(piece: Piece) -> bool:
 
 
 def _covered(words: Sequence[_Word], start: int, end: int) -> range:
-    """Which words share characters with [start, end). Words are in order, as are their starts and ends."""
+    """The words that share characters with [start, end). Words are in order, as are their starts and ends."""
     first = bisect_right(words, start, key=lambda word: word.end)
     last = bisect_left(words, end, key=lambda word: word.start)
     return range(first, max(first, last))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from headway.errors import UserError
 from headway.models.model import Axes
-from headway.predictors.options import Capture
+from headway.predictors.predict_options import Capture
 
 BEGIN, END = "<s>", "</s>"  # how the special tokens at both ends are written among tokens
 ALL = "all"
@@ -26,7 +26,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Attention:
+class CapturedAttention:
     """The weights of one kind of attention in all layers that have them.
 
     Args:

@@ -21,8 +21,8 @@ from headway.files import sha256, write_json
 from headway.log import say
 from headway.metrics.label_metrics import best_threshold
 from headway.models.tagger import LAYERS, Tagger
-from headway.predictors.captured_attention import ALL, Attention
-from headway.predictors.options import Capture, LabelOptions, checked_options
+from headway.predictors.captured_attention import ALL, CapturedAttention, layer_titles
+from headway.predictors.predict_options import Capture, LabelOptions, checked_options
 from headway.predictors.predictor import Predictor, batches
 from headway.predictors.run import WEIGHTS, Run
 from headway.predictors.showing import chosen_layer, plot_weights, shortened, table_of
@@ -114,13 +114,13 @@ class WindowCapture:
     layer_weights: Floats | None
 
     @property
-    def captured(self) -> dict[str, Attention]:
+    def captured(self) -> dict[str, CapturedAttention]:
         """`encoder.self` (L, K, P, P) over tokens and, for a model that attends to layers, `layers` (1, J, N, L)."""
         layers = tuple(range(len(self.self_attention)))
-        captured = {"encoder.self": Attention(layers, self.self_attention, self.tokens, self.tokens)}
+        captured = {"encoder.self": CapturedAttention(layers, self.self_attention, self.tokens, self.tokens)}
         if self.layer_weights is not None:
-            names = [f"layer {layer}" for layer in range(self.layer_weights.shape[2])]
-            captured[LAYERS] = Attention((0,), self.layer_weights.transpose(1, 0, 2)[None], list(self.words), names)
+            weights = self.layer_weights.transpose(1, 0, 2)[None]
+            captured[LAYERS] = CapturedAttention((0,), weights, list(self.words), layer_titles(weights.shape[3]))
         return captured
 
     def plot(self, name: str | None, layer: int | None, head: int | None, ax: Plot | None) -> Plot:
@@ -180,7 +180,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
 
         Args:
             inputs: words, or text whose words white space separates; one text is one sentence.
-            options: how to label; `headway.predictors.options.LabelOptions` lists all.
+            options: how to label; `headway.predictors.predict_options.LabelOptions` lists all.
             first_line: the number of the first sentence.
             keywords: single options by name (`threshold=0.3`, `capture="all"`).
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headway.models.model import Axes
 from headway.predictors.captured_attention import (
     END,
-    Attention,
+    CapturedAttention,
     by_kind,
     column_tokens,
     row_tokens,
@@ -113,14 +113,14 @@ class Prediction:
         return column_tokens(self.axes[name], self.attended, self.tokens)
 
     @property
-    def captured(self) -> dict[str, Attention]:
+    def captured(self) -> dict[str, CapturedAttention]:
         """The attention of all layers by kind (`encoder.self`, `decoder.self`, `decoder.cross`), with its tokens.
 
         Raises:
             UserError: layers with different numbers of heads.
         """
         return {
-            kind: Attention(
+            kind: CapturedAttention(
                 tuple(layers),
                 stack_layers(self.attention, layers),
                 self.rows(first := next(iter(layers.values()))),

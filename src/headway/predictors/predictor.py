@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from pydantic import BaseModel
 
-from headway.predictors.options import Capture, PredictorOptions
+from headway.predictors.predict_options import Capture, PredictorOptions
 from headway.predictors.run import Run
 
 In = TypeVar("In")

@@ -20,7 +20,7 @@ from headway.errors import UserError, option
 from headway.models import Seq2Seq
 from headway.predictors.captured_attention import ALL, patterns_of
 from headway.predictors.formatter import Formatter
-from headway.predictors.options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
+from headway.predictors.predict_options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.predictor import Predictor, batches
 from headway.predictors.run import Run
@@ -101,7 +101,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
 
         Args:
             inputs: raw text or, where the model reads speech, recordings; one text, or path, is one line.
-            options: how to decode; `headway.predictors.options.PredictOptions` lists all.
+            options: how to decode; `headway.predictors.predict_options.PredictOptions` lists all.
             first_line: the number of the first line, for messages and random streams.
             keywords: single options by name (`beam=1`, `capture="all"`).
 

@@ -57,7 +57,7 @@ def transformers_quiet() -> Iterator[Any]:
 
 
 def encoder_place(name: str) -> str:
-    """What Hugging Face loads: a name, a folder, or `package:NAME/FOLDER` in an installed Python package.
+    """The place of an encoder: a name, a folder, or `package:NAME/FOLDER` in an installed Python package.
 
     Raises:
         UserError: there is no such package or folder.

@@ -41,7 +41,7 @@ class DataConfig(Filters):
 
 
 class AverageConfig(Section):
-    """Which checkpoints the final model is the mean of: the `count` last, or the `count` best on dev."""
+    """The checkpoints that the final model is the mean of: the `count` last, or the `count` best on dev."""
 
     of: Literal["last", "best"] = "best"
     count: PositiveInt = 1

@@ -30,7 +30,7 @@ def load(
     average: int | None = None,
     allow_code: bool = False,
 ) -> AnyPredictor:
-    """What predicts with a run, or with several as an ensemble.
+    """The predictor of a run, or of several as an ensemble.
 
     Args:
         run: the run folder.

@@ -50,7 +50,7 @@ class TrainingCorpus(Protocol):
 
 
 class DevOutputs(NamedTuple):
-    """What metrics compare: the N outputs of a model, and sets of N references each."""
+    """The texts that metrics compare: the N outputs of a model, and sets of N references each."""
 
     hypotheses: list[str]
     references: list[list[str]]
@@ -202,7 +202,7 @@ class Task(ABC):
 
     @abstractmethod
     def predictor(self, runs: Sequence[Run], device: torch.device) -> Predictor[Any, Any]:
-        """What predicts with a run, or with several together. Raises UserError where these do not go together."""
+        """The predictor of a run, or of several together. Raises UserError where these do not go together."""
 
     @abstractmethod
     def examples(self, predictor: Any, count: int) -> list[Example]:

@@ -28,7 +28,7 @@ UNLABELLED = -1
 
 @dataclass(frozen=True, kw_only=True)
 class TargetBatch:
-    """What the batches of every task have: what a model should say. All masks: True = real.
+    """The ground of the batches of every task: the wanted outputs. All masks: True = real.
 
     Attributes:
         target_output: (B, T) ids: what the model should say.

@@ -136,7 +136,7 @@ class Builder:
             self.empty += 1
 
     def finish(self) -> list[Tree | Leaf]:
-        """What stands outside of all others, once all are closed."""
+        """The node outside of all others, once all are closed."""
         assert not self.labels
         return self._children[0]
 

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-import headway.runs.inspect.pages
 import torch
 
+import headway.runs.inspect.pages
 import headway.runs.training.evaluation
 import headway.runs.training.loop
 from headway.cli import main

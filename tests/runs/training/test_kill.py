@@ -115,7 +115,7 @@ def test_signals_save_and_say_so(tmp_path):
         _, said = process.communicate(timeout=60)
         assert process.returncode == 128 + number, said
         assert f"stopped by {number.name} after update" in said
-        assert "go on with --resume" in said
+        assert "the run can be resumed" in said
         (stopped,) = (run / "checkpoints").glob("update-*")
         assert 0 < int(stopped.name.removeprefix("update-")) < 300
         assert not (run / "model.safetensors").exists()

@@ -43,7 +43,7 @@ def test_a_signal_in_an_evaluation_ends_it_at_once(tmp_path, monkeypatch, caplog
         signal_in_evaluation(patch, evaluations, name)
         assert train(toys.recipe(tmp_path, **SETTINGS), run) == 128 + signal.SIGTERM
     assert "SIGTERM: leaving the evaluation; its checkpoint is saved" in caplog.messages
-    assert caplog.messages[-1] == f"stopped by SIGTERM after update {update}; go on with --resume"
+    assert caplog.messages[-1] == f"stopped by SIGTERM after update {update}; the run can be resumed"
     assert state_of(run, update)["evaluation_pending"]
     assert [line["update"] for line in metrics(run) if "dev_loss" in line] == [2, 4, 6, 7][: evaluations - 1]
     toys.run(tmp_path, resume=True, **SETTINGS)

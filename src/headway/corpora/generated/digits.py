@@ -35,7 +35,7 @@ class Spoken(NamedTuple):
 
 @dataclass(frozen=True)
 class DigitOptions:
-    """What is made: the seed, sizes, the takes that only dev has, the speaker whom only the test has, and the rate."""
+    """Settings: the seed, sizes, the takes that only dev has, the speaker whom only the test has, and the rate."""
 
     seed: int = 1
     train_size: int = 5000

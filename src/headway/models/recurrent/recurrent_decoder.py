@@ -20,7 +20,7 @@ from headway.models.choices import joined
 from headway.models.components import CROSS_ATTENTIONS
 from headway.models.cross_attention import CrossMixer, Read, View
 from headway.models.recurrent.cells import States, build_cells, run
-from headway.models.recurrent.recurrent_encoder import Encoded, RecurrentEncoderConfig
+from headway.models.recurrent.recurrent_encoder import EncodedSource, RecurrentEncoderConfig
 from headway.models.sharing import sentences_of
 from headway.registry import is_foreign
 from headway.tensors.linear import Linear
@@ -191,7 +191,7 @@ class Start(nn.Module):
             count = 2 if cell == "lstm" else 1
             self.maps = nn.ModuleList(Linear(self.size, self.layers * config.hidden) for _ in range(count))
 
-    def forward(self, encoded: Encoded) -> States:
+    def forward(self, encoded: EncodedSource) -> States:
         """States (layers, B, H); an LSTM's memory cells, which have no bounds, are projected without tanh."""
         if not self.project:
             return encoded.last
@@ -255,7 +255,7 @@ class Decoder(nn.Module):
         """Whether what attention finds reaches later steps through the recurrence."""
         return self.before or self.feeding
 
-    def initial(self, encoded: Encoded) -> RecurrentState:
+    def initial(self, encoded: EncodedSource) -> RecurrentState:
         """The state before the first word, one row a source."""
         cells, attention = self.start(encoded), self.attention
         nothing = torch.zeros(len(encoded.mask), dtype=torch.long, device=encoded.mask.device)
@@ -268,7 +268,7 @@ class Decoder(nn.Module):
             width=1,
         )
 
-    def forward(self, words: Tensor, encoded: Encoded, *, need_weights: bool = False) -> Decoded:
+    def forward(self, words: Tensor, encoded: EncodedSource, *, need_weights: bool = False) -> Decoded:
         """Read a whole target, words (B, T, D) being those before each position."""
         return self.extend(words, self.initial(encoded), need_weights=need_weights)
 

@@ -40,7 +40,7 @@ class RecurrentEncoderConfig(Section):
 
 
 @dataclass(frozen=True)
-class Encoded(Memory):
+class EncodedSource(Memory):
     """An encoded source, and the states after its last word: (layers, B, E), both directions joined."""
 
     last: States
@@ -65,7 +65,7 @@ class Encoder(nn.Module):
             for inputs in (dim, *[config.hidden] * (config.layers - 1))
         )
 
-    def forward(self, x: Tensor, mask: Tensor) -> Encoded:
+    def forward(self, x: Tensor, mask: Tensor) -> EncodedSource:
         """The source x (B, S, D), real where mask (B, S) is True; values come in the order of the source."""
         lengths = mask.sum(1).clamp(min=1)  # a row without any word is read as one of padding and zeroed afterwards
         order = _reversal(lengths - 1, mask.shape[1]) if self.reverse else None
@@ -82,7 +82,7 @@ class Encoder(nn.Module):
             x = torch.cat([values for values, _ in both], -1)
             last.append([torch.cat(ends, -1) for ends in zip(*(states for _, states in both), strict=True)])
         states = tuple(torch.cat(parts) for parts in zip(*last, strict=True))
-        return Encoded(zero_padding(_ordered(x, order), mask), mask, states)
+        return EncodedSource(zero_padding(_ordered(x, order), mask), mask, states)
 
 
 def _reversal(lengths: Tensor, length: int) -> Tensor:

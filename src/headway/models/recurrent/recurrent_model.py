@@ -22,7 +22,7 @@ from headway.models.recurrent.recurrent_decoder import (
     RecurrentDecoderConfig,
     RecurrentState,
 )
-from headway.models.recurrent.recurrent_encoder import Encoded, Encoder, RecurrentEncoderConfig
+from headway.models.recurrent.recurrent_encoder import EncodedSource, Encoder, RecurrentEncoderConfig
 from headway.models.recurrent.reinforce import Reinforce
 from headway.tensors.batch import Batch
 from headway.tensors.dropout import Dropout
@@ -110,8 +110,8 @@ class Recurrent(Seq2Seq):
             reaches_later = self.decoder.sequential or reads.ordered
             self.reinforce = Reinforce(target_size, reaches_later, attention.entropy, attention.baseline_decay)
 
-    def encode(self, source: Tensor, mask: Tensor) -> Encoded:
-        encoded: Encoded = self.encoder(self.source_embedding(source), mask)
+    def encode(self, source: Tensor, mask: Tensor) -> EncodedSource:
+        encoded: EncodedSource = self.encoder(self.source_embedding(source), mask)
         return encoded
 
     def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
@@ -133,7 +133,7 @@ class Recurrent(Seq2Seq):
         return self.max_position - 1 if self.located else None
 
     def start(self, memory: Memory, capacity: int) -> RecurrentState:
-        assert isinstance(memory, Encoded)
+        assert isinstance(memory, EncodedSource)
         return self.decoder.initial(memory)
 
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, RecurrentState]:

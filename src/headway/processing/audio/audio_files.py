@@ -18,7 +18,7 @@ Recording: TypeAlias = str | Path | NDArray[Any] | tuple[NDArray[Any], int]
 
 
 class AudioFacts(NamedTuple):
-    """What the header of a file says."""
+    """The facts in the header of a file."""
 
     sample_rate: int
     channels: int
@@ -66,7 +66,7 @@ def _as_floats(samples: NDArray[Any]) -> Samples:
 
 
 def name_of(recording: Recording) -> str:
-    """What messages call a recording: its path, or how many samples it has."""
+    """The name of a recording in messages: its path, or how many samples it has."""
     if isinstance(recording, str | Path):
         return str(recording)
     return f"samples {np.shape(recording[0] if isinstance(recording, tuple) else recording)}"
@@ -83,7 +83,7 @@ def _read_file(path: Path) -> tuple[Samples, int]:
 
 
 def facts_of(path: Path) -> AudioFacts:
-    """What a file's header says, without reading the rest. Raises UserError as `read_recording`."""
+    """The facts in a file's header, without reading the rest. Raises UserError as `read_recording`."""
     soundfile = library("soundfile")
     _check_file(path)
     try:

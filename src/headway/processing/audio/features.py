@@ -68,7 +68,7 @@ def filterbanks(samples: Samples, config: AudioConfig) -> Frames:
 
 
 def frame_settings(config: AudioConfig) -> dict[str, Any]:
-    """What decides the frames of a recording before normalisation."""
+    """The settings that decide the frames of a recording before normalisation."""
     return config.model_dump(include={"sample_rate", "bins", "frame_length", "frame_shift"})
 
 
@@ -126,6 +126,6 @@ class RunningStatistics:
         self.squares += (exact**2).sum(axis=0)
 
     def statistics(self) -> Statistics:
-        """What they come to."""
+        """The mean and variance of all frames so far."""
         mean = self.total / max(1, self.count)
         return Statistics(mean, np.maximum(self.squares / max(1, self.count) - mean**2, 0))

@@ -31,7 +31,7 @@ class Segmenter:
         return line
 
     def detokenise(self, line: str) -> str:
-        """What people write for a segmented line."""
+        """The text that people write for a segmented line."""
         return line
 
 

@@ -1,4 +1,4 @@
-"""Which characters of a line the characters of its changed form come from.
+"""Spans: the characters of a line that the characters of its changed form come from.
 
 A list of spans holds, for each character of the changed line, the characters [start, end) of the line it came from.
 Spans are monotone: neither starts nor ends ever go back.

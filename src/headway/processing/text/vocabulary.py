@@ -1,4 +1,4 @@
-"""What every vocabulary can do, whatever its kind."""
+"""The contract of a vocabulary, whatever its kind."""
 
 from __future__ import annotations
 

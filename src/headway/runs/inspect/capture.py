@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from headway.errors import UserError
 from headway.predictors.captured_attention import ALL, LAYERS, AttentionName, layer_titles
 from headway.predictors.label_predictor import LabelledWords, LabelPredictor, WindowCapture
-from headway.predictors.options import Capture
+from headway.predictors.predict_options import Capture
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.contributions import LayerContributions, contributions

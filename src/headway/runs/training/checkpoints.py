@@ -114,7 +114,7 @@ class Checkpoint:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint, or None if its checksums hold."""
+    """The damage of a checkpoint in words, or None if its checksums hold."""
     try:
         content = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         own = content.pop("own_sha256")

@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from headway.errors import RunError
+from headway.errors import RunError, option
 from headway.log import duration, progress, say
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.training.checkpoints import TrainingState
@@ -40,11 +40,11 @@ def train(recipe: Recipe, output: Path, *, resume: bool = False) -> int:
             if state.stopped and not state.evaluation_pending:
                 return 0
             number = signals.received or signal.SIGTERM  # it may have reached another process only
-            say(f"stopped by {signal.Signals(number).name} after update {state.update}; go on with --resume")
+            say(f"stopped by {signal.Signals(number).name} after update {state.update}; the run can be resumed")
             return 128 + number
     except OSError as error:
         raise RunError(
-            f"{output}: a file could not be written ({error}); --resume goes on from what is there"
+            f"{output}: a file could not be written ({error}); {option('resume')} goes on from what is there"
         ) from error
 
 

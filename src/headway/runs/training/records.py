@@ -1,4 +1,4 @@
-"""What a run writes down while it trains: metrics.jsonl, TensorBoard, and the numbers of updates not yet in either."""
+"""Records of a run while it trains: metrics.jsonl, TensorBoard, and the numbers of updates not yet in either."""
 
 import json
 import math

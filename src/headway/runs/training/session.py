@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headway.errors import RunError
+from headway.errors import RunError, option
 from headway.log import logger, say, warn
 from headway.metrics import Metric
 from headway.models import Model
@@ -102,8 +102,8 @@ class Session:
         if count >= limit:
             raise RunError(
                 f"{message}\n{limit} such updates in a row: training has diverged. Lower optimizer.learning_rate, raise"
-                " optimizer.warmup, set training.clip_norm, or look at these lines; --resume starts from the last"
-                " checkpoint"
+                f" optimizer.warmup, set training.clip_norm, or look at these lines; {option('resume')} starts from the"
+                " last checkpoint"
             )
         warn(f"{message}; skipped ({count} in a row, {limit} end the run)")
 

@@ -29,16 +29,17 @@ class TrainingStep(nn.Module):
 
     def forward(self, batch: TargetBatch) -> Loss:
         """The loss, summed over target tokens."""
-        return self._loss(self.model(batch, capture=self.objective.capture), batch)
+        loss: Loss = self._loss(self.model(batch, capture=self.objective.capture), batch)
+        return loss
 
-    @torch.compiler.disable  # the chunks of the loss would be compiled anew for each number of tokens
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # the chunks of the loss would be compiled anew for each number of tokens
     def _loss(self, output: Output, batch: TargetBatch) -> Loss:
         return self.objective(output, batch)
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """What one update's passes gave, on the device, where reading a number would wait for them.
+    """The results of one update's passes, on the device, where reading a number would wait for them.
 
     Attributes:
         names: of the parts of the loss.

@@ -1,4 +1,4 @@
-"""What a task of the length-generalization suite is: a way of drawing examples of a given length, in variants."""
+"""A task of the length-generalization suite: a way of drawing examples of a given length, in variants."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

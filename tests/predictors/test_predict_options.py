@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from headway.errors import UserError
-from headway.predictors.options import LabelOptions, PredictOptions, SpeechOptions, TreeOptions, checked_options
+from headway.predictors.predict_options import LabelOptions, PredictOptions, SpeechOptions, TreeOptions, checked_options
 from headway.recipe import Recipe
 from headway.search.decoding_options import SearchOptions
 

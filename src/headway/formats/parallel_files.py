@@ -38,7 +38,7 @@ class ParallelFiles(PairSource):
         return UserError(f"this line has no partner: {received}", where=f"{longer}:{line}")
 
 
-class Parallel(CorpusFormat):
+class ParallelLines(CorpusFormat):
     """Line-aligned files. With corrections as `references`, a source says which words are wrong."""
 
     class Config(CorpusConfig):
