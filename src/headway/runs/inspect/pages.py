@@ -224,9 +224,7 @@ def write_run_report(run: Path, tables: Sequence[Table] = (), examples: Sequence
         title=f"headway · {run.name}",
         summary=summary_of(folder),
         metrics=folder.metrics,
-        examples=build_task(recipe.task).examples(load(run, allow_code=True), SENTENCES)
-        if examples is None
-        else examples,
+        examples=examples,
         tables=[*tables, *baseline_tables(folder)],
     )
     return folder.report
