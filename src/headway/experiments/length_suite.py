@@ -126,7 +126,7 @@ def _scores(name: str, recipe: Recipe, run: Path, test: LengthTest) -> list[Leng
     known = json.loads((run / SCORES).read_text(encoding="utf-8")) if (run / SCORES).is_file() else {}
     if known.get("of") == stamp:
         return [LengthScore(**score) for score in known["scores"]]
-    predictor = load(run)
+    predictor = load(run, allow_code=True)  # its recipe was just trained with
     assert isinstance(predictor, SequencePredictor)
     scores = score_lengths(name, predictor, test)
     write_json(run / SCORES, {"of": stamp, "scores": [asdict(score) for score in scores]})

@@ -12,6 +12,7 @@ from headway.log import progress
 from headway.metrics import Metric, build_metric
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.registry import foreign_code
 from headway.runs.inspect.analyses import (
     Analysis,
     ContributionAnalysis,
@@ -148,11 +149,12 @@ def run_figures(run: Path, options: FigureOptions) -> str:
     Raises:
         UserError: no run, files that are missing or at fault, nothing to read or to draw.
     """
-    task = task_of([run])
-    predictor = load(run, device=options.device)
+    task = task_of([run], allow_code=options.allow_code)
+    predictor = load(run, device=options.device, allow_code=options.allow_code)
     recipe = predictor.recipe
     corpus = task.raw_corpus(recipe, [] if options.input is None else [options.input], options.reference)
-    metric = build_metric(**dict((recipe.training.dev_metrics or task.metrics)[0]))
+    with foreign_code(options.allow_code):
+        metric = build_metric(**dict((recipe.training.dev_metrics or task.metrics)[0]))
     analysis = CorpusAnalysis(metric, options.within)
     analyse(predictor, corpus, analysis, ReadOptions(hypotheses=options.quality, contributions=True))
     options.output.mkdir(parents=True, exist_ok=True)

@@ -56,7 +56,7 @@ def run_dependencies(run: Path, overrides: Sequence[str], options: DependencyOpt
     Raises:
         UserError: no run, no sentences, no parser, or a parser that cannot be loaded.
     """
-    predictor = load(run, device=options.device)
+    predictor = load(run, device=options.device, allow_code=options.allow_code)
     if not isinstance(predictor, SequencePredictor) or not isinstance(predictor.source, TextProcessor):
         raise UserError("dependency heads are of words, and this model reads none", where=str(run))
     recipe = _changed(predictor.recipe, overrides)

@@ -18,7 +18,15 @@ def _path(description: str, *, metavar: str = "FILE", default_text: str = "", re
     return Field(default, description=description, json_schema_extra=extra)
 
 
-class DeviceOptions(Section):
+class CodeOptions(Section):
+    """The leave that a run with foreign code needs."""
+
+    allow_code: bool = Field(
+        False, description="Import what the run names by import path; it is not a part of headway."
+    )
+
+
+class DeviceOptions(CodeOptions):
     """The machine's part."""
 
     device: str = Field("auto", description="auto, cpu, cuda, ...")
@@ -58,7 +66,7 @@ class FigureOptions(DeviceOptions, OutputOptions):
     quality: bool = Field(True, description="Decode, and score by length, where there are references.")
 
 
-class ParameterOptions(OutputOptions):
+class ParameterOptions(CodeOptions, OutputOptions):
     """Sizes that are not in a recipe."""
 
     vocabulary: int | None = Field(
@@ -67,7 +75,7 @@ class ParameterOptions(OutputOptions):
     length: int = Field(32, ge=2, description="Tokens of a source and of a target, for the FLOPs.")
 
 
-class LayerOptions(OutputOptions):
+class LayerOptions(CodeOptions, OutputOptions):
     """Words that are read, and the sentence that is drawn."""
 
     data: Path = _path("A word a row with its label, separated by a tab.", metavar="TSV", required=True)

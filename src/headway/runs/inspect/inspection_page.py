@@ -23,9 +23,8 @@ from headway.runs.inspect.capture import TOGETHER
 from headway.runs.inspect.inspect_options import PageOptions
 from headway.runs.inspect.inspection import Alignment, Floats, Inspected, Layer, Map, inspect
 from headway.runs.inspect.pages import pack_integers, write_page
-from headway.runs.load import load
+from headway.runs.load import load, task_of
 from headway.runs.run_folder import RunFolder
-from headway.tasks import build_task
 from headway.tasks.task import RawExample
 
 STYLES = ("palette.css", "inspect.css")
@@ -41,9 +40,9 @@ def run_page(run: Path, options: PageOptions) -> str:
     Raises:
         UserError: no run, no sentences, files of different lengths, gold without references.
     """
+    task = task_of([run], allow_code=options.allow_code)
     folder = RunFolder(run)
     recipe = folder.read_recipe()
-    task = build_task(recipe.task)
     if not options.output.parent.is_dir():
         raise UserError("there is no such folder", where=option("output"), received=str(options.output.parent))
     examples = [RawExample(text) for text in options.text]
@@ -53,7 +52,7 @@ def run_page(run: Path, options: PageOptions) -> str:
         allowed = f"{option('input')} FILE or {option('text')} TEXT"
         raise UserError("there are no sentences to look at, and the run has no dev", where=str(run), allowed=allowed)
     shown, gold = _with_references(examples, options)
-    predictor = load(run, device=options.device)
+    predictor = load(run, device=options.device, allow_code=options.allow_code)
     with progress("looking inside", total=len(shown), unit="sentences") as bar:
         inspected = _counted(inspect(predictor, shown, gold, options.nbest), bar)
         packed = pack_sentences(inspected, len(shown))

@@ -68,8 +68,8 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
         UserError: runs of no tagger, data that cannot be read, no such sentence.
     """
     runs = [run] if options.beside is None else [run, options.beside]
-    task = task_of(runs)
-    loaded = [load(path) for path in runs]
+    task = task_of(runs, allow_code=options.allow_code)
+    loaded = [load(path, allow_code=options.allow_code) for path in runs]
     predictors = [predictor for predictor in loaded if isinstance(predictor, LabelPredictor)]
     if not predictors:
         raise UserError("only taggers read layers", where=str(run), received=task.name)

@@ -211,15 +211,20 @@ def baseline_tables(folder: RunFolder) -> list[Table]:
 
 
 def write_run_report(run: Path, tables: Sequence[Table] = (), examples: Sequence[Example] | None = None) -> Path:
-    """Write `report.html` into a finished run's folder, with these examples or, by default, the first of dev."""
+    """Write `report.html` into a finished run's folder, with these examples or, by default, the first of dev.
+
+    It belongs to training, so that the code which the run names is imported.
+    """
     folder = RunFolder(run)
-    recipe = folder.read_recipe()
+    if examples is None:
+        task = build_task(folder.read_recipe().task)
+        examples = task.examples(load(run, allow_code=True), SENTENCES)
     write_report(
         folder.report,
         title=f"headway · {run.name}",
         summary=summary_of(folder),
         metrics=folder.metrics,
-        examples=build_task(recipe.task).examples(load(run), SENTENCES) if examples is None else examples,
+        examples=examples,
         tables=[*tables, *baseline_tables(folder)],
     )
     return folder.report

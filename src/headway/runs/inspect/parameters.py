@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from headway.errors import UserError
 from headway.models import ModelConfig, Seq2Seq, build_model
 from headway.recipe import Recipe, load_recipe
+from headway.registry import foreign_code
 from headway.runs.inspect.inspect_options import ParameterOptions
 from headway.runs.run_folder import RunFolder
 from headway.tables import Cell, Column, Table
@@ -121,7 +122,8 @@ def _part_of(parameter: str, names: list[str]) -> str:
 
 def run_parameters(path: Path, overrides: Sequence[str], options: ParameterOptions) -> str:
     """Count the parameters and FLOPs of a recipe or run, as text or JSON. Raises UserError as `parameters_of`."""
-    counted = parameters_of(path, overrides, options.vocabulary, options.length)
+    with foreign_code(options.allow_code or not path.is_dir()):  # one's own recipe needs no leave
+        counted = parameters_of(path, overrides, options.vocabulary, options.length)
     return counted.to_json() if options.json_output else counted.table().text()
 
 
