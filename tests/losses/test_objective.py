@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.losses import Objective, ObjectiveConfig
+from headway.losses import LossPart, Objective, ObjectiveConfig
 from tests.losses import toys
 
 
@@ -53,3 +53,45 @@ def test_scores_are_given_by_full_name_only():
         output = model(batch, capture=("decoder.1.cross", "decoder.1.cross_scores"))
     scores = output.attention["decoder.1.cross_scores"].masked_fill(~batch.source_mask[:, None, None], -torch.inf)
     assert torch.allclose(scores.softmax(-1), output.attention["decoder.1.cross"], atol=1e-12)
+
+
+class Brevity(LossPart):
+    """A loss from outside: logits of the end mark, weighted."""
+
+    def __init__(self, *, weight: float = 1.0) -> None:
+        self.weight = weight
+
+    def __call__(self, output, batch):
+        return {"brevity": self.weight * output.logits[..., 2].masked_fill(~batch.target_mask, 0).sum()}
+
+
+def test_a_loss_from_outside_is_a_part_of_the_objective():
+    entry = {"kind": "tests.losses.test_objective:Brevity", "weight": 0.5}
+    objective = Objective(ObjectiveConfig.model_validate({"losses": [entry]}))
+    model, given = toys.model(), toys.batch()
+    loss = objective(model(given), given)
+    assert set(loss.parts) == {"cross_entropy", "brevity"}
+    assert torch.allclose(loss.total, loss.parts["cross_entropy"] + loss.parts["brevity"])
+    assert (objective.capture, objective.labels) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("dependncy", r"objective\.losses\[0\]\.kind: unknown loss; did you mean 'dependency'"),
+        ({"kind": "dependency", "wieght": 1}, r"objective\.losses\[0\]\.wieght: unknown key; did you mean 'weight'"),
+        ("tests.losses.test_objective:pytest", "not a subclass"),
+    ],
+)
+def test_mistakes_in_losses_name_their_key(entry, message):
+    with pytest.raises(UserError, match=message):
+        _ = Objective(ObjectiveConfig.model_validate({"losses": [entry]})).parts
+
+
+def test_losses_by_name_are_those_of_the_sections():
+    entry = {"kind": "synchronous", "cross_layer": 1}
+    listed = Objective(ObjectiveConfig.model_validate({"losses": [entry]}))
+    section = Objective(ObjectiveConfig.model_validate({"synchronous": {"cross_layer": 1}}))
+    model, given = toys.model().double(), toys.batch()
+    totals = [objective(model(given, capture=objective.capture), given).total for objective in (listed, section)]
+    assert torch.equal(*totals)
