@@ -12,7 +12,9 @@ SHAPES = [(1, 6), (5, 6), (MOST_ROWS + 1, 6), (2, 3, 6), (4, 7, 6), (0, 6), (3, 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("outputs", [4, 9])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_equals_torch(shape, outputs, bias):
+@pytest.mark.parametrize("least", [0, 1 << 20])
+def test_equals_torch(shape, outputs, bias, least, monkeypatch):
+    monkeypatch.setattr("headway.tensors.linear.LEAST_WEIGHTS", least)
     torch.manual_seed(1)
     layer = Linear(6, outputs, bias=bias).double()
     x = torch.randn(*shape, dtype=torch.float64)
@@ -25,6 +27,7 @@ def test_equals_torch(shape, outputs, bias):
 
 
 def test_few_rows_take_the_weight_once(monkeypatch):
+    monkeypatch.setattr("headway.tensors.linear.LEAST_WEIGHTS", 0)
     calls = []
     addmm = torch.addmm
     monkeypatch.setattr("headway.tensors.linear.addmm", lambda *given: calls.append(1) or addmm(*given))

@@ -8,8 +8,10 @@ from torch import Tensor, addmm, mm, nn
 from torch.nn import functional as F
 
 # With so few rows a CPU is bound by reading the weight: W x^T streams it once, x W^T goes through it in blocks made for
-# many rows. It pays where outputs are at least as many as inputs (2.4 times at 256 -> 8000; see benchmarks/linear.py).
+# many rows. It pays where outputs are at least as many as inputs (2.4 times at 256 -> 8000; see benchmarks/linear.py),
+# and where the weight is large: its result lies in columns, which the next map has to copy.
 MOST_ROWS = 8
+LEAST_WEIGHTS = 1 << 20
 
 
 class Linear(nn.Linear):
@@ -20,12 +22,12 @@ class Linear(nn.Linear):
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or x.device.type != "cpu":
             return F.linear(x, self.weight, self.bias)
         outputs, inputs = self.weight.shape
-        few = 1 < x.numel() // inputs <= MOST_ROWS and outputs >= inputs
+        few = 1 < x.numel() // inputs <= MOST_ROWS and outputs >= inputs and outputs * inputs >= LEAST_WEIGHTS
         if not few and x.is_contiguous():
             return F.linear(x, self.weight, self.bias)
-        # Three axes that do not lie one behind the other would be one small product for each of the first.
+        # Rows that do not lie one behind the other are copied first: the product of such takes many times as long.
         rows = x.reshape(-1, inputs)
-        product = _transposed(rows, self) if few else F.linear(rows, self.weight, self.bias)
+        product = _transposed(rows, self) if few else F.linear(rows.contiguous(), self.weight, self.bias)
         return product.view(*x.shape[:-1], outputs)
 
 
