@@ -64,3 +64,14 @@ def test_refusals(run_headway: Command, reversal: Reversal):
     assert "say what to look at" in run_headway("inspect", reversal.run).err
     changed = run_headway("inspect", "--parameters", reversal.run, "model.dim=64")
     assert (changed.code, "cannot be changed" in changed.err) == (2, True)
+
+
+def test_nothing_is_computed_of_a_recurrent_model():
+    layers = {"layers": 1, "hidden": 8}
+    section = model_section({"kind": "recurrent", "dim": 8, "encoder": layers, "decoder": layers})
+    with torch.device("meta"):
+        model = build_model(section, 11, 13, False)
+    counted = count_parts(model, (11, 13), 4)
+    real = count_parts(build_model(section, 11, 13, False), (11, 13), 4)
+    assert counted.total == real.total
+    assert counted.flops_per_token == real.flops_per_token > 0
