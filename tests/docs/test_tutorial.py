@@ -32,8 +32,8 @@ def test_the_page_runs(tmp_path: Path) -> None:
            "check attention.yaml": f"check attention.yaml {SMALL}"},
     )  # fmt: skip
     assert "train: 320 sentences, dev: 40 sentences, test: 40 sentences" in printed
-    assert "encoder.0.self" in printed
-    assert "encoder.0.self: no weights; largest shares" in printed
+    assert "encoder layer 1, self" in printed
+    assert "encoder layer 1, self: no weights; largest contributions" in printed
     rows = [line.split() for line in printed.splitlines()]
     (p,) = [row[-1] for row in rows if row[:1] == ["ngram.out"] and len(row) > 4][:1]
     assert 0 <= float(p) <= 1

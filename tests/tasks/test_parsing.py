@@ -193,7 +193,7 @@ def test_mistakes(train: dict[str, Any], dev: dict[str, Any] | None, message: st
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"data": {"train": {"tsv": "a", "leaves": "xx"}}}, "leaves and functions belong to trees"),
+        ({"data": {"train": {"tsv": "a", "leaves": "xx"}}}, "data.train.leaves: unknown key"),
         ({"vocabulary": {"shared": True, "target": {"size": 9}}}, "a shared vocabulary has no target of its own"),
     ],
 )

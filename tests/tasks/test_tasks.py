@@ -45,7 +45,7 @@ def test_best_by_is_the_loss_or_a_metric(best_by: str | None) -> None:
         ({"best_by": "ter"}, "training.best_by: no such dev metric; received 'ter'; allowed: loss, bleu, chrf"),
         ({"best_by": "bleu", "dev_metrics": []}, "training.best_by: no such dev metric"),
         ({"dev_metrics": ["blue"]}, "unknown metric; did you mean 'bleu'?"),
-        ({"dev_metrics": [{"name": "bleu", "lower": True}]}, "bleu.lower: unknown option; did you mean 'lowercase'?"),
+        ({"dev_metrics": [{"name": "bleu", "lower": True}]}, "bleu.lower: unknown key; did you mean 'lowercase'?"),
         ({"dev_metrics": [{"lowercase": True}]}, "training.dev_metrics: a metric needs a name"),
     ],
 )

@@ -437,7 +437,7 @@ def test_capture_gives_arrays_with_their_tokens_and_changes_nothing(predictor: L
         assert own.weights.shape == (LAYERS, own.weights.shape[1], len(own.rows), len(own.columns))
         assert own.rows == own.columns == look.tokens
         assert layers.weights.shape == (1, 3, len(look.words), LAYERS)
-        assert (layers.rows, layers.columns[0]) == (list(look.words), "layer 0")
+        assert (layers.rows, layers.columns[0]) == (list(look.words), "layer 1")
         for each in (own, layers):
             np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
         shown = look.to_bertviz()
