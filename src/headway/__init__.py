@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headway.mixers import build_mixer
+    from headway.models import build_model
     from headway.recipe import Recipe, load_recipe
     from headway.runs.load import load
     from headway.runs.training.loop import train
 
 __version__ = version("headway")
-__all__ = ["Recipe", "__version__", "build_mixer", "load", "load_recipe", "train"]
+__all__ = ["Recipe", "__version__", "build_mixer", "build_model", "load", "load_recipe", "train"]
 
 _HOMES = {
     "build_mixer": "headway.mixers",
+    "build_model": "headway.models",
     "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",
