@@ -20,7 +20,7 @@ from headway.recipe import parse_recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.preparation import check_recipe
 from tests.processing.audio.tones import RATE, WORDS, say, write, write_corpus
-from tests.runs.training.test_kill import assert_same, attempts
+from tests.runs.training.kills import assert_same, attempts
 
 RECIPE = {
     "task": "speech_recognition",

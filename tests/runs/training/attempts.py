@@ -1,4 +1,4 @@
-"""Run by test_kill.py in a process of its own: trains in forked children and kills them.
+"""Run by kills.py in a process of its own: trains in forked children and kills them.
 
     python -m tests.runs.training.attempts RECIPE OUTPUT KILLS SEED moments|files|evaluations
 

@@ -10,7 +10,7 @@ from headway.runs.training.checkpoints import folder_of, list_checkpoints
 from headway.runs.training.loop import train
 from headway.runs.training.signals import Interrupted, Signals, noted_signals
 from tests.runs.training import toys
-from tests.runs.training.test_kill import assert_same, metrics
+from tests.runs.training.kills import assert_same, metrics
 
 SETTINGS = {"updates": 7, "dev_metrics": ["exact_match"], "average": {"of": "best", "count": 2}, "log_every": 1}
 
