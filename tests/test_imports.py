@@ -48,8 +48,9 @@ INSIDE = WINGS | HALL
 SHELLS: dict[str, set[str]] = {
     "bench": set(INSIDE),
     "experiments": set(INSIDE),
-    "__init__": set(INSIDE),
-    "cli": {*INSIDE, "bench", "experiments"},
+    "comparison": set(INSIDE),
+    "__init__": {*INSIDE, "comparison"},
+    "cli": {*INSIDE, "bench", "experiments", "comparison"},
     "__main__": {"cli"},
 }
 MAY_IMPORT = GROUND | {name: allowed | set(GROUND) for name, allowed in (INSIDE | SHELLS).items()}
