@@ -283,15 +283,15 @@ class DependencyReader:
 
     def _analysed(self, line: str, parse: Any, weights: Weights, index: int, shift: int) -> Analysed:
         processor = self._processors()[index]
-        pieces = processor.pieces(line)
+        pieces = processor.encode_with_spans(line)
         projection = project(pieces, parse, segmented=processor.config.segment != "none")
         real = slice(shift, shift + len(pieces))
         return Analysed([piece.text for piece in pieces], projection, weights[real, real])
 
     def _tokens(self, example: RawExample) -> tuple[list[str], list[str]]:
         source, target = self._processors()
-        return [piece.text for piece in source.pieces(example.source)], [
-            piece.text for piece in target.pieces(example.target or "")
+        return [piece.text for piece in source.encode_with_spans(example.source)], [
+            piece.text for piece in target.encode_with_spans(example.target or "")
         ]
 
     def _processors(self) -> tuple[TextProcessor, TextProcessor]:
