@@ -46,11 +46,12 @@ for room in ("predictors", "tasks", "runs"):
     HALL[room] = {*WINGS, *HALL}
 INSIDE = WINGS | HALL
 SHELLS: dict[str, set[str]] = {
-    "bench": set(INSIDE),
+    "export": set(INSIDE),
+    "bench": {*INSIDE, "export"},
     "experiments": set(INSIDE),
     "comparison": set(INSIDE),
     "__init__": {*INSIDE, "comparison"},
-    "cli": {*INSIDE, "bench", "experiments", "comparison"},
+    "cli": {*INSIDE, "export", "bench", "experiments", "comparison"},
     "__main__": {"cli"},
 }
 MAY_IMPORT = GROUND | {name: allowed | set(GROUND) for name, allowed in (INSIDE | SHELLS).items()}

@@ -112,7 +112,7 @@ class Comparison:
         variants: in the order of their first cells.
         pairs: by measure, in the order of the variants.
         measures: metrics and test sets.
-        margin: by the name of a metric, the difference up to which variants are even.
+        margin: by the name or the label of a metric, the difference up to which variants are even.
         baseline: the variant that the others are compared with; None for every pair.
         cells: by variant, in ascending order of seeds.
         statistics: by the key of a measure and the variant, those of every seed.
@@ -191,7 +191,7 @@ class Comparison:
                 measure.key: {
                     "signature": str(measure.metric.signature()),
                     "higher_is_better": measure.metric.higher_is_better,
-                    "margin": self.margin.get(measure.metric.name),
+                    "margin": margin_of(measure.metric, self.margin),
                 }
                 for measure in self.measures
             },
@@ -222,7 +222,7 @@ def compare(
     Args:
         cells: of at least two variants, with the same seeds and the same test sets.
         metrics: what scores; at least one.
-        margin: by the name of a metric, the difference up to which variants are even. Without one only variants of
+        margin: by the name or the label of a metric, the difference up to which variants are even. Without one only variants of
             which nothing differs are even.
         baseline: the name of a variant.
         any_tokenization: compare also hypotheses of which some look tokenised and others do not.
@@ -251,7 +251,7 @@ def compare(
             statistics[measure.key, name] = tuple(_statistics(measure, cell) for cell in row)
             linearised[name] = linearise(measure.metric, statistics[measure.key, name])
             scores[name][measure.key] = SeedScores(tuple(linearised[name].scores.tolist()))
-        pairs += compared_pairs(measure, linearised, margin.get(measure.metric.name, 0.0), baseline)
+        pairs += compared_pairs(measure, linearised, margin_of(measure.metric, margin) or 0.0, baseline)
     compared = tuple(ComparedVariant(v.name, v.seeds, scores[v.name], v.costs) for v in variants.values())
     return Comparison(compared, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics)
 
@@ -305,8 +305,13 @@ def _measures(metrics: Sequence[Metric], tests: Sequence[EvaluationSet]) -> tupl
     )
 
 
+def margin_of(metric: Metric, margin: Mapping[str, float]) -> float | None:
+    """The margin of a metric, by its name or its label; None where there is none."""
+    return margin.get(metric.name, margin.get(metric.label))
+
+
 def _check_margin(margin: Mapping[str, float], measures: Sequence[Measure]) -> None:
-    names = {measure.metric.name for measure in measures}
+    names = {name for measure in measures for name in (measure.metric.name, measure.metric.label)}
     for name, value in margin.items():
         if name not in names:
             raise UserError(f"no such metric{nearest(name, names)}", where=f"margin.{name}", allowed=sorted(names))
