@@ -42,7 +42,7 @@ def batch(*chosen: int) -> TokenBatch:
 
 def test_batches() -> None:
     whole = batch(0, 1, 2)
-    assert whole.pieces.tolist()[1] == [2, 7, 3, 0, 0, 0, 0]
+    assert whole.tokens.tolist()[1] == [2, 7, 3, 0, 0, 0, 0]
     assert whole.target_mask.tolist() == [[True, True, False], [True, False, False], [True, False, True]]
     assert whole.word_mask.tolist() == [[True, True, False], [True, False, False], [True, True, True]]
     assert whole.counts == {"target_tokens": 5}

@@ -70,7 +70,7 @@ class TokenTask(Task):
         longest = getattr(encoder, "max_position_embeddings", recipe.data.max_length)
         if recipe.data.max_length > longest:
             raise UserError(
-                "the encoder cannot read so many pieces",
+                "the encoder cannot read so many tokens",
                 where="data.max_length", received=recipe.data.max_length, allowed=f"up to {longest}",
             )  # fmt: skip
 
@@ -127,11 +127,11 @@ class TokenTask(Task):
         """The run's processors: read from `folder`, or made and stored there with the encoder's configuration."""
         if folder.is_dir():
             return WordProcessor.load(folder), LabelProcessor.load(folder)
-        place = encoder_place(recipe.model_as(TaggerConfig).encoder)
-        words, labels = WordProcessor.load(place), LabelProcessor(self._labels_of(train))
+        name_or_path = encoder_place(recipe.model_as(TaggerConfig).encoder)
+        words, labels = WordProcessor.load(name_or_path), LabelProcessor(self._labels_of(train))
 
         def save(unfinished: Path) -> None:
-            encoder_config(place).save_pretrained(str(unfinished))
+            encoder_config(name_or_path).save_pretrained(str(unfinished))
             words.save(unfinished)
             labels.save(unfinished)
 
