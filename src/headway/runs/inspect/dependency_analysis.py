@@ -283,15 +283,15 @@ class DependencyReader:
 
     def _analysed(self, line: str, parse: Any, weights: Weights, index: int, shift: int) -> Analysed:
         processor = self._processors()[index]
-        tokens = processor.pieces(line)
+        tokens = processor.encode_with_spans(line)
         projection = project(tokens, parse, segmented=processor.config.segment != "none")
         real = slice(shift, shift + len(tokens))
         return Analysed([token.text for token in tokens], projection, weights[real, real])
 
     def _tokens(self, example: RawExample) -> tuple[list[str], list[str]]:
         source, target = self._processors()
-        return [token.text for token in source.pieces(example.source)], [
-            token.text for token in target.pieces(example.target or "")
+        return [token.text for token in source.encode_with_spans(example.source)], [
+            token.text for token in target.encode_with_spans(example.target or "")
         ]
 
     def _processors(self) -> tuple[TextProcessor, TextProcessor]:
