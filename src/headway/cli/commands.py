@@ -127,8 +127,8 @@ def lengths(
     """Train variants on a length task, and draw their accuracy at trained and at longer lengths."""
     from headway.experiments.length_suite import compare_lengths
 
-    files = [Path(each) for each in recipes if "=" not in each]
-    raise typer.Exit(compare_lengths(files, data, output, [each for each in recipes if "=" in each]))
+    files = [Path(recipe) for recipe in recipes if "=" not in recipe]
+    raise typer.Exit(compare_lengths(files, data, output, [change for change in recipes if "=" in change]))
 
 
 @command(app)

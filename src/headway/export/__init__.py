@@ -1,0 +1,1 @@
+"""Models for engines that other people run."""
