@@ -20,6 +20,7 @@ from headway.config import Metrics, Section, explain, merge, validated_options
 from headway.errors import UserError, nearest
 from headway.files import sha256
 from headway.formats.corpus_config import AnyCorpus, CorpusField, parts, paths_resolved
+from headway.formats.corpus_format import content_hash
 from headway.metrics import METRICS, Metric, build_metric
 from headway.models import StackedConfig, model_section
 from headway.recipe import Recipe, apply_override, changed_keys, parse_recipe, read_tree, recipe_of, set_key
@@ -51,11 +52,13 @@ class EvaluationSetConfig(Section):
     """A corpus that outputs are scored on.
 
     `name`: by default that of its first file. `groups`: a file with the name of a group for each of its examples.
+    `alignments`: a file with the true word alignment of each pair, for which outputs are the alignments of the model.
     """
 
     corpus: CorpusField
     name: str | None = None
     groups: Path | None = None
+    alignments: Path | None = None
 
 
 def _variant_entry(value: Any) -> Any:
@@ -133,11 +136,18 @@ class GridConfig(Section):
 
 @dataclass(frozen=True)
 class NamedCorpus:
-    """A corpus to score outputs on, with absolute paths. `groups`: see `EvaluationSetConfig`."""
+    """A corpus to score outputs on, with absolute paths; see `EvaluationSetConfig`."""
 
     name: str
     corpus: AnyCorpus
     groups: Path | None = None
+    alignments: Path | None = None
+
+    def fingerprint(self) -> str:
+        """A hash of the contents of all files, and of how they are read."""
+        files = [*corpus_files(self.corpus), *(path for path in (self.groups, self.alignments) if path)]
+        options = [part.model_dump_json() for _, part in parts(self.corpus, self.name)]
+        return content_hash([self.name, *options, *map(content, files)])
 
 
 @dataclass(frozen=True)
@@ -391,16 +401,18 @@ def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
             allowed = "test: {NAME: CORPUS, ...}"
             raise UserError("two test sets of one name", where="test", received=name, allowed=allowed)
         names.add(name)
-        yield NamedCorpus(name, corpus, entry.groups and resolve(entry.groups))
+        groups, alignments = (path and resolve(path) for path in (entry.groups, entry.alignments))
+        yield NamedCorpus(name, corpus, groups, alignments)
 
 
 def _name_of(corpus: AnyCorpus) -> str:
     """A name for a corpus, after its first file."""
-    path = next(iter(_files(corpus)), None)
+    path = next(iter(corpus_files(corpus)), None)
     return "test" if path is None else path.name.split(".")[0]
 
 
-def _files(corpus: AnyCorpus) -> Iterator[Path]:
+def corpus_files(corpus: AnyCorpus) -> Iterator[Path]:
+    """The files that a corpus names."""
     for _, part in parts(corpus, "test"):
         for _, value in part:
             yield from (path for path in (value if isinstance(value, tuple) else (value,)) if isinstance(path, Path))
@@ -452,17 +464,17 @@ def _check_tuning(grid: Grid) -> None:
             if not changed_keys(one.recipe, other.recipe):
                 what = "two of the values make the same recipe"
                 raise UserError(what, where="tune.values", received=f"{one.value}, {other.value}")
-    tuned = {_content(path): path for path in _files(tuning_set.corpus)}
+    tuned = {content(path): path for path in corpus_files(tuning_set.corpus)}
     for test in grid.tests:
-        for path in _files(test.corpus):
-            if _content(path) in tuned:
+        for path in corpus_files(test.corpus):
+            if content(path) in tuned:
                 raise UserError(
                     f"the test set {test.name} reports this split, so that nothing can be tuned on it",
-                    where="tune.on", received=str(tuned[_content(path)]),
+                    where="tune.on", received=str(tuned[content(path)]),
                 )  # fmt: skip
 
 
-def _content(path: Path) -> str:
+def content(path: Path) -> str:
     """A hash of a file's content; the path of one that is not there."""
     return sha256(path) if path.is_file() else str(path)
 
