@@ -1,9 +1,4 @@
-"""The grid of a comparison: variants by seeds, tuning and test sets, read and checked as a whole before any work.
-
-Names of annotations are read when the module is imported, so `from __future__ import annotations` stands first.
-"""
-
-from __future__ import annotations
+"""The grid of a comparison: variants by seeds, tuning and test sets, read and checked as a whole before any work."""
 
 import copy
 import re
@@ -12,14 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
-from pydantic import BeforeValidator, Field, PositiveInt, ValidationError
+from pydantic import ValidationError
 
-from headway.config import Metrics, Section, explain, merge, validated_options
+from headway.comparison.grid_config import GridConfig
+from headway.config import explain, merge, validated_options
 from headway.errors import UserError, nearest
 from headway.files import sha256
-from headway.formats.corpus_config import AnyCorpus, CorpusField, parts, paths_resolved
+from headway.formats.corpus_config import AnyCorpus, parts, paths_resolved
 from headway.formats.corpus_format import content_hash
 from headway.metrics import METRICS, Metric, build_metric
 from headway.models import StackedConfig, model_section
@@ -29,109 +25,6 @@ from headway.tasks import build_task
 
 SEED = "training.seed"
 NAME = re.compile(r"[\w.+=-]+")
-
-
-def _evaluation_set(value: Any) -> Any:
-    """A corpus alone stands for one without groups."""
-    return value if isinstance(value, Mapping) and "corpus" in value else {"corpus": value}
-
-
-def _evaluation_sets(value: Any) -> Any:
-    """Corpora by name, a list of corpora, or one alone."""
-    if isinstance(value, Mapping) and not _is_corpus(value):
-        return [_evaluation_set(corpus) | {"name": str(name)} for name, corpus in value.items()]
-    return [_evaluation_set(corpus) for corpus in (value if isinstance(value, list | tuple) else [value])]
-
-
-def _is_corpus(value: Mapping[str, Any]) -> bool:
-    """Whether a mapping is one corpus, and not several by name: the options of a corpus are no mappings."""
-    return "corpus" in value or not all(isinstance(option, Mapping) for option in value.values())
-
-
-class EvaluationSetConfig(Section):
-    """A corpus that outputs are scored on.
-
-    `name`: by default that of its first file. `groups`: a file with the name of a group for each of its examples.
-    `alignments`: a file with the true word alignment of each pair, for which outputs are the alignments of the model.
-    """
-
-    corpus: CorpusField
-    name: str | None = None
-    groups: Path | None = None
-    alignments: Path | None = None
-
-
-def _variant_entry(value: Any) -> Any:
-    """A recipe alone stands for one without changes."""
-    return {} if value is None else {"recipe": value} if isinstance(value, str | Path) else value
-
-
-def _share(value: Any) -> Any:
-    """A share of one: `1%` is 0.01."""
-    if isinstance(value, str) and (match := re.fullmatch(r"\s*([\d.]+)\s*%\s*", value)):
-        return float(match[1]) / 100
-    return value
-
-
-def _match(value: Any) -> Any:
-    """`true`, or a share alone, stands for matching the first variant."""
-    if value is True:
-        return {}
-    if value is False:
-        return None
-    share = _share(value)
-    return {"within": share} if isinstance(share, float) else value
-
-
-class MatchVariantsConfig(Section):
-    """Equal numbers of parameters.
-
-    `to`: the variant, or the number, that all others are sized to; by default the first variant. `by`: what is sized
-    for it. `within`: the share by which numbers may differ.
-    """
-
-    to: str | PositiveInt | None = None
-    by: Literal["feed_forward", "head_dim", "n", "hidden"] = "feed_forward"
-    within: Annotated[float, BeforeValidator(_share), Field(gt=0, lt=1)] = 0.01
-
-
-class TuneConfig(Section):
-    """Tuning, the same for every variant: short runs with each value of one key, compared by the first metric.
-
-    `on`: the corpus that they are compared on, which no table reports; by default the recipe's dev. `updates`: those
-    of a short run.
-    """
-
-    key: str
-    values: Annotated[tuple[Any, ...], Field(min_length=2)]
-    on: CorpusField | None = None
-    updates: PositiveInt
-
-
-VariantEntry = Annotated[dict[str, Any], BeforeValidator(_variant_entry)]
-
-
-class GridConfig(Section):
-    """A comparison as a file says it.
-
-    `recipe`: what variants begin from. `variants`: by name, overrides by key path, or a recipe of their own, or both
-    (`{recipe: FILE, key.path: VALUE}`). `overrides`: changes to all recipes. `seeds`: of training. `test`: what is
-    reported; a list of corpora, or corpora by name. `metrics`: by default those of the task. `margin`: by metric, the
-    size of differences that count as even. `baseline`: the variant that all others are compared with; by default every
-    pair is compared. `predict`: options of prediction on test sets.
-    """
-
-    recipe: Path | None = None
-    variants: Annotated[dict[str, VariantEntry], Field(min_length=1)]
-    overrides: dict[str, Any] = {}
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
-    tune: TuneConfig | None = None
-    match_parameters: Annotated[MatchVariantsConfig | None, BeforeValidator(_match)] = None
-    test: Annotated[tuple[EvaluationSetConfig, ...], BeforeValidator(_evaluation_sets), Field(min_length=1)]
-    metrics: Metrics | None = None
-    margin: dict[str, Annotated[float, Field(ge=0)]] = {}
-    baseline: str | None = None
-    predict: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -283,7 +176,9 @@ def _checked(config: GridConfig, beside: Path, changes: Sequence[str]) -> Grid:
     for variant in variants[1:]:
         if variant.recipe.task != task:
             where = f"variants.{variant.name}"
-            raise UserError("variants of one task are compared", where=where, received=variant.recipe.task, allowed=task)
+            raise UserError(
+                "variants of one task are compared", where=where, received=variant.recipe.task, allowed=task
+            )
     _check_differences(variants)
     folder = next(iter(trees.values())).get("data", {}).get("folder")
     resolve = _resolver([Path(folder)] if folder else [Path(), beside])
@@ -302,12 +197,14 @@ def _check_names(config: GridConfig) -> None:
     for name in config.variants:
         if not NAME.fullmatch(name):
             allowed = "letters, digits and . _ + = -"
-            raise UserError("a variant's name is a part of a file's name", where="variants", received=name, allowed=allowed)
+            raise UserError(
+                "a variant's name is a part of a file's name", where="variants", received=name, allowed=allowed
+            )
     names = list(config.variants)
     match = config.match_parameters
-    for where, name in (("baseline", config.baseline), ("match_parameters.to", match and match.to)):
-        if isinstance(name, str) and name not in names:
-            raise UserError(f"no such variant{nearest(name, names)}", where=where, received=name, allowed=names)
+    for where, meant in (("baseline", config.baseline), ("match_parameters.to", match.to if match else None)):
+        if isinstance(meant, str) and meant not in names:
+            raise UserError(f"no such variant{nearest(meant, names)}", where=where, received=meant, allowed=names)
 
 
 @contextmanager
@@ -324,7 +221,9 @@ def _tree_of(config: GridConfig, name: str, beside: Path, changes: Sequence[str]
     own = dict(config.variants[name])
     path, where = own.pop("recipe", config.recipe), f"variants.{name}"
     if path is None:
-        raise UserError("a variant begins from a recipe", where=where, allowed=f"recipe, here or above, or {name}: FILE")
+        raise UserError(
+            "a variant begins from a recipe", where=where, allowed=f"recipe, here or above, or {name}: FILE"
+        )
     with _at(where):
         tree = copy.deepcopy(read_tree(beside / path))
         for key, value in [*config.overrides.items(), *own.items()]:
@@ -348,7 +247,7 @@ def _match_variants(config: GridConfig, trees: Mapping[str, dict[str, Any]], bes
     match = config.match_parameters
     if match is None:
         return
-    to = next(iter(trees)) if match.to is None else match.to
+    to: str | int = next(iter(trees)) if match.to is None else match.to
     goal: Any = to
     if isinstance(to, str):
         with _at(f"variants.{to}"):
@@ -419,7 +318,7 @@ def corpus_files(corpus: AnyCorpus) -> Iterator[Path]:
 
 
 def _tuning_set(config: GridConfig, variants: Sequence[Variant], resolve: Any) -> NamedCorpus | None:
-    """What short runs are compared on. Raises UserError where there is nothing."""
+    """The corpus that short runs are compared on. Raises UserError where there is nothing."""
     if config.tune is None:
         return None
     if config.tune.on is not None:

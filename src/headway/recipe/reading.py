@@ -115,7 +115,7 @@ def apply_override(tree: dict[str, Any], override: str) -> None:
 
 
 def set_key(tree: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set the value at a `key.path` of the raw tree. Raises UserError, which names `where`, for a path through a value."""
+    """Set the value at a `key.path` of the raw tree. Raises UserError, at `where`, for a path through a value."""
     *parents, last = key.split(".")
     section = tree
     for parent in parents:
