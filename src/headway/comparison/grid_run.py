@@ -190,7 +190,7 @@ class GridRun:
         return self.grid.config.seeds.index(cell.planned.seed)
 
     def result(self, stopped: int = 0) -> GridResult:
-        """What there is by now."""
+        """The results and failures so far."""
         finished = [cell.result for state in self.variants for cell in state.cells if cell.result is not None]
         failed = [_failure(run) for run in self.all() if run.status == "failed"]
         failed += [state.failed for state in self.variants if state.failed]
