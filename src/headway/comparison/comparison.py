@@ -222,8 +222,8 @@ def compare(
     Args:
         cells: of at least two variants, with the same seeds and the same test sets.
         metrics: what scores; at least one.
-        margin: by the name or the label of a metric, the difference up to which variants are even. Without one only variants of
-            which nothing differs are even.
+        margin: by the name or the label of a metric, the difference up to which variants are even. Without one, only
+            variants of which nothing differs are even.
         baseline: the name of a variant.
         any_tokenization: compare also hypotheses of which some look tokenised and others do not.
 
