@@ -32,8 +32,17 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     tree = read_tree(path)
     for override in overrides:
         apply_override(tree, override)
-    _resolve_match(tree, path.parent)
-    return resolve_paths(parse_recipe(tree), path.parent)
+    return recipe_of(tree, path.parent)
+
+
+def recipe_of(tree: dict[str, Any], beside: Path) -> Recipe:
+    """The recipe of a raw tree, whose relative paths are looked for as `load_recipe` says, `beside` for the last.
+
+    Raises:
+        UserError: unknown keys, or values that are not allowed.
+    """
+    _resolve_match(tree, beside)
+    return resolve_paths(parse_recipe(tree), beside)
 
 
 def _resolve_match(tree: dict[str, Any], beside: Path) -> None:
@@ -102,6 +111,11 @@ def apply_override(tree: dict[str, Any], override: str) -> None:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UserError("the value of this override is not YAML", where=override) from error
+    set_key(tree, key, value, override)
+
+
+def set_key(tree: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Set the value at a `key.path` of the raw tree. Raises UserError, at `where`, for a path through a value."""
     *parents, last = key.split(".")
     section = tree
     for parent in parents:
@@ -111,7 +125,7 @@ def apply_override(tree: dict[str, Any], override: str) -> None:
         elif isinstance(below, str):  # a bare name, such as a preset or a mixer
             below = section[parent] = {"preset" if parent == "model" else "kind": below}
         if not isinstance(below, dict):
-            raise UserError(f"{parent} holds a value, not keys", where=override, received=below)
+            raise UserError(f"{parent} holds a value, not keys", where=where, received=below)
         section = below
     section[last] = value
 
