@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from headway.parses.parsers import AnyParser, ParserConfig
 from headway.recipe.sections import Recipe
 
 
-def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe file, apply `key.path=value` overrides (values are YAML) and check all of it.
+def load_recipe(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe, apply `key.path=value` overrides (values are YAML) and check all of it.
+
+    `recipe` is a file, or its sections as a mapping.
 
     A recipe may begin from another: `base: FILE`, relative to itself, gives every key that it does not.
     Relative paths of data are looked for in `data.folder` where given, else in the current folder, else beside the
@@ -28,11 +31,13 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         UserError: a file that cannot be read, is no YAML mapping, or holds unknown keys or values that are not allowed.
     """
-    path = Path(path)
-    tree = read_tree(path)
+    if isinstance(recipe, Mapping):
+        tree, beside = deepcopy(dict(recipe)), Path()
+    else:
+        tree, beside = read_tree(Path(recipe)), Path(recipe).parent
     for override in overrides:
         apply_override(tree, override)
-    return recipe_of(tree, path.parent)
+    return recipe_of(tree, beside)
 
 
 def recipe_of(tree: dict[str, Any], beside: Path) -> Recipe:
