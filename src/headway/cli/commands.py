@@ -14,6 +14,7 @@ from headway.cli.data_commands import data_app
 from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
 from headway.cli.prediction_options import PREDICT_OPTIONS
+from headway.cli.recipe_commands import recipes_app
 from headway.cli.score_commands import draw_alignments, score_app
 from headway.log import logger
 
@@ -27,6 +28,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
 app.add_typer(score_app, name="score")
 app.add_typer(inspect_app, name="inspect")
+app.add_typer(recipes_app, name="recipes")
 command(app)(compare)
 
 
