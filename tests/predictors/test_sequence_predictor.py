@@ -98,7 +98,7 @@ def test_a_hypothesis_scores_what_its_rescoring_says(
     for source, said in zip(given, predictor.predict(given, **options), strict=True):
         ids = predictor.source.encode(source).values
         for hypothesis in said.hypotheses:
-            tokens = [list(map(predictor.target.vocabulary.piece, range(predictor.target.size))).index(token)
+            tokens = [list(map(predictor.target.vocabulary.token, range(predictor.target.size))).index(token)
                       for token in hypothesis.tokens]  # fmt: skip
             batch = collate([np.array(ids)], [np.array(tokens, dtype=np.int64)])
             with torch.inference_mode():
@@ -144,7 +144,7 @@ def test_what_is_asked_for_moves_the_length_that_the_source_gives(
     assert len(said.tokens) == 15
     (said,) = predictor.predict(["ab"], prefixes=["c" * 20], **options)
     assert said.text.startswith("c" * 20)
-    with pytest.raises(UserError, match="line 2: this prefix is longer than the longest output; received '5 pieces'"):
+    with pytest.raises(UserError, match="line 2: this prefix is longer than the longest output; received '5 tokens'"):
         predictor.predict(["ab", "ab"], prefixes=["a", "aaaa"], max_length=4, **options)
 
 

@@ -325,7 +325,7 @@ def test_mistakes_before_any_work(learned: Learned, tmp_path: Path) -> None:
     write_encoder(tmp_path / "encoder")
     cases = [
         ({"model": {"heads": 5}}, r"model\.heads: heads do not divide"),
-        ({"data": {"max_length": 41}}, r"data\.max_length: the encoder cannot read so many pieces; .* up to 40"),
+        ({"data": {"max_length": 41}}, r"data\.max_length: the encoder cannot read so many tokens; .* up to 40"),
         ({"optimizer": {"schedule": "noam"}}, r"optimizer\.schedule: noam needs a model\.dim"),
         ({"training": {"best_by": "accuracy"}}, r"training\.best_by"),
         ({"data": {"drop_duplicates": True}}, r"data\.drop_duplicates: error_detection has no pairs"),

@@ -82,12 +82,13 @@ def run_bench_decode(
     return BenchReport("decoding, output tokens a second", "batch", measurements, {}, notes).write(output)
 
 
-def _compare(played: Sequence[Measurement]) -> str:
-    ours, theirs = (each.facts["outputs"] for each in played)
-    equal = sum(own == other for own, other in zip(ours, theirs, strict=True))
-    for each in played:
-        each.facts = {"equal_outputs": equal, "outputs": len(ours)}
-    return f"{played[0].size}, batch {played[0].setting}: {equal} of {len(ours)} outputs equal those of the baseline"
+def _compare(measurements: Sequence[Measurement]) -> str:
+    ours, theirs = (measurement.facts["outputs"] for measurement in measurements)
+    equal = sum(one == other for one, other in zip(ours, theirs, strict=True))
+    for measurement in measurements:
+        measurement.facts = {"equal_outputs": equal, "outputs": len(ours)}
+    first = measurements[0]
+    return f"{first.size}, batch {first.setting}: {equal} of {len(ours)} outputs equal those of the baseline"
 
 
 def setup(
@@ -233,8 +234,8 @@ def marian_weights(weights: dict[str, Tensor], positions: int) -> dict[str, Tens
             number, _, part = rest.partition(".")
             module, _, kind = part.rpartition(".")
             names = MARIAN_NAMES[module]
-            for each, chunk in zip(names, value.chunk(len(names)), strict=True):
-                carried[f"model.{side}.layers.{number}.{each}.{kind}"] = chunk
+            for theirs, chunk in zip(names, value.chunk(len(names)), strict=True):
+                carried[f"model.{side}.layers.{number}.{theirs}.{kind}"] = chunk
     return carried
 
 

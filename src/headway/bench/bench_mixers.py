@@ -87,15 +87,17 @@ def run_bench_mixers(
     for path in (output, figure):
         check_output(path)
     passes = [
-        each
+        measurement
         for length in lengths
-        for each in _compete(partial(setup_passes, length), f"L {length}", precision, rounds, device, MIXERS)
+        for measurement in _compete(partial(setup_passes, length), f"L {length}", precision, rounds, device, MIXERS)
     ]
     causal = {name: options for name, options in MIXERS.items() if not options.get("global_context")}
     steps = [
-        each
+        measurement
         for position in POSITIONS
-        for each in _compete(partial(setup_steps, position), f"step at {position}", precision, rounds, device, causal)
+        for measurement in _compete(
+            partial(setup_steps, position), f"step at {position}", precision, rounds, device, causal
+        )
     ]
     notes = [*NOTES, *_growth(passes), *_steps(steps)]
     report = BenchReport("mixers, tokens a second", "setting", [*passes, *steps], {}, notes).write(output)
@@ -180,8 +182,8 @@ def _peak_bytes(device: torch.device) -> int:
 def _lines(passes: Sequence[Measurement]) -> dict[str, list[tuple[float, float]]]:
     """Milliseconds per 1,000 tokens by length, for each mixer."""
     lines: dict[str, list[tuple[float, float]]] = {name: [] for name in MIXERS}
-    for each in passes:
-        lines[each.contender].append((each.facts["length"], 1e6 / median(each.speeds)))
+    for measurement in passes:
+        lines[measurement.contender].append((measurement.facts["length"], 1e6 / median(measurement.speeds)))
     return lines
 
 
@@ -189,11 +191,15 @@ def _growth(passes: Sequence[Measurement]) -> list[str]:
     """With which power of the length time and memory of one sequence grow, by least squares."""
     notes = []
     for name in MIXERS:
-        long = [each for each in passes if each.contender == name and each.facts["length"] >= FITTED_FROM]
+        long = [
+            measurement
+            for measurement in passes
+            if measurement.contender == name and measurement.facts["length"] >= FITTED_FROM
+        ]
         if len(long) >= 3:
-            lengths = [math.log(each.facts["length"]) for each in long]
-            seconds = [math.log(each.facts["length"] / median(each.speeds)) for each in long]
-            memory = [math.log(max(1.0, each.facts["bytes_per_sequence"])) for each in long]
+            lengths = [math.log(measurement.facts["length"]) for measurement in long]
+            seconds = [math.log(measurement.facts["length"] / median(measurement.speeds)) for measurement in long]
+            memory = [math.log(max(1.0, measurement.facts["bytes_per_sequence"])) for measurement in long]
             time_power, memory_power = (float(np.polyfit(lengths, values, 1)[0]) for values in (seconds, memory))
             notes.append(
                 f"{name}: from {FITTED_FROM} on, time grows as L^{time_power:.2f}, memory as L^{memory_power:.2f}"
@@ -203,9 +209,12 @@ def _growth(passes: Sequence[Measurement]) -> list[str]:
 
 def _steps(steps: Sequence[Measurement]) -> list[str]:
     """How much more a late step costs than an early one."""
-    seconds = {(each.contender, each.facts["position"]): 1e3 * ROWS / median(each.speeds) for each in steps}
+    seconds = {
+        (measurement.contender, measurement.facts["position"]): 1e3 * ROWS / median(measurement.speeds)
+        for measurement in steps
+    }
     first, last = POSITIONS
     return [
         f"{name}: step {seconds[name, first]:.3f} ms at position {first} and {seconds[name, last]:.3f} ms at {last}"
-        for name in dict.fromkeys(each.contender for each in steps)
+        for name in dict.fromkeys(measurement.contender for measurement in steps)
     ]

@@ -92,9 +92,13 @@ def run_bench_train(
 
 def _with_flops(measurements: list[Measurement]) -> list[Measurement]:
     """All contenders of a size are asked for the same matrix products; headway counted them."""
-    counted = {each.size: each.facts["flops_per_token"] for each in measurements if "flops_per_token" in each.facts}
-    for each in measurements:
-        each.facts["flops_per_token"] = counted.get(each.size, 0)
+    counted = {
+        measurement.size: measurement.facts["flops_per_token"]
+        for measurement in measurements
+        if "flops_per_token" in measurement.facts
+    }
+    for measurement in measurements:
+        measurement.facts["flops_per_token"] = counted.get(measurement.size, 0)
     return measurements
 
 

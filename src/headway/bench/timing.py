@@ -4,7 +4,6 @@ Every contender lives in a process of its own. All are started and warmed up fir
 so that whatever else the machine does meets them alike, and a ratio always compares two neighbouring rounds.
 """
 
-import io
 import json
 import multiprocessing
 import statistics
@@ -20,8 +19,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from torch.nn import functional as F
 
 from headway.corpora.plan import EncodedPairs
@@ -30,6 +27,7 @@ from headway.errors import RunError, UserError, option
 from headway.files import write_text
 from headway.log import progress
 from headway.models import ModelConfig, TransformerConfig, model_section
+from headway.tables import Cell, Column, Table
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
 
@@ -74,7 +72,7 @@ SIZES = {
 class SyntheticCorpus(EncodedPairs):
     """Pairs of random ids, lengths skewed as those of sentences are: targets of 5 to 100, 28 on average.
 
-    A source is 0.8 to 1.25 times as long as its target. Where `labelled`, pieces have random heads, on the target side
+    A source is 0.8 to 1.25 times as long as its target. Where `labelled`, tokens have random heads, on the target side
     to the left.
     """
 
@@ -136,7 +134,7 @@ class Measurement:
 
     def ratios(self, baseline: "Measurement") -> list[float]:
         """How many times as fast as `baseline` it was, by round."""
-        return [own / other for own, other in zip(self.speeds, baseline.speeds, strict=True)]
+        return [one / other for one, other in zip(self.speeds, baseline.speeds, strict=True)]
 
 
 def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: int) -> list[Measurement]:
@@ -147,7 +145,10 @@ def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: in
     """
     with _workers(contenders) as connections:
         facts = {name: _receive(name, connection) for name, connection in connections.items()}
-        results = [Measurement(size, setting, each.name, facts[each.name], contenders[-1].name) for each in contenders]
+        results = [
+            Measurement(size, setting, contender.name, facts[contender.name], contenders[-1].name)
+            for contender in contenders
+        ]
         with progress(f"measuring {size} {setting}".rstrip(), rounds, "rounds") as line:
             for number in range(rounds):
                 for result in results if number % 2 else reversed(results):  # neither side always comes first
@@ -239,42 +240,44 @@ class BenchReport:
 
     def text(self) -> str:
         """The table, the machine and the notes."""
-        table = Table("size", *[self.unit] * bool(self.unit), "contender", box=None, pad_edge=False)
-        for name in ("tokens/s", "times the baseline", "lowest - highest", *["of the peak"] * bool(self.peaks)):
-            table.add_column(name, justify="right")
-        for each in self.measurements:
-            table.add_row(*self._row(each))
         about = f"{self.machine['processor']}, {self.machine['threads']} threads, torch {self.machine['torch']}"
         peaks = [f"matrix peak in {name}: {peak / 1e9:,.0f} GFLOP/s" for name, peak in self.peaks.items()]
-        return "\n".join([self.title, "", *_lines(table), "", about, *peaks, *self.notes])
+        columns: list[Column | str] = [
+            "size", *[self.unit] * bool(self.unit), "contender", Column("tokens/s", format=",.0f"),
+            Column("times the baseline", format=".2f"), Column("lowest - highest", align="right"),
+            *[Column("of the peak", format=".0%", align="right")] * bool(self.peaks),
+        ]  # fmt: skip
+        rows = [self._row(measurement) for measurement in self.measurements]
+        return Table(columns, rows, title=self.title, notes=["", about, *peaks, *self.notes]).text()
 
-    def _row(self, each: Measurement) -> list[str]:
-        ratios = each.ratios(self.baseline_of(each))
-        share = each.facts.get("flops_per_token", 0) * statistics.median(each.speeds)
+    def _row(self, measurement: Measurement) -> list[Cell]:
+        ratios, speed = measurement.ratios(self.baseline_of(measurement)), statistics.median(measurement.speeds)
+        operations = measurement.facts.get("flops_per_token")
+        share = operations * speed / self.peaks[measurement.facts["precision"]] if self.peaks and operations else None
         return [
-            each.size,
-            *[each.setting] * bool(self.unit),
-            each.contender,
-            f"{statistics.median(each.speeds):,.0f}",
-            f"{statistics.median(ratios):.2f}",
+            measurement.size,
+            *[measurement.setting] * bool(self.unit),
+            measurement.contender,
+            speed,
+            statistics.median(ratios),
             f"{min(ratios):.2f} - {max(ratios):.2f}",
-            *([f"{share / self.peaks[each.facts['precision']]:.0%}" if share else "-"] if self.peaks else []),
+            *[share] * bool(self.peaks),
         ]
 
     def baseline_of(self, measurement: Measurement) -> Measurement:
         """The measurement that another is compared with."""
         group = (measurement.size, measurement.setting, measurement.baseline)
-        return next(each for each in self.measurements if (each.size, each.setting, each.contender) == group)
+        return next(other for other in self.measurements if (other.size, other.setting, other.contender) == group)
 
     def to_json(self) -> str:
         """Everything in the report, with each round, as JSON text."""
         measurements = [
-            asdict(each)
+            asdict(measurement)
             | {
-                "tokens_per_second": statistics.median(each.speeds),
-                "times_baseline": statistics.median(each.ratios(self.baseline_of(each))),
+                "tokens_per_second": statistics.median(measurement.speeds),
+                "times_baseline": statistics.median(measurement.ratios(self.baseline_of(measurement))),
             }
-            for each in self.measurements
+            for measurement in self.measurements
         ]
         content = {
             "title": self.title,
@@ -294,12 +297,6 @@ class BenchReport:
                 where = f"{option('output')} {output}"
                 raise UserError(f"cannot write there ({error.strerror})", where=where) from error
         return self
-
-
-def _lines(table: Table) -> list[str]:
-    text = io.StringIO()
-    Console(file=text, width=200).print(table)
-    return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
 def check_output(output: Path | None) -> None:

@@ -10,6 +10,7 @@ from headway.catalogue import CATALOGUE, listing
 from headway.cli.arguments import AllowCode, Device
 from headway.cli.bench_commands import bench_app
 from headway.cli.data_commands import data_app
+from headway.cli.export_commands import export
 from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
 from headway.cli.prediction_options import PREDICT_OPTIONS
@@ -26,6 +27,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
 app.add_typer(score_app, name="score")
 app.add_typer(inspect_app, name="inspect")
+command(app)(export)
 
 
 def _version(show: bool) -> None:
@@ -127,8 +129,8 @@ def lengths(
     """Train variants on a length task, and draw their accuracy at trained and at longer lengths."""
     from headway.experiments.length_suite import compare_lengths
 
-    files = [Path(each) for each in recipes if "=" not in each]
-    raise typer.Exit(compare_lengths(files, data, output, [each for each in recipes if "=" in each]))
+    files = [Path(recipe) for recipe in recipes if "=" not in recipe]
+    raise typer.Exit(compare_lengths(files, data, output, [change for change in recipes if "=" in change]))
 
 
 @command(app)

@@ -65,7 +65,7 @@ def data_labels(
 
     given = {"m2": m2, "annotator": annotator, "source": source, "references": references or ()}
     sentences = open_labelled(given, "headway data labels", ERRORS)
-    typer.echo(write_columns([(each.words, union(each.labels)) for each in sentences]), nl=False)
+    typer.echo(write_columns([(sentence.words, union(sentence.labels)) for sentence in sentences]), nl=False)
 
 
 @command(data_app, "annotate")
@@ -176,9 +176,9 @@ def data_constituents(
     from headway.log import say
 
     trees, lifted = 0, 0
-    for found in convert_conllu(file, tags):
-        typer.echo(found.tree.write())
-        trees, lifted = trees + 1, lifted + found.lifted
+    for converted in convert_conllu(file, tags):
+        typer.echo(converted.tree.write())
+        trees, lifted = trees + 1, lifted + converted.lifted
     say(f"{trees:,} trees; {lifted:,} crossing edges were lifted")
 
 

@@ -109,9 +109,9 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
         given = given_options(values[context])
         for name, group in fields.items():
             values = {key: value for key, value in values.items() if key not in group}
-            own = {key: value for key, value in given.items() if key in group}
+            chosen = {key: value for key, value in given.items() if key in group}
             is_model = inspect.isclass(annotations[name])
-            values[name] = validated_options(annotations[name], own) if is_model else own
+            values[name] = validated_options(annotations[name], chosen) if is_model else chosen
         if context == CONTEXT:
             del values[CONTEXT]
         return function(**values)

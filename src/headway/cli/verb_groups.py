@@ -53,9 +53,9 @@ def _fit(verb: Any, arguments: Sequence[str]) -> _Fit:
         given.add(option.name)
         for _ in range(0 if option.is_flag or equals else option.nargs):
             next(spread, None)
-    places = [parameter for parameter in verb.params if parameter.param_type_name == "argument"]
-    most = sum(len(arguments) if parameter.nargs < 0 else parameter.nargs for parameter in places)
-    least = sum(parameter.required for parameter in places)
+    positions = [parameter for parameter in verb.params if parameter.param_type_name == "argument"]
+    most = sum(len(arguments) if parameter.nargs < 0 else parameter.nargs for parameter in positions)
+    least = sum(parameter.required for parameter in positions)
     complete = positional >= least and all(parameter.name in given for parameter in options if parameter.required)
     fits = not unknown and positional <= most
     return _Fit(fits and complete, len(given) - unknown - max(0, positional - most), complete)

@@ -1,6 +1,6 @@
 """Labelled words as a pretrained encoder reads them: windows of sentences, in memory, and their batches.
 
-Shapes: B batch, P pieces, W words.
+Shapes: B batch, P tokens, W words.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ def collate_windows(
         labels: a label a word, `UNLABELLED` for none; none by default.
         indices: (B,) positions of the windows in their corpus; by default 0 .. B - 1.
     """
-    pieces, piece_mask = _padded([window.ids for window in windows], padding)
+    tokens, token_mask = _padded([window.ids for window in windows], padding)
     first, word_mask = _padded([window.first for window in windows], 0)
     if labels is None:
         labels = [[UNLABELLED] * len(window.first) for window in windows]
@@ -39,7 +39,7 @@ def collate_windows(
     return TokenBatch(
         target_output=target.clamp(min=0), target_mask=target_mask, counts={"target_tokens": int(target_mask.sum())},
         indices=np.arange(len(windows)) if indices is None else np.asarray(indices, dtype=np.int64),
-        pieces=pieces, piece_mask=piece_mask, first=first, word_mask=word_mask,
+        tokens=tokens, token_mask=token_mask, first=first, word_mask=word_mask,
     )  # fmt: skip
 
 

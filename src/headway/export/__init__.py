@@ -1,11 +1,13 @@
 """Trained runs for other people's engines and libraries: formats, the proof that they answer alike, and cards."""
 
-from headway.export.exporter import Exporter
+from typing import TYPE_CHECKING
+
 from headway.registry import Registry
 
-__all__ = ["EXPORTERS", "Exporter"]
+if TYPE_CHECKING:
+    from headway.export.exporter import Exporter
 
-EXPORTERS: Registry[Exporter] = Registry(
+EXPORTERS: "Registry[Exporter]" = Registry(
     "exporter",
     "headway.export.exporter:Exporter",
     {

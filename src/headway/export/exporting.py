@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field
-
-from headway.config import Section
 from headway.device import pick_device
 from headway.errors import UserError, option
-from headway.export import EXPORTERS, Exporter
+from headway.export import EXPORTERS
+from headway.export.export_options import ExportOptions
+from headway.export.exporter import Exporter, Search
 from headway.export.model_card import card_of
 from headway.export.parity import ParityReport, compare, longest_output, parity_lines
-from headway.export.exporter import Search
 from headway.files import write_json, write_text
 from headway.log import progress, say
 from headway.predictors.run import Run
@@ -27,21 +24,6 @@ from headway.tables import Column, Table
 
 PARITY = "parity.json"
 CARD = "README.md"
-
-
-class ExportOptions(Section):
-    """The options of every export."""
-
-    output: Path | None = Field(default=None, description="The folder to make.", json_schema_extra={"metavar": "DIR"})
-    input: Path | None = Field(
-        default=None, description="Lines that both decode, to be compared.", json_schema_extra={"default_text": "dev"}
-    )
-    sentences: int = Field(default=300, description="At most so many of them.", ge=1)
-    licence: str | None = Field(
-        default=None,
-        description="The licence of the weights, for the card, such as cc-by-4.0.",
-        json_schema_extra={"default_text": "to be filled in"},
-    )
 
 
 def open_run(path: Path, *, allow_code: bool = False) -> Run:
@@ -72,7 +54,7 @@ def require(exporter: Exporter) -> None:
         raise UserError(what, where=option("format"), allowed=f"pip install 'headway[{exporter.extra}]'")
 
 
-def listing(run: Run) -> Table:
+def formats_of(run: Run) -> Table:
     """For every format whether it can express a run, and how or why not."""
     rows = []
     for name in EXPORTERS:

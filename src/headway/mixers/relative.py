@@ -141,7 +141,7 @@ class Rotary(RelativePosition):
         super().__init__()
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1; received {share}")
-        self.rotated = 2 * int(head_dim * share / 2)
+        self.rotated, self.base = 2 * int(head_dim * share / 2), base
         if self.rotated == 0:
             raise ValueError(f"share {share} of a head of {head_dim} leaves no pair to rotate")
         exponents = torch.arange(0, self.rotated, 2, dtype=torch.float64) / self.rotated

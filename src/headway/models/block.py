@@ -90,9 +90,9 @@ class Block(nn.Module):
         def read(x: Tensor, cross: CrossMixer) -> tuple[Tensor, tuple[Tensor | None, Tensor | None]]:
             assert memory is not None
             view = cross.project(memory, memory_mask)
-            found = cross(x, view, need_weights=wanted.cross)
-            weights = found.weights if wanted.cross else None
-            return found.values, (weights, cross.scores(x, view) if wanted.scores else None)
+            mixed = cross(x, view, need_weights=wanted.cross)
+            weights = mixed.weights if wanted.cross else None
+            return mixed.values, (weights, cross.scores(x, view) if wanted.scores else None)
 
         x, weights, attended = self._through(x, mix, read)
         return x, Attended(weights, *attended or (None, None))

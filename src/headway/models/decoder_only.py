@@ -144,16 +144,16 @@ class DecoderOnly(Seq2Seq):
 
 
 def packing(lengths: Tensor, size: int, steps: int) -> Tensor:
-    """(B, L): which of the S + T places, source beside target, each place of the packed sequences is filled from.
+    """(B, L): the position, of the S + T of source and target side by side, that fills each packed position.
 
     Args:
         lengths: (B,) of the sources, end marks included.
         size: S.
         steps: T.
     """
-    places = torch.arange(size + steps, device=lengths.device)
-    in_target = places - lengths[:, None]
-    return torch.where(in_target < 0, places, size + in_target).clamp(max=size + steps - 1)
+    indices = torch.arange(size + steps, device=lengths.device)
+    in_target = indices - lengths[:, None]
+    return torch.where(in_target < 0, indices, size + in_target).clamp(max=size + steps - 1)
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:

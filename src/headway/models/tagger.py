@@ -1,6 +1,6 @@
 """A pretrained encoder that labels words: its layers, mixed at each word's first piece, and one linear map.
 
-Shapes: B batch, P pieces, W words, N words of the whole batch, L layers, D encoder, K heads, J heads over layers,
+Shapes: B batch, P tokens, W words, N words of the whole batch, L layers, D encoder, K heads, J heads over layers,
 V labels.
 """
 
@@ -49,7 +49,7 @@ class TaggerConfig(ModelSection):
 class Tagger(Model[TokenBatch]):
     """Labels for words from any Hugging Face encoder (equation 10 over any mix of its layers).
 
-    Attention names are `encoder.LAYER.self` (B, K, P, P), over pieces, and `layers` (B, J, W, L), over layers.
+    Attention names are `encoder.LAYER.self` (B, K, P, P), over tokens, and `layers` (B, J, W, L), over layers.
 
     Args:
         config: the recipe's model section.
@@ -84,7 +84,7 @@ class Tagger(Model[TokenBatch]):
     def forward(self, batch: TokenBatch, *, capture: Sequence[str] = ()) -> Output:
         hidden, attention = self._encode(batch, capture)
         rows = torch.arange(len(batch.first), device=batch.first.device)[:, None]
-        indices = (rows * batch.pieces.shape[1] + batch.first)[batch.word_mask]  # (N,) in the flattened batch
+        indices = (rows * batch.tokens.shape[1] + batch.first)[batch.word_mask]  # (N,) in the flattened batch
         mixed, weights = self.mix([layer.flatten(0, 1).index_select(0, indices) for layer in hidden[-self.mix.depth :]])
         flat = self.output(mixed)
         logits = flat.new_zeros(*batch.first.shape, flat.shape[1])
@@ -100,7 +100,7 @@ class Tagger(Model[TokenBatch]):
         encoder: Any = self.encoder
         names = [f"encoder.{layer}.self" for layer in range(encoder.config.num_hidden_layers)]
         need_weights = any(wanted(name, capture) for name in names)
-        inputs = {"input_ids": batch.pieces, "attention_mask": batch.piece_mask.long()}
+        inputs = {"input_ids": batch.tokens, "attention_mask": batch.token_mask.long()}
         if need_weights:
             encoder = with_explicit_attention(encoder)
         with torch.no_grad() if self.frozen else nullcontext():

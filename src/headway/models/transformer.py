@@ -125,7 +125,7 @@ class Transformer(Seq2Seq):
             names = f"decoder.{number}.self", f"decoder.{number}.cross", f"decoder.{number}.cross_scores"
             needs = Wanted(wanted(names[0], capture), wanted(names[1], capture), names[2] in capture)
             x, attended = layer(x, padding, memory.values, source_padding, needs)
-            attention |= {name: found for name, found in zip(names, attended, strict=True) if found is not None}
+            attention |= {name: weights for name, weights in zip(names, attended, strict=True) if weights is not None}
         return Output(self.projection(self.decoder_norm(x)), attention)
 
     @torch.no_grad()

@@ -41,7 +41,7 @@ class HeadLabeller(Labeller):
 
     def project(self, line: str, side: TextProcessor) -> Projection:
         """The heads of a line's pieces, those to the right included."""
-        return project(side.pieces(line), self._store.get(line), segmented=side.config.segment != "none")
+        return project(side.encode_with_spans(line), self._store.get(line), segmented=side.config.segment != "none")
 
     def label(self, line: str, processor: TextProcessor) -> tuple[NDArray[np.integer], Sequence[int]]:
         projection = self.project(line, processor)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.parses.parse import Parse
-from headway.processing.text.text_processor import Piece
+from headway.processing.text.text_processor import TextToken
 
 NONE = -1
 # What is counted of each line, in this order.
@@ -68,7 +68,7 @@ class _Word:
     block: int
 
 
-def project(pieces: Sequence[Piece], parse: Parse | None, *, segmented: bool = True) -> Projection:
+def project(pieces: Sequence[TextToken], parse: Parse | None, *, segmented: bool = True) -> Projection:
     """The heads of the pieces of a line.
 
     Args:
@@ -104,7 +104,7 @@ def project(pieces: Sequence[Piece], parse: Parse | None, *, segmented: bool = T
     return Projection(heads, blocks, counts)
 
 
-def _words(pieces: Sequence[Piece], parse: Parse, segmented: bool) -> list[_Word]:
+def _words(pieces: Sequence[TextToken], parse: Parse, segmented: bool) -> list[_Word]:
     """The words of the line that have pieces, each a block of its own."""
     starts = {token.start for token in parse.tokens} if not segmented else set()
     ends = {token.end for token in parse.tokens} if not segmented else set()
@@ -123,7 +123,7 @@ def _words(pieces: Sequence[Piece], parse: Parse, segmented: bool) -> list[_Word
     return words
 
 
-def _visible(piece: Piece) -> bool:
+def _visible(piece: TextToken) -> bool:
     """Whether a piece is more than the mark of a space, whose characters are no part of the word."""
     return bool(piece.text.strip("\u2581 "))
 

@@ -191,7 +191,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         if chosen.capture and chosen.capture != ALL:
             what = "a tagger captures all or nothing"
             raise UserError(what, where=option("capture"), received=chosen.capture, allowed=ALL)
-        sentences = [self._words(each, raw=chosen.raw) for each in ([inputs] if isinstance(inputs, str) else inputs)]
+        sentences = [self._words(text, raw=chosen.raw) for text in ([inputs] if isinstance(inputs, str) else inputs)]
         size = chosen.given().get("batch_tokens", self.recipe.decoding.batch_tokens)
         return [
             LabelledWords(
@@ -300,9 +300,9 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
             windows = self._windows(run, sentences)
             for chosen in batches([len(window.ids) for window in windows], size):
                 batch = [windows[index] for index in chosen]
-                for window, found in zip(batch, self._of_windows(run, batch), strict=True):
-                    total = totals[window.sentence][window.start : window.start + len(found)]
-                    total[:] = found / len(self.runs) + total
+                for window, probabilities in zip(batch, self._of_windows(run, batch), strict=True):
+                    total = totals[window.sentence][window.start : window.start + len(probabilities)]
+                    total[:] = probabilities / len(self.runs) + total
         return totals
 
     def _windows(self, run: Run, sentences: Sequence[Sequence[str]]) -> list[Window]:
@@ -313,8 +313,8 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
     def _of_windows(self, run: Run, windows: Sequence[Window]) -> Iterator[Floats]:
         """(words, V) of each window."""
         batch = collate_windows(windows, _processor(run).padding).to(self.device)
-        found = run.model(batch).logits.float().softmax(-1).cpu().numpy()
-        for row, window in zip(found, windows, strict=True):
+        probabilities = run.model(batch).logits.float().softmax(-1).cpu().numpy()
+        for row, window in zip(probabilities, windows, strict=True):
             yield row[: len(window.first)]
 
     def settled(self, options: LabelOptions) -> LabelOptions:

@@ -64,7 +64,7 @@ class SamplingOptions(PredictorOptions):
         default=1.0, description="Flattens (> 1) or sharpens (< 1).", ge=0.01, json_schema_extra=SAMPLING
     )
     top_k: int | None = Field(
-        default=None, description="Only the k most probable pieces.", ge=1, json_schema_extra=SAMPLING
+        default=None, description="Only the k most probable tokens.", ge=1, json_schema_extra=SAMPLING
     )
     top_p: float = Field(
         default=1.0, description="Only the nucleus of this mass.", ge=0.001, le=1, json_schema_extra=SAMPLING
@@ -90,7 +90,7 @@ class SourceOptions(PredictorOptions):
 
     max_source_length: int | None = Field(
         default=None,
-        description="Longest source in pieces, or frames.",
+        description="Longest source in tokens, or frames.",
         ge=1,
         json_schema_extra={"default_text": "the recipe's, or what the model can read"},
     )
@@ -100,7 +100,7 @@ class SourceOptions(PredictorOptions):
 class PredictOptions(SourceOptions, CaptureOptions, SamplingOptions, SearchOptions):
     """The options of whatever is decoded token by token; options of search that are not given are the recipe's.
 
-    `max_source_length` stands for the recipe's `data.truncate_source`. `truncate` cuts a source that has more pieces
+    `max_source_length` stands for the recipe's `data.truncate_source`. `truncate` cuts a source that has more tokens
     (or frames) than `max_source_length`, or than the model can read, instead of refusing it; so does a recipe that
     truncates sources. `capture` names attention by patterns, or is `all`.
     """

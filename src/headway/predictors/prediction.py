@@ -55,7 +55,7 @@ class Prediction:
     """The outputs of a model for one input. `text`, `score` and `tokens` are those of the best hypothesis.
 
     Attributes:
-        source: the name of the input; a text is its own.
+        source: the name of the input; a text names itself.
         source_tokens: the tokens of a text, without the end mark.
         hypotheses: best first.
         attention: where it was asked for, weights by name: `decoder.0.cross` (K, T, S) over `tokens`, followed by the

@@ -113,10 +113,10 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         results: list[Prediction | None] = [None] * len(raw)
         lengths = [len(source.values) for source in request.sources]
         for rows in batches(lengths, request.search.batch_tokens, end_marks=1):
-            found = self._search(request, rows)
-            best = [hypotheses[0] for hypotheses in found]
+            outputs = self._search(request, rows)
+            best = [hypotheses[0] for hypotheses in outputs]
             captured = self._capture([request.sources[row].values for row in rows], best, request.options.capture)
-            for row, hypotheses, attention in zip(rows, found, captured, strict=True):
+            for row, hypotheses, attention in zip(rows, outputs, captured, strict=True):
                 results[row] = self._prediction(
                     raw[row], request.sources[row], hypotheses[: request.options.nbest], attention, request.formatter
                 )
@@ -204,7 +204,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 what = "this prefix" if len(prefix) == needed else "the shortest output"
                 raise UserError(
                     f"{what} is longer than the longest output",
-                    where=f"line {request.first_line + row}", received=f"{needed} pieces", allowed=f"up to {length}",
+                    where=f"line {request.first_line + row}", received=f"{needed} tokens", allowed=f"up to {length}",
                 )  # fmt: skip
             longest.append(length)
         return Limits(search.min_length, longest, prefixes if any(prefixes) else (), search.no_repeat_ngram)

@@ -1,6 +1,6 @@
-"""Labels of pieces: what objectives learn from beside the text, made while a corpus is encoded.
+"""Labels of tokens: what objectives learn from beside the text, made while a corpus is encoded.
 
-Shapes: N lines, L pieces of a line.
+Shapes: N lines, L tokens of a line.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from headway.processing.text.text_processor import TextProcessor
 
 
 class Labeller(ABC):
-    """Labels the pieces of one side of a corpus. Can be sent to another process.
+    """Labels the tokens of one side of a corpus. Can be sent to another process.
 
     Attributes:
         name: what the labels are called; it begins with the side, `source_` or `target_`.
@@ -35,4 +35,4 @@ class Labeller(ABC):
 
     @abstractmethod
     def label(self, line: str, processor: TextProcessor) -> tuple[NDArray[np.integer], Sequence[int]]:
-        """The labels (L,) of a raw line's pieces, -1 for none, and a number for each of `counted`."""
+        """The labels (L,) of a raw line's tokens, -1 for none, and a number for each of `counted`."""

@@ -56,8 +56,8 @@ def transformers_quiet() -> Iterator[Any]:
             logging.enable_progress_bar()
 
 
-def encoder_place(name: str) -> str:
-    """The place of an encoder: a name, a folder, or `package:NAME/FOLDER` in an installed Python package.
+def encoder_location(name: str) -> str:
+    """The location of an encoder: a name, a folder, or `package:NAME/FOLDER` in an installed Python package.
 
     Raises:
         UserError: there is no such package or folder.
@@ -65,13 +65,13 @@ def encoder_place(name: str) -> str:
     if not name.startswith(PACKAGE):
         return name
     package, _, folder = name.removeprefix(PACKAGE).partition("/")
-    found = importlib.util.find_spec(package) if package.isidentifier() else None
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
         raise UserError("this package is not installed", where="model.encoder", received=package)
-    place = Path(next(iter(found.submodule_search_locations))) / folder
-    if not place.is_dir():
+    location = Path(next(iter(spec.submodule_search_locations))) / folder
+    if not location.is_dir():
         raise UserError("the package has no such folder", where="model.encoder", received=name)
-    return str(place)
+    return str(location)
 
 
 class WordProcessor(Processor):
@@ -79,7 +79,7 @@ class WordProcessor(Processor):
 
     Args:
         tokenizer: a fast tokenizer of Hugging Face.
-        place: the name or folder that the tokenizer and the encoder's configuration are read from.
+        location: the name or folder that the tokenizer and the encoder's configuration are read from.
 
     Raises:
         UserError: a tokenizer that cannot tell words apart.
@@ -88,11 +88,11 @@ class WordProcessor(Processor):
     unit: ClassVar[str] = "tokens"
     noun: ClassVar[str] = "sentence"
 
-    def __init__(self, tokenizer: Any, place: str) -> None:
+    def __init__(self, tokenizer: Any, location: str) -> None:
         if not tokenizer.is_fast:
-            raise UserError("this tokenizer cannot tell which pieces are whose word's", where="model.encoder",
+            raise UserError("this tokenizer cannot tell the tokens of different words", where="model.encoder",
                             received=type(tokenizer).__name__, allowed="a fast tokenizer")  # fmt: skip
-        self.tokenizer, self.place = tokenizer, place
+        self.tokenizer, self.location = tokenizer, location
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -101,17 +101,17 @@ class WordProcessor(Processor):
         Raises:
             UserError: there is none.
         """
-        place = str(folder)
+        location = str(folder)
         with transformers_quiet() as transformers:
             try:
                 tokenizer = transformers.AutoTokenizer.from_pretrained(
-                    place, add_prefix_space=True, trust_remote_code=False
+                    location, add_prefix_space=True, trust_remote_code=False
                 )
-                return cls(tokenizer, place)
+                return cls(tokenizer, location)
             except (OSError, ValueError) as error:
                 raise UserError(
                     f"cannot load this encoder's tokenizer ({str(error).splitlines()[0]})",
-                    where="model.encoder", received=place, allowed="a Hugging Face name or folder",
+                    where="model.encoder", received=location, allowed="a Hugging Face name or folder",
                 ) from error  # fmt: skip
 
     def save(self, folder: Path) -> None:
@@ -126,9 +126,9 @@ class WordProcessor(Processor):
         assert truncation is None
         words = raw.split() if isinstance(raw, str) else raw
         before, after = self.special_tokens
-        pieces = self.pieces(words)
-        first = [len(before) + sum(map(len, pieces[:index])) for index in range(len(words))]
-        return Encoded(Window(0, 0, (*before, *chain.from_iterable(pieces), *after), tuple(first)))
+        ids = self.word_ids(words)
+        first = [len(before) + sum(map(len, ids[:index])) for index in range(len(words))]
+        return Encoded(Window(0, 0, (*before, *chain.from_iterable(ids), *after), tuple(first)))
 
     def length(self, encoded: Window) -> int:
         return len(encoded.ids)
@@ -159,8 +159,8 @@ class WordProcessor(Processor):
         real = [position for position, word in enumerate(words) if word is not None]
         return tuple(ids[: real[0]]), tuple(ids[real[-1] + 1 :])
 
-    def pieces(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word, one at least: a word that the tokenizer drops becomes the unknown piece."""
+    def word_ids(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word, one at least: a word that the tokenizer drops becomes the unknown token."""
         result: list[list[int]] = [[] for _ in words]
         if words:
             encoded = self.tokenizer(list(words), is_split_into_words=True, add_special_tokens=False)
@@ -182,11 +182,11 @@ class WordProcessor(Processor):
         before, after = self.special_tokens
         room = longest - len(before) - len(after)
         assert room > 0
-        pieces = [ids[:room] for ids in self.pieces(words)]
+        words_ids = [ids[:room] for ids in self.word_ids(words)]
         windows, start = list[Window](), 0
-        for end in _cuts([len(ids) for ids in pieces], room):
+        for end in _cuts([len(ids) for ids in words_ids], room):
             ids, first = list(before), list[int]()
-            for word in pieces[start:end]:
+            for word in words_ids[start:end]:
                 first.append(len(ids))
                 ids += word
             windows.append(Window(sentence, start, (*ids, *after), tuple(first)))

@@ -37,7 +37,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def _resolve_match(tree: dict[str, Any], beside: Path) -> None:
-    """Put the model of the recipe that `model.match_parameters` names in the place of its path."""
+    """Put the model of the recipe that `model.match_parameters` names instead of its path."""
     to = _matched(tree)
     if to is None:
         return
@@ -68,7 +68,7 @@ def read_tree(path: Path, below: Sequence[Path] = ()) -> dict[str, Any]:
         below: the recipes that this one is the base of.
 
     Raises:
-        UserError: a file that cannot be read or is no YAML mapping, or recipes that are each other's base.
+        UserError: a file that cannot be read or is no YAML mapping, or recipes that begin from themselves.
     """
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -128,20 +128,20 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
     """The recipe with absolute paths, so that its copy in the run folder works from anywhere."""
 
     def resolve(path: Path) -> Path:
-        places = [recipe.data.folder] if recipe.data.folder else [Path(), beside]
-        found = next((place / path for place in places if (place / path).exists()), places[0] / path)
-        return found.absolute()
+        folders = [recipe.data.folder] if recipe.data.folder else [Path(), beside]
+        existing = (folder / path for folder in folders if (folder / path).exists())
+        return next(existing, folders[0] / path).absolute()
 
     def parser(config: ParserConfig | None) -> ParserConfig | None:
         """A model that is a file or folder here; any other model has a name."""
-        found = config and resolve(Path(config.model))
-        return config.model_copy(update={"model": str(found)}) if config and found and found.exists() else config
+        path = config and resolve(Path(config.model))
+        return config.model_copy(update={"model": str(path)}) if config and path and path.exists() else config
 
     def model(config: ModelSection) -> ModelSection:
         """An encoder that is a folder here; any other has a name."""
-        if not isinstance(config, TaggerConfig) or not (found := resolve(Path(config.encoder))).is_dir():
+        if not isinstance(config, TaggerConfig) or not (folder := resolve(Path(config.encoder))).is_dir():
             return config
-        return config.model_copy(update={"encoder": str(found)})
+        return config.model_copy(update={"encoder": str(folder)})
 
     data, parses = recipe.data, recipe.data.parses
     parses = parses.model_copy(

@@ -18,7 +18,7 @@ from headway.search.hypotheses import Hypothesis, length_penalty
 from headway.search.limits import Limits
 from headway.tensors.batch import BOS, EOS
 
-LOOK_EVERY = 8  # steps between two looks at whether all is done, on an accelerator, which each look waits for
+LOOK_EVERY = 8  # steps between two looks at whether all is done, on an accelerator: every look waits for it
 
 
 class Searchable(Protocol):
@@ -63,8 +63,8 @@ class _Candidates(NamedTuple):
 class _Finished:
     """The finished hypotheses of N sentences, up to W of each, in the order of their ends.
 
-    Tensors are (N, W + 1); the last place takes what there is no room for. `steps` and `parents` say where the way back
-    from a hypothesis begins.
+    Tensors are (N, W + 1); the last column takes what there is no room for. `steps` and `parents` say where the way
+    back from a hypothesis begins.
     """
 
     def __init__(self, count: int, beam: int, like: Tensor) -> None:
@@ -106,8 +106,8 @@ class _Trail:
         outputs = []
         for sentence, count in enumerate(finished.counts.tolist()):
             columns = zip(*(part[sentence, :count].tolist() for part in ends), strict=True)
-            found = [_unrolled(way, sentence, alpha, *column) for column in columns]
-            outputs.append(sorted(found, key=lambda hypothesis: -hypothesis.score))
+            hypotheses = [_unrolled(way, sentence, alpha, *column) for column in columns]
+            outputs.append(sorted(hypotheses, key=lambda hypothesis: -hypothesis.score))
         return outputs
 
 
@@ -116,12 +116,12 @@ def _unrolled(
 ) -> Hypothesis:
     """The hypothesis of which `parent` is the part before its end at `step`."""
     tokens, log_probabilities, parents = way
-    ids, each = [], [end]
+    ids, logs = [], [end]
     for time in range(step - 1, -1, -1):
         ids.append(tokens[time][sentence][parent])
-        each.append(log_probabilities[time][sentence][parent])
+        logs.append(log_probabilities[time][sentence][parent])
         parent = parents[time][sentence][parent]
-    return Hypothesis(tuple(ids[::-1]), tuple(each[::-1]), score / length_penalty(len(each), alpha))
+    return Hypothesis(tuple(ids[::-1]), tuple(logs[::-1]), score / length_penalty(len(logs), alpha))
 
 
 @torch.inference_mode()
@@ -149,7 +149,7 @@ def beam_search(
     trail, finished = _Trail(steps, count, beam, raw), _Finished(count, beam, raw)
     for time in range(steps + 1):
         width = scores.shape[1]
-        total = scores.reshape(-1, 1) + raw  # what search restricts is its own, never what the model gave
+        total = scores.reshape(-1, 1) + raw  # a copy: search never changes what the model gave
         limits.restrict(total, sentences.repeat_interleave(width), time, history)
         candidates = _best(total, raw, width, 2 * beam)
         finished.add(sentences, time, candidates)
@@ -184,7 +184,7 @@ def _best(total: Tensor, log_probabilities: Tensor, width: int, count: int) -> _
     size = total.shape[1]
     total, log_probabilities = total.reshape(-1, width * size), log_probabilities.reshape(-1, width * size)
     best, flat = total.topk(min(count, width * size), dim=1)
-    if (missing := count - best.shape[1]) > 0:  # fewer continuations than the beam has places: add impossible ones
+    if (missing := count - best.shape[1]) > 0:  # fewer continuations than the beam is wide: add impossible ones
         best = torch.cat([best, best.new_full((len(best), missing), -torch.inf)], 1)
         flat = torch.cat([flat, flat.new_zeros(len(flat), missing)], 1)
     return _Candidates(best, flat // size, flat % size, log_probabilities.gather(1, flat))

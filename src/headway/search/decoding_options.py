@@ -23,18 +23,18 @@ def _of_recipe(default: Any, description: str, **bounds: Any) -> Any:
 class SearchOptions(Section):
     """Search. Scores are log probabilities over ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14).
 
-    The longest output is `max_length` pieces where given, else `max_length_ratio` * source + `max_length_offset`. No
-    sequence of `no_repeat_ngram` pieces comes twice in an output; 0 allows all.
+    The longest output is `max_length` tokens where given, else `max_length_ratio` * source + `max_length_offset`. No
+    sequence of `no_repeat_ngram` tokens comes twice in an output; 0 allows all.
     """
 
     beam: int = _of_recipe(4, "Hypotheses kept; 1 is greedy.", gt=0)
     length_penalty: float = _of_recipe(0.6, "Exponent of the length penalty.", ge=0)
-    min_length: int = _of_recipe(0, "Shortest output in pieces.", ge=0)
-    max_length: int | None = _of_recipe(None, "Longest output in pieces.", gt=0)
-    max_length_ratio: float = _of_recipe(1.0, "Else so many pieces for each of the source, and ...", ge=0)
+    min_length: int = _of_recipe(0, "Shortest output in tokens.", ge=0)
+    max_length: int | None = _of_recipe(None, "Longest output in tokens.", gt=0)
+    max_length_ratio: float = _of_recipe(1.0, "Else so many tokens for each of the source, and ...", ge=0)
     max_length_offset: int = _of_recipe(50, "... so many more.", ge=0)
-    no_repeat_ngram: int = _of_recipe(0, "No N pieces in a row come twice in an output; 0 allows it.", ge=0)
-    batch_tokens: int = _of_recipe(4096, "Source pieces (or frames) decoded at once.", gt=0)
+    no_repeat_ngram: int = _of_recipe(0, "No N tokens in a row come twice in an output; 0 allows it.", ge=0)
+    batch_tokens: int = _of_recipe(4096, "Source tokens (or frames) decoded at once.", gt=0)
 
     @model_validator(mode="after")
     def _lengths(self) -> SearchOptions:

@@ -31,7 +31,7 @@ class Limits:
         """Set to minus infinity, in place, the scores of what may not come next in a row.
 
         Args:
-            scores: (R, V), search's own.
+            scores: (R, V), a copy that search may change.
             sentences: (R,) sentence of each row.
             time: how many tokens each row has so far, t.
             history: (R, t) these tokens; looked at only where there is a `no_repeat`.

@@ -22,7 +22,7 @@ class Sampling:
     """The way in which tokens are drawn.
 
     They come from the `top_k` most probable and, of these, from the fewest that hold `top_p` of the probability.
-    `temperature` divides the log probabilities first. Every line has its own stream of random numbers, a function of
+    `temperature` divides the log probabilities first. Every line has a stream of random numbers, a function of
     `seed` and the line's number, so that an output does not depend on what else is in its batch.
     """
 

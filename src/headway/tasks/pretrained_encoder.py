@@ -11,14 +11,14 @@ import torch
 
 from headway.errors import UserError
 from headway.models import Tagger, TaggerConfig
-from headway.processing.pretrained import encoder_place, transformers_quiet
+from headway.processing.pretrained import encoder_location, transformers_quiet
 
 
-def encoder_config(place: str, *, stored: bool = False) -> Any:
+def encoder_config(name_or_path: str, *, stored: bool = False) -> Any:
     """The configuration of a Hugging Face encoder.
 
     Args:
-        place: a name or a folder.
+        name_or_path: a name or a folder.
         stored: whether it is a folder of this machine, so that nothing else is asked.
 
     Raises:
@@ -26,14 +26,18 @@ def encoder_config(place: str, *, stored: bool = False) -> Any:
     """
     with transformers_quiet() as transformers:
         try:
-            config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, local_files_only=stored)
+            config = transformers.AutoConfig.from_pretrained(
+                name_or_path, trust_remote_code=False, local_files_only=stored
+            )
         except (OSError, ValueError) as error:
             raise UserError(
                 f"cannot load this encoder ({str(error).splitlines()[0]})",
-                where="model.encoder", received=place, allowed="a Hugging Face name or folder",
+                where="model.encoder", received=name_or_path, allowed="a Hugging Face name or folder",
             ) from error  # fmt: skip
     if getattr(config, "is_encoder_decoder", False):
-        raise UserError("this model has a decoder; only encoders label words", where="model.encoder", received=place)
+        raise UserError(
+            "this model has a decoder; only encoders label words", where="model.encoder", received=name_or_path
+        )
     return config
 
 
@@ -52,14 +56,16 @@ def build_tagger(config: TaggerConfig, labels: int, stored: Path, *, initial: bo
     """
     with transformers_quiet() as transformers:
         if initial and config.pretrained:
-            place = encoder_place(config.encoder)
+            name_or_path = encoder_location(config.encoder)
             try:
                 encoder = transformers.AutoModel.from_pretrained(
-                    place, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+                    name_or_path, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
                 )
             except (OSError, ValueError) as error:
                 raise UserError(
-                    f"cannot load this encoder ({str(error).splitlines()[0]})", where="model.encoder", received=place
+                    f"cannot load this encoder ({str(error).splitlines()[0]})",
+                    where="model.encoder",
+                    received=name_or_path,
                 ) from error
         else:
             config_of_run = encoder_config(str(stored), stored=True)

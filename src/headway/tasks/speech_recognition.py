@@ -67,7 +67,7 @@ class SpeechRecognition(Task):
         if recipe.text.source != PreparationConfig():
             raise UserError("a recording has no text to prepare", where="text.source", allowed="text.target")
         if recipe.data.count != "pieces":
-            raise UserError("transcripts are counted in pieces", where="data.count", received=recipe.data.count)
+            raise UserError("transcripts are counted in tokens", where="data.count", received=recipe.data.count)
         if Objective(recipe.objective).parts:
             raise UserError("speech is learned from transcripts alone", where="objective", allowed="label_smoothing")
         with torch.device("meta"):
@@ -93,7 +93,7 @@ class SpeechRecognition(Task):
         heard = _hear(recipe)
         both = _prepared_processors(recipe, folder, *heard["data.train"])
         processors = Processors(*both)
-        say(f"vocabulary: {both[1].size} pieces of transcripts; {both[0].size} bins a frame")
+        say(f"vocabulary: {both[1].size} tokens of transcripts; {both[0].size} bins a frame")
         corpora = {name: _corpus(name, recipe, *corpus, both) for name, corpus in heard.items()}
         for corpus in corpora.values():
             say(corpus.report.text())

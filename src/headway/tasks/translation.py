@@ -76,7 +76,7 @@ class Translation(Task):
         dev_source = open_source(recipe.data.dev, "data.dev") if recipe.data.dev else None
         labellers = head_labellers(recipe.data.train, recipe.data.parses, Objective(recipe.objective).labels)
         both = _prepared_processors(recipe, folder)
-        say(f"vocabulary: {both[0].size} source and {both[1].size} target pieces")
+        say(f"vocabulary: {both[0].size} source and {both[1].size} target tokens")
         train = _encode(train_source, recipe, both, "data.train", keep_all=False, labellers=labellers)
         if not len(train):
             raise UserError("no pair is left to train on", where="data.train", received=train.report.dropped)
@@ -154,7 +154,7 @@ def examples_of(predictor: SequencePredictor, pairs: Sequence[Pair]) -> list[Exa
 
 def _check_positions(recipe: Recipe, model: Seq2Seq) -> None:
     def fit(length: int) -> bool:
-        """Whether the model can read a source and a target of `length` pieces."""
+        """Whether the model can read a source and a target of `length` tokens."""
         longest = model.longest_target(length)
         return longest is None or length <= longest
 

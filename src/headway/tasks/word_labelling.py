@@ -22,7 +22,7 @@ from headway.models import Model, TaggerConfig
 from headway.models.tagger import Tagger, check_heads
 from headway.predictors.label_predictor import LabelPredictor, mark
 from headway.predictors.run import Run
-from headway.processing.pretrained import LabelProcessor, WordProcessor, encoder_place
+from headway.processing.pretrained import LabelProcessor, WordProcessor, encoder_location
 from headway.processing.processor import Processors
 from headway.recipe import Recipe
 from headway.storage import keep_folder
@@ -65,17 +65,17 @@ class TokenTask(Task):
                 raise UserError(f"{self.name} has no pairs that this could filter", where=f"data.{key}")
         if Objective(recipe.objective).parts:
             raise UserError("a tagger learns from labels alone", where="objective", allowed="label_smoothing")
-        encoder = encoder_config(encoder_place(config.encoder))
+        encoder = encoder_config(encoder_location(config.encoder))
         check_heads(config, encoder.hidden_size)
         longest = getattr(encoder, "max_position_embeddings", recipe.data.max_length)
         if recipe.data.max_length > longest:
             raise UserError(
-                "the encoder cannot read so many pieces",
+                "the encoder cannot read so many tokens",
                 where="data.max_length", received=recipe.data.max_length, allowed=f"up to {longest}",
             )  # fmt: skip
 
     def check_data(self, recipe: Recipe) -> TokenDataCheck:
-        words = WordProcessor.load(encoder_place(recipe.model_as(TaggerConfig).encoder))
+        words = WordProcessor.load(encoder_location(recipe.model_as(TaggerConfig).encoder))
         train = self._open(recipe.data.train, "data.train")
         labels = self._labels_of(train)
         corpora = [self._corpus("data.train", train, words, labels, recipe)]
@@ -127,11 +127,11 @@ class TokenTask(Task):
         """The run's processors: read from `folder`, or made and stored there with the encoder's configuration."""
         if folder.is_dir():
             return WordProcessor.load(folder), LabelProcessor.load(folder)
-        place = encoder_place(recipe.model_as(TaggerConfig).encoder)
-        words, labels = WordProcessor.load(place), LabelProcessor(self._labels_of(train))
+        name_or_path = encoder_location(recipe.model_as(TaggerConfig).encoder)
+        words, labels = WordProcessor.load(name_or_path), LabelProcessor(self._labels_of(train))
 
         def save(unfinished: Path) -> None:
-            encoder_config(place).save_pretrained(str(unfinished))
+            encoder_config(name_or_path).save_pretrained(str(unfinished))
             words.save(unfinished)
             labels.save(unfinished)
 
@@ -144,7 +144,7 @@ class TokenTask(Task):
     def model(self, recipe: Recipe, processors: Processors, *, initial: bool = True) -> Tagger:
         words, labels = processors
         assert isinstance(words, WordProcessor)
-        return build_tagger(recipe.model_as(TaggerConfig), labels.size, Path(words.place), initial=initial)
+        return build_tagger(recipe.model_as(TaggerConfig), labels.size, Path(words.location), initial=initial)
 
     def predictor(self, runs: Sequence[Run], device: torch.device) -> LabelPredictor:
         return LabelPredictor(runs, device, self.positive, partial(self._dev_sentences, runs[0].recipe))

@@ -1,6 +1,6 @@
 """Batches of padded rows, collated from ids or frames and shared among processes; the ids of the special tokens.
 
-Shapes: B batch, S source, T target, F frames, M numbers a frame, P pieces, W words; S and T count the end mark.
+Shapes: B batch, S source, T target, F frames, M numbers a frame, P tokens, W words; S and T count the end mark.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Batch(TargetBatch):
         source_mask: (B, S).
         target_input: (B, T) ids BOS y1 .. yn: what the decoder reads; T = 0 where there are no targets.
         labels: by name, one a source piece, (B, S), or a target piece, (B, T), as the name begins (`source_heads`);
-            `UNLABELLED` at end marks, padding and pieces without one.
+            `UNLABELLED` at end marks, padding and tokens without one.
     """
 
     source: Tensor
@@ -153,13 +153,13 @@ class TokenBatch(TargetBatch):
     """Padded windows. The target is a label a word, (B, W); `target_mask` is True where a word has one.
 
     Attributes:
-        pieces: (B, P) ids.
-        piece_mask: (B, P).
+        tokens: (B, P) ids.
+        token_mask: (B, P).
         first: (B, W) places of each word's first piece.
         word_mask: (B, W).
     """
 
-    pieces: Tensor
-    piece_mask: Tensor
+    tokens: Tensor
+    token_mask: Tensor
     first: Tensor
     word_mask: Tensor

@@ -12,7 +12,7 @@ import yaml
 from headway.errors import UserError
 from headway.processing.text.segmentation import Segmenter, segmenter
 from headway.processing.text.vocabularies import load_vocabulary, train_vocabulary
-from headway.processing.text.vocabulary import PiecesConfig
+from headway.processing.text.vocabulary import TokensConfig
 from headway.processing.text.word_vocabulary import WordVocabulary
 from headway.recipe import Recipe, dump_recipe, parse_recipe
 from headway.registry import foreign_code
@@ -37,7 +37,7 @@ class HyphenSegmenter(Segmenter):
 class SortedVocabulary(WordVocabulary):
     """Words in the order of the alphabet, `first` of them."""
 
-    class Config(PiecesConfig):
+    class Config(TokensConfig):
         """How many."""
 
         first: int = 3
@@ -45,7 +45,7 @@ class SortedVocabulary(WordVocabulary):
     family = SORTED
 
     @classmethod
-    def train(cls, config: PiecesConfig, lines: Iterable[str], where: str, side: str) -> SortedVocabulary:
+    def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> SortedVocabulary:
         assert isinstance(config, cls.Config)
         return cls(sorted({word for line in lines for word in line.split()})[: config.first])
 
@@ -69,7 +69,7 @@ def test_a_vocabulary_from_elsewhere(tmp_path: Path) -> None:
     read = recipe(vocabulary={**own, "target": {"kind": SORTED, "first": 1}})
     assert parse_recipe(yaml.safe_load(dump_recipe(read))) == read
     vocabulary = train_vocabulary(read.vocabulary, ["c b a"])
-    assert [vocabulary.piece(id) for id in range(4, len(vocabulary))] == ["a", "b"]
+    assert [vocabulary.token(id) for id in range(4, len(vocabulary))] == ["a", "b"]
     assert read.vocabulary.target is not None
     assert len(train_vocabulary(read.vocabulary.target, ["c b a"])) == 5
     vocabulary.save(tmp_path)

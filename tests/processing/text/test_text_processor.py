@@ -1,4 +1,4 @@
-"""A side: raw line -> ids -> text, and the raw characters of every piece."""
+"""A side: raw line -> ids -> text, and the raw characters of every token."""
 
 import json
 import pickle
@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from headway.errors import UserError
 from headway.processing.text import text_processor as side_module
 from headway.processing.text.text_processor import (
-    Piece,
     PreparationConfig,
     TextConfig,
     TextProcessor,
+    TextToken,
     load_processors,
     prepare,
     prepare_with_spans,
@@ -58,7 +58,10 @@ def words(*normalise: str, segment: str = "none", language: str = "en", line: st
     """Each token that the side makes of a line, with its raw characters."""
     config = PreparationConfig.model_validate({"language": language, "normalise": normalise, "segment": segment})
     vocabulary = train_vocabulary(VocabularyConfig(kind="whitespace"), [prepare(line, config)])
-    return [(piece.text, line[piece.start : piece.end]) for piece in TextProcessor(config, vocabulary).pieces(line)]
+    return [
+        (token.text, line[token.start : token.end])
+        for token in TextProcessor(config, vocabulary).encode_with_spans(line)
+    ]
 
 
 def test_normalisation_steps_run_in_the_order_given() -> None:
@@ -136,40 +139,40 @@ def test_lower_spans_are_exact(line: str) -> None:
 @given(line=odd_lines)
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 @pytest.mark.parametrize("kind", ["char", "whitespace"])
-def test_pieces_have_the_ids_of_encode_and_monotone_spans(kind: str, config: PreparationConfig, line: str) -> None:
+def test_tokens_have_the_ids_of_encode_and_monotone_spans(kind: str, config: PreparationConfig, line: str) -> None:
     vocabulary = train_vocabulary(VocabularyConfig.model_validate({"kind": kind}), ["a b c i ㍻ @-@ é"])
     side = TextProcessor(config, vocabulary)
-    pieces = side.pieces(line)
-    assert [piece.id for piece in pieces] == side.encode(line).values == side.encode_lines([line])[0]
-    assert all(0 <= piece.start <= piece.end <= len(line) for piece in pieces)
-    assert all(left.start <= right.start and left.end <= right.end for left, right in pairwise(pieces))
+    tokens = side.encode_with_spans(line)
+    assert [token.id for token in tokens] == side.encode(line).values == side.encode_lines([line])[0]
+    assert all(0 <= token.start <= token.end <= len(line) for token in tokens)
+    assert all(left.start <= right.start and left.end <= right.end for left, right in pairwise(tokens))
 
 
 @given(line=odd_lines)
-def test_without_normalisation_a_piece_is_its_raw_characters(line: str) -> None:
+def test_without_normalisation_a_token_is_its_raw_characters(line: str) -> None:
     for kind in ("char", "whitespace"):
         vocabulary = train_vocabulary(VocabularyConfig.model_validate({"kind": kind}), [ODD, "x"])
-        for piece in TextProcessor(PreparationConfig(), vocabulary).pieces(line):
-            raw = line[piece.start : piece.end]
-            if set(piece.text) != {"▁"}:
-                assert raw.replace("▁", " ").strip(" ") == piece.text.replace("▁", " ").strip(" ")
+        for token in TextProcessor(PreparationConfig(), vocabulary).encode_with_spans(line):
+            raw = line[token.start : token.end]
+            if set(token.text) != {"▁"}:
+                assert raw.replace("▁", " ").strip(" ") == token.text.replace("▁", " ").strip(" ")
             else:
                 assert raw.replace("▁", " ").strip(" ") == ""
 
 
-def test_pieces_leave_out_the_space_of_their_mark() -> None:
+def test_tokens_leave_out_the_space_of_their_mark() -> None:
     vocabulary = train_vocabulary(VocabularyConfig(kind="bpe", size=10), ["ab ab ab"])
     side = TextProcessor(PreparationConfig(), vocabulary)
     line = " ab  abz"
-    assert side.pieces(line) == [
-        Piece(vocabulary.encode("ab")[0], "▁ab", 1, 3, 0),
-        Piece(vocabulary.encode("ab")[0], "▁ab", 5, 7, 1),
-        Piece(3, "z", 7, 8, 1),
+    assert side.encode_with_spans(line) == [
+        TextToken(vocabulary.encode("ab")[0], "▁ab", 1, 3, 0),
+        TextToken(vocabulary.encode("ab")[0], "▁ab", 5, 7, 1),
+        TextToken(3, "z", 7, 8, 1),
     ]
     assert side.tokens(side.encode(line).values) == ["▁ab", "▁ab", "<unk>"]
     assert side.tokens([0, 1, 2]) == ["<pad>", "<s>", "</s>"]
     characters = TextProcessor(PreparationConfig(), train_vocabulary(VocabularyConfig(kind="char"), ["a b"]))
-    assert [(piece.text, piece.start, piece.end) for piece in characters.pieces("a  b")] == [
+    assert [(token.text, token.start, token.end) for token in characters.encode_with_spans("a  b")] == [
         ("▁", 0, 0), ("a", 0, 1), ("▁", 1, 3), ("b", 3, 4),
     ]  # fmt: skip
 
@@ -195,7 +198,7 @@ def test_a_blank_line_is_an_empty_list(segment: str, line: str) -> None:
     config = PreparationConfig.model_validate({"segment": segment, "normalise": ("nfkc", "punctuation", "lower")})
     for kind in ("char", "word"):
         side = TextProcessor(config, train_vocabulary(VocabularyConfig.model_validate({"kind": kind}), ["a b"]))
-        assert side.encode(line).values == side.pieces(line) == []
+        assert side.encode(line).values == side.encode_with_spans(line) == []
         assert side.encode_lines([line, "a", line])[::2] == [[], []]
 
 
@@ -209,7 +212,7 @@ def test_sides_come_back_from_their_folder(tmp_path: Path, kind: str, shared: bo
     for side, back, lines in zip(sides, loaded, zip(*PAIRS, strict=True), strict=True):
         assert back.config == side.config
         for line in lines:
-            assert back.pieces(line) == side.pieces(line)
+            assert back.encode_with_spans(line) == side.encode_with_spans(line)
             assert back.decode(back.encode(line).values) == side.decode(side.encode(line).values)
     assert (loaded[0].vocabulary is loaded[1].vocabulary) == (sides[0].vocabulary is sides[1].vocabulary) == shared
 
@@ -247,7 +250,7 @@ def test_a_side_can_be_sent_to_a_worker(kind: str) -> None:
         TextConfig(source=MOSES), VocabularyConfig.model_validate({"kind": kind, "size": 50}), pairs
     )
     sent = pickle.loads(pickle.dumps(side))
-    assert sent.pieces(PAIRS[0][0]) == side.pieces(PAIRS[0][0])
+    assert sent.encode_with_spans(PAIRS[0][0]) == side.encode_with_spans(PAIRS[0][0])
 
 
 def test_damaged_folders_are_errors_of_the_user(tmp_path: Path) -> None:

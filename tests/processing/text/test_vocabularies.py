@@ -39,7 +39,7 @@ VOCABULARIES = {kind: train(kind) for kind in KINDS}
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_specials_have_the_same_ids_in_every_kind(kind: str) -> None:
     vocabulary = train(kind)
-    assert [vocabulary.piece(id) for id in (PAD, BOS, EOS, UNKNOWN)] == ["<pad>", "<s>", "</s>", "<unk>"]
+    assert [vocabulary.token(id) for id in (PAD, BOS, EOS, UNKNOWN)] == ["<pad>", "<s>", "</s>", "<unk>"]
     assert all(id > UNKNOWN for line in LINES for id in vocabulary.encode(line))
 
 
@@ -106,7 +106,7 @@ def test_white_space(kind: str) -> None:
 
 def test_training_reads_the_mark_as_a_space_too() -> None:
     marked, plain = (train("bpe", [line], size=11) for line in ("▁▁ab▁▁▁ab c", "ab ab c"))
-    assert [marked.piece(id) for id in range(11)] == [plain.piece(id) for id in range(11)]
+    assert [marked.token(id) for id in range(11)] == [plain.token(id) for id in range(11)]
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\x1f▅\r\n"), max_size=20)
@@ -124,18 +124,18 @@ def test_every_line_of_the_training_text_comes_back(kind: str, line: str) -> Non
 @given(line=st.text(alphabet="the cat　\x1c\x85\t▁☃▅\x00<s>é", max_size=20))
 def test_spans_cover_the_line_in_order(kind: str, line: str) -> None:
     vocabulary = VOCABULARIES[kind]
-    pieces = vocabulary.encode_with_spans(line)
-    assert [piece.id for piece in pieces] == vocabulary.encode(line)
+    tokens = vocabulary.encode_with_spans(line)
+    assert [token.id for token in tokens] == vocabulary.encode(line)
     end = 0
-    for piece in pieces:
-        assert end <= piece.start <= piece.end <= len(line)
-        assert line[end : piece.start].strip() == ""
-        end = piece.end
-        written = line[piece.start : piece.end].replace("▁", " ")
+    for token in tokens:
+        assert end <= token.start <= token.end <= len(line)
+        assert line[end : token.start].strip() == ""
+        end = token.end
+        written = line[token.start : token.end].replace("▁", " ")
         if kind in ("word", "whitespace"):
-            assert line[piece.start : piece.end] == piece.surface
+            assert line[token.start : token.end] == token.surface
         else:
-            assert written.strip(" ") == piece.surface.replace("▁", " ").strip(" ")
+            assert written.strip(" ") == token.surface.replace("▁", " ").strip(" ")
     assert line[end:].strip(" ▁" if kind in SUBWORDS else None) == ""
 
 
@@ -145,7 +145,7 @@ def test_a_vocabulary_comes_back_from_its_folder(tmp_path: Path, kind: str) -> N
     vocabulary.save(tmp_path / "new" / "folder")
     loaded = load_vocabulary(tmp_path / "new" / "folder")
     assert type(loaded) is type(vocabulary)
-    assert [loaded.piece(id) for id in range(len(loaded))] == [vocabulary.piece(id) for id in range(len(vocabulary))]
+    assert [loaded.token(id) for id in range(len(loaded))] == [vocabulary.token(id) for id in range(len(vocabulary))]
     assert all(loaded.encode_with_spans(line) == vocabulary.encode_with_spans(line) for line in LINES)
 
 
@@ -183,7 +183,7 @@ def test_an_unknown_family_is_an_error_of_the_user(tmp_path: Path) -> None:
 
 def test_word_keeps_the_most_frequent_and_of_equal_ones_the_first() -> None:
     lines = ["b a c a", "d b"]
-    assert [train("word", lines, size=7).piece(id) for id in range(4, 7)] == ["b", "a", "c"]
+    assert [train("word", lines, size=7).token(id) for id in range(4, 7)] == ["b", "a", "c"]
     assert len(train("word", lines, size=100)) == 8
     assert len(train("word", lines, size=100, min_frequency=2)) == 6
     assert train("word", lines, size=6).encode("a d zebra b") == [5, UNKNOWN, UNKNOWN, 4]
@@ -191,7 +191,7 @@ def test_word_keeps_the_most_frequent_and_of_equal_ones_the_first() -> None:
 
 def test_whitespace_keeps_every_token() -> None:
     vocabulary = train("whitespace", ["b a　<s> <unk>", "a"], size=5)
-    assert [vocabulary.piece(id) for id in range(4, len(vocabulary))] == ["a", "b", "<s>", "<unk>"]
+    assert [vocabulary.token(id) for id in range(4, len(vocabulary))] == ["a", "b", "<s>", "<unk>"]
     assert vocabulary.decode(vocabulary.encode("<s>  a")) == "<s> a"
 
 

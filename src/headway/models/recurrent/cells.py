@@ -72,8 +72,8 @@ def read_in_turns(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor
     for end in sorted(set(lengths.tolist())):
         going = int((lengths >= end).sum())
         if states is not None:
-            ended.append(tuple(each[:, going:] for each in states))
-            states = tuple(each[:, :going].contiguous() for each in states)
+            ended.append(tuple(state[:, going:] for state in states))
+            states = tuple(state[:, :going].contiguous() for state in states)
         output, states = run(cells, x[:going, begin:end], states)
         outputs.append(F.pad(output, (0, 0, 0, 0, 0, rows - going)))
         begin = end

@@ -50,7 +50,7 @@ class AudioConfig(Section):
         if self.min_frames > self.max_frames:
             raise ValueError(f"min_frames ({self.min_frames}) is above max_frames ({self.max_frames})")
         if self.spec_augment is not None and self.normalise == "none":
-            raise ValueError("spec_augment puts the mean in the place of what it hides, which normalise sets to 0")
+            raise ValueError("spec_augment puts the mean, which normalise sets to 0, in place of frames and bins")
         return self
 
 
@@ -63,7 +63,7 @@ def filterbanks(samples: Samples, config: AudioConfig) -> Frames:
     online = library("kaldi_native_fbank").OnlineFbank(_options(config))
     online.accept_waveform(config.sample_rate, samples * INT16)
     online.input_finished()
-    frames = [online.get_frame(number) for number in range(online.num_frames_ready)]
+    frames = [online.get_frame(index) for index in range(online.num_frames_ready)]
     return np.stack(frames) if frames else np.zeros((0, config.bins), dtype=np.float32)
 
 
@@ -85,7 +85,9 @@ def _options(config: AudioConfig) -> Any:
 def count_frames(seconds: float, config: AudioConfig) -> int:
     """F of a recording of so many seconds."""
     samples = round(seconds * config.sample_rate)
-    length, shift = (int(config.sample_rate * each / 1000) for each in (config.frame_length, config.frame_shift))
+    length, shift = (
+        int(config.sample_rate * milliseconds / 1000) for milliseconds in (config.frame_length, config.frame_shift)
+    )
     return 0 if samples < length else 1 + (samples - length) // shift
 
 

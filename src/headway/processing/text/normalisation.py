@@ -38,7 +38,7 @@ def _lower(line: str, language: str) -> str:
 
 def _lower_spans(line: str, result: str) -> list[Span]:
     # "İ" becomes two characters. Lengths do not depend on neighbours; the final sigma, which does, stays one.
-    spans = [(place, place + 1) for place, character in enumerate(line) for _ in character.lower()]
+    spans = [(index, index + 1) for index, character in enumerate(line) for _ in character.lower()]
     assert len(spans) == len(result)
     return spans
 
@@ -47,13 +47,13 @@ def _nfkc_spans(line: str, result: str) -> list[Span]:
     """Exact to the combining sequence: within one that changes, every new character comes from all the old ones."""
     if line == result:
         return identity(len(line))
-    starts = [place for place, character in enumerate(line) if place == 0 or not _may_join(character)]
+    starts = [index for index, character in enumerate(line) if index == 0 or not _may_join(character)]
     spans: list[Span] = []
     for start, end in zip(starts, [*starts[1:], len(line)], strict=True):
         sequence = line[start:end]
         changed = unicodedata.normalize("NFKC", sequence)
         if changed == sequence:
-            spans += [(place, place + 1) for place in range(start, end)]
+            spans += [(index, index + 1) for index in range(start, end)]
         else:
             spans += [(start, end)] * len(changed)
     assert len(spans) == len(result)
@@ -61,7 +61,7 @@ def _nfkc_spans(line: str, result: str) -> list[Span]:
 
 
 def _may_join(character: str) -> bool:
-    """Whether a character can change, or change places, with those before it (Unicode Standard Annex 15)."""
+    """Whether a character can change, or change its position, with those before it (Unicode Standard Annex 15)."""
     first = unicodedata.normalize("NFKD", character)[0]
     return unicodedata.combining(first) != 0 or first in _second_of_composites()
 

@@ -16,5 +16,5 @@ def sentences(text: str, language: str = "en") -> list[str]:
     """
     code = language.replace("_", "-").partition("-")[0].lower()
     segmenter = pysbd.Segmenter(language=code if code in LANGUAGE_CODES else "en", clean=False)  # not for two threads
-    found = [sentence for line in text.splitlines() for sentence in segmenter.segment(line)]
-    return [stripped for sentence in found if (stripped := sentence.strip())]
+    spans = [sentence for line in text.splitlines() for sentence in segmenter.segment(line)]
+    return [stripped for sentence in spans if (stripped := sentence.strip())]

@@ -10,13 +10,13 @@ Span = tuple[int, int]
 
 # Two texts run together again where this many characters agree; short enough for what stands between two marks.
 AGREEMENT = 3
-# How far apart that place is sought before difflib looks at the rest of the line.
+# How far apart that position is sought before difflib looks at the rest of the line.
 REACH = 48
 
 
 def identity(length: int) -> list[Span]:
     """Every character from itself."""
-    return [(place, place + 1) for place in range(length)]
+    return [(index, index + 1) for index in range(length)]
 
 
 def compose(inner: list[Span], outer: list[Span], length: int) -> list[Span]:
@@ -32,7 +32,7 @@ def compose(inner: list[Span], outer: list[Span], length: int) -> list[Span]:
     for start, end in outer:
         if start < end:
             composed.append((starts[start], ends[end]))
-        else:  # between two characters: the gap's place, or both where they come from the same ones
+        else:  # between two characters: the position of the gap, or both where they come from the same ones
             composed.append((starts[start], max(starts[start], ends[start])))
     return composed
 
@@ -42,25 +42,25 @@ def align(before: str, after: str) -> list[Span]:
 
     White space may come and go anywhere: what remains is compared. Equal characters belong together; a stretch that
     was altered ("…" to "...", "-" to "@-@") belongs together as a whole. A character that jumps over others can come
-    from nowhere: an empty span at its new place.
+    from nowhere: an empty span at its new position.
     """
     if before == after:
         return identity(len(before))
-    places = [place for place, character in enumerate(before) if not character.isspace()]
-    visible = _align_visible("".join(before[place] for place in places), "".join(after.split()))
-    edges = [*places, len(before)]
-    found = iter([(edges[start], places[end - 1] + 1 if start < end else edges[start]) for start, end in visible])
-    spans: list[Span | None] = [None if character.isspace() else next(found) for character in after]
+    positions = [position for position, character in enumerate(before) if not character.isspace()]
+    visible = _align_visible("".join(before[position] for position in positions), "".join(after.split()))
+    edges = [*positions, len(before)]
+    aligned = iter([(edges[start], positions[end - 1] + 1 if start < end else edges[start]) for start, end in visible])
+    spans: list[Span | None] = [None if character.isspace() else next(aligned) for character in after]
     return _fill(spans, len(before))
 
 
 def _fill(spans: list[Span | None], length: int) -> list[Span]:
     """White space (None) comes from what lies between its neighbours' characters."""
     nexts, following = [length] * len(spans), length
-    for place in range(len(spans) - 1, -1, -1):
-        span = spans[place]
+    for index in range(len(spans) - 1, -1, -1):
+        span = spans[index]
         following = following if span is None else span[0]
-        nexts[place] = following
+        nexts[index] = following
     filled: list[Span] = []
     last = 0
     for span, start in zip(spans, nexts, strict=True):
@@ -76,15 +76,15 @@ def _align_visible(before: str, after: str) -> list[Span]:
     if before == after:
         return identity(len(before))
     spans: list[Span] = []
-    place = 0
+    position = 0
     while len(spans) < len(after):
-        if place < len(before) and before[place] == after[len(spans)]:
-            spans.append((place, place + 1))
-            place += 1
+        if position < len(before) and before[position] == after[len(spans)]:
+            spans.append((position, position + 1))
+            position += 1
         else:
-            taken, given = _altered(before[place:], after[len(spans) :])
-            spans += [(place, place + taken)] * given
-            place += taken
+            taken, given = _altered(before[position:], after[len(spans) :])
+            spans += [(position, position + taken)] * given
+            position += taken
     return spans
 
 

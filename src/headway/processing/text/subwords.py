@@ -3,7 +3,7 @@
 What SentencePiece does with white space, and what therefore comes back from decoding: runs of U+0020 become one space
 and those around the line go; tabs, full-width and other spaces are characters like any other. U+2581, the mark with
 which SentencePiece writes a space, is read as a space. A character that training did not see is UNKNOWN, and so are
-U+0000, U+001F and U+2585, which SentencePiece keeps for itself; neighbouring unknown characters make one piece.
+U+0000, U+001F and U+2585, which SentencePiece keeps for itself; neighbouring unknown characters make one token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sentencepiece
 
 from headway.errors import RunError, UserError
 from headway.files import write_bytes
-from headway.processing.text.vocabulary import PiecesConfig, PieceSpan, Vocabulary, check_no_frequency
+from headway.processing.text.vocabulary import TokensConfig, TokenSpan, Vocabulary, check_no_frequency
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 FILE = "spm.model"
@@ -45,7 +45,7 @@ class SubwordVocabulary(Vocabulary):
         return SubwordVocabulary, (self._model,)
 
     @classmethod
-    def train(cls, config: PiecesConfig, lines: Iterable[str], where: str, side: str) -> SubwordVocabulary:
+    def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> SubwordVocabulary:
         """Train on all the lines, which SentencePiece holds in memory; the same lines give the same model.
 
         Raises:
@@ -78,11 +78,11 @@ class SubwordVocabulary(Vocabulary):
         ids: list[list[int]] = self._processor.encode([line.replace(SPACE, " ") for line in segmented])
         return ids
 
-    def encode_with_spans(self, segmented: str) -> list[PieceSpan]:
-        """As the contract says; the spaces that a piece's mark stands for belong to its span."""
+    def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
+        """As the contract says; the spaces that a token's mark stands for belong to its span."""
         text = segmented.replace(SPACE, " ")
         surfaces: list[str] = self._processor.encode(text, out_type=str)
-        found, end = [], 0
+        spans, end = [], 0
         for id, surface in zip(self.encode(segmented), surfaces, strict=True):
             start = end
             for character in surface:
@@ -92,19 +92,19 @@ class SubwordVocabulary(Vocabulary):
                 else:
                     assert text[end] == character
                     end += 1
-            found.append(PieceSpan(id, surface, start, end))
-        return found
+            spans.append(TokenSpan(id, surface, start, end))
+        return spans
 
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._processor.decode([int(id) for id in ids if id > EOS])
         return text
 
-    def piece(self, id: int) -> str:
-        piece: str = self._processor.id_to_piece(id)
-        return piece
+    def token(self, id: int) -> str:
+        token: str = self._processor.id_to_piece(id)
+        return token
 
     def starts_word(self, id: int) -> bool:
-        return self.piece(id).startswith(SPACE)
+        return self.token(id).startswith(SPACE)
 
     def _write(self, folder: Path) -> None:
         write_bytes(folder / FILE, self._model)
@@ -130,10 +130,10 @@ def _trainable(lines: Iterable[str]) -> Iterator[str]:
         yield special.sub("< ", line.replace("\u2585", " "))
 
 
-def _training_error(message: str, config: PiecesConfig, where: str, side: str) -> UserError | RunError:
+def _training_error(message: str, config: TokensConfig, where: str, side: str) -> UserError | RunError:
     if bound := re.search(r"too high \(\d+\).*<= (\d+)", message):
         return UserError(
-            f"there are not so many pieces in the {side}", where=f"{where}.size", received=config.size,
+            f"there are not so many tokens in the {side}", where=f"{where}.size", received=config.size,
             allowed=f"at most {bound[1]}",
         )  # fmt: skip
     if bound := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):

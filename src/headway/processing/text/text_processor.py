@@ -21,7 +21,7 @@ from headway.processing.text.segmentation import AnySegmenter, segmenter
 from headway.processing.text.spans import Span, align, compose, identity
 from headway.processing.text.truncation import Truncation, encode_beginnings
 from headway.processing.text.vocabularies import load_vocabulary, read_description, train_vocabulary
-from headway.processing.text.vocabulary import PiecesConfig, Vocabulary, VocabularyConfig
+from headway.processing.text.vocabulary import TokensConfig, Vocabulary, VocabularyConfig
 from headway.tensors.batch import EOS
 
 FILE = "sides.json"
@@ -34,7 +34,7 @@ Item = TypeVar("Item")
 
 
 class PreparationConfig(Section):
-    """How the text of one side is prepared before the vocabulary cuts it into pieces."""
+    """How the text of one side is prepared before the vocabulary cuts it into tokens."""
 
     language: str = "en"
     normalise: tuple[Literal["nfkc", "punctuation", "lower"], ...] = ()
@@ -49,12 +49,12 @@ class TextConfig(Section):
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One piece of a line: `start` and `end` are characters [start, end) of the raw line.
+class TextToken:
+    """One token of a line: `start` and `end` are characters [start, end) of the raw line.
 
-    `text` is the piece as the vocabulary writes it (an unknown one as it stands in the text). The white space that a
-    SentencePiece mark stands for is not part of the span, unless the piece is nothing else. `word` is the number, from
-    0, of the segmented word that the piece is a part of; a mark alone is a part of the word after it.
+    `text` is the token as the vocabulary writes it (an unknown one as it stands in the text). The white space that a
+    SentencePiece mark stands for is not part of the span, unless the token is nothing else. `word` is the number, from
+    0, of the segmented word that the token is a part of; a mark alone is a part of the word after it.
     """
 
     id: int
@@ -86,7 +86,7 @@ def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[
 class TextProcessor(Processor):
     """Lines of text: how they are prepared, and the vocabulary that cuts them into tokens."""
 
-    unit: ClassVar[str] = "pieces"
+    unit: ClassVar[str] = "tokens"
     noun: ClassVar[str] = "line"
 
     config: PreparationConfig
@@ -109,16 +109,16 @@ class TextProcessor(Processor):
         """The ids of each line, as `encode` gives them, faster for many."""
         return self.vocabulary.encode_lines([self.prepare(line) for line in lines])
 
-    def pieces(self, line: str) -> list[Piece]:
+    def encode_with_spans(self, line: str) -> list[TextToken]:
         """The tokens that `encode` gives the ids of, each with its characters in the raw line."""
         prepared, spans = prepare_with_spans(line, self.config)
-        ends = [found.end() for found in re.finditer(r"\S+", prepared)]
-        pieces = []
+        ends = [match.end() for match in re.finditer(r"\S+", prepared)]
+        tokens = []
         for id, text, start, end in self.vocabulary.encode_with_spans(prepared):
             first = end - len(prepared[start:end].lstrip())  # the first visible character, or what follows the mark
             word = bisect_right(ends, first)
-            pieces.append(Piece(id, text, *_raw_span(prepared, spans, start, end, len(line)), word))
-        return pieces
+            tokens.append(TextToken(id, text, *_raw_span(prepared, spans, start, end, len(line)), word))
+        return tokens
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text as people write it; PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
@@ -144,7 +144,7 @@ class TextProcessor(Processor):
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens with these ids, special tokens included."""
-        return [self.vocabulary.piece(id) for id in ids]
+        return [self.vocabulary.token(id) for id in ids]
 
     def same(self, other: Processor) -> bool:
         """Whether the other vocabulary has the same tokens."""
@@ -165,8 +165,8 @@ class TextProcessor(Processor):
 def _raw_span(prepared: str, spans: list[Span], start: int, end: int, length: int) -> Span:
     """The raw characters of prepared[start:end], without the spaces it begins with unless it has nothing else."""
     if start == end:
-        place = spans[start][0] if start < len(spans) else length
-        return place, place
+        position = spans[start][0] if start < len(spans) else length
+        return position, position
     first = end - len(prepared[start:end].lstrip(" "))
     return spans[first if first < end else start][0], spans[end - 1][1]
 
@@ -180,7 +180,7 @@ def train_processors(
     the other kinds count the tokens of every line.
 
     Args:
-        pairs: gives a fresh iterator over the raw pairs each time it is called; it is called once per vocabulary.
+        pairs: gives a fresh iterator over the raw pairs at every call; it is called once per vocabulary.
 
     Raises:
         UserError: as `train_vocabulary`.
@@ -207,7 +207,7 @@ def train_target(
 
 
 def train_processor(
-    config: PreparationConfig, pieces: PiecesConfig, lines: Iterable[str], name: str, where: str = "vocabulary"
+    config: PreparationConfig, vocabulary: TokensConfig, lines: Iterable[str], name: str, where: str = "vocabulary"
 ) -> TextProcessor:
     """Train the vocabulary of one side, as `train_processors` does, on raw lines.
 
@@ -215,18 +215,18 @@ def train_processor(
         name: what errors call the text.
         where: the recipe key that errors name.
     """
-    prepared = (prepare(line, config) for line in _chosen(pieces, lines))
-    return TextProcessor(config, train_vocabulary(pieces, prepared, where, side=name))
+    prepared = (prepare(line, config) for line in _chosen(vocabulary, lines))
+    return TextProcessor(config, train_vocabulary(vocabulary, prepared, where, side=name))
 
 
-def _chosen(pieces: PiecesConfig, items: Iterable[Item]) -> Iterable[Item]:
-    return items if pieces.kind in ("word", "whitespace") else _sample(items, SAMPLE)
+def _chosen(vocabulary: TokensConfig, items: Iterable[Item]) -> Iterable[Item]:
+    return items if vocabulary.kind in ("word", "whitespace") else _sample(items, SAMPLE)
 
 
 def _sample(items: Iterable[Item], count: int) -> list[Item]:
     """At most `count` of the items, each with the same probability (Vitter 1985, algorithm R), always the same ones.
 
-    SentencePiece's own sampling draws others in every process.
+    The sampling of SentencePiece itself draws others in every process.
     """
     generator = random.Random(1)
     sample: list[Item] = []

@@ -11,7 +11,7 @@ from headway.processing.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class Truncation:
-    """How much of a text is read: its first `length` pieces, or words as they stand before the vocabulary cuts them."""
+    """How much of a text is read: its first `length` tokens, or words as they stand before the vocabulary cuts them."""
 
     length: int
     unit: Literal["pieces", "words"] = "pieces"
@@ -36,9 +36,9 @@ def encode_beginnings(
 
 def first_words(text: str, count: int) -> str:
     """The text up to the end of its first `count` words, which white space separates."""
-    found = _words(count).match(text)
-    assert found is not None
-    return found[0]
+    beginning = _words(count).match(text)
+    assert beginning is not None
+    return beginning[0]
 
 
 @cache

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from headway.errors import UserError
 from headway.processing import VOCABULARIES
-from headway.processing.text.vocabulary import DESCRIPTION, FORMAT, PiecesConfig, Vocabulary
+from headway.processing.text.vocabulary import DESCRIPTION, FORMAT, TokensConfig, Vocabulary
 from headway.registry import is_foreign
 
 
 def train_vocabulary(
-    config: PiecesConfig, segmented_lines: Iterable[str], where: str = "vocabulary", side: str = "training text"
+    config: TokensConfig, segmented_lines: Iterable[str], where: str = "vocabulary", side: str = "training text"
 ) -> Vocabulary:
     """Train a vocabulary on prepared lines.
 

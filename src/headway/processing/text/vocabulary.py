@@ -28,8 +28,8 @@ DESCRIPTION = "vocabulary.json"
 FORMAT = 1
 
 
-class PiecesConfig(Section):
-    """The pieces of text: their kind and number (with the four special symbols).
+class TokensConfig(Section):
+    """The tokens of text: their kind and number (with the four special symbols).
 
     `bpe`, `unigram` and `char` are SentencePiece models; `word` keeps the most frequent segmented tokens; `whitespace`
     keeps every token that whitespace separates and gives it back unchanged. `size` does not bind `char`/`whitespace`.
@@ -45,14 +45,14 @@ def _section_of(value: Any) -> Any:
     return VOCABULARIES.section({"kind": "bpe", **value}) if isinstance(value, Mapping) else value
 
 
-AnyPieces = Annotated[SerializeAsAny[PiecesConfig], BeforeValidator(_section_of)]
+AnyTokens = Annotated[SerializeAsAny[TokensConfig], BeforeValidator(_section_of)]
 
 
-class VocabularyConfig(PiecesConfig):
+class VocabularyConfig(TokensConfig):
     """The vocabulary of either side, or one that both share. `target`: what the target's is, where it is of its own."""
 
     shared: bool = False
-    target: AnyPieces | None = None
+    target: AnyTokens | None = None
 
     @model_validator(mode="after")
     def _one_or_two(self) -> VocabularyConfig:
@@ -82,8 +82,8 @@ def _with_sides(value: Any) -> Any:
 AnyVocabulary = Annotated[SerializeAsAny[VocabularyConfig], BeforeValidator(_with_sides)]
 
 
-class PieceSpan(NamedTuple):
-    """A piece, as the vocabulary writes it (an unknown one as in the text), and its characters [start, end)."""
+class TokenSpan(NamedTuple):
+    """A token, as the vocabulary writes it (an unknown one as in the text), and its characters [start, end)."""
 
     id: int
     surface: str
@@ -92,7 +92,7 @@ class PieceSpan(NamedTuple):
 
 
 class Vocabulary(ABC):
-    """Pieces and their ids: the way from prepared text to ids and back.
+    """Tokens and their ids: the way from prepared text to ids and back.
 
     A vocabulary is immutable and can be sent to another process.
 
@@ -101,12 +101,12 @@ class Vocabulary(ABC):
         family: what tells in its folder how it is read: a word, or `my_package.module:Class` of one from elsewhere.
     """
 
-    Config: ClassVar[type[PiecesConfig]] = PiecesConfig
+    Config: ClassVar[type[TokensConfig]] = TokensConfig
     family: ClassVar[str]
 
     @classmethod
     @abstractmethod
-    def train(cls, config: PiecesConfig, lines: Iterable[str], where: str, side: str) -> Vocabulary:
+    def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> Vocabulary:
         """A vocabulary of prepared lines.
 
         Args:
@@ -121,7 +121,7 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """The number of pieces, the four specials included."""
+        """The number of tokens, the four specials included."""
 
     @abstractmethod
     def encode(self, segmented: str) -> list[int]:
@@ -132,20 +132,20 @@ class Vocabulary(ABC):
         return [self.encode(line) for line in segmented]
 
     @abstractmethod
-    def encode_with_spans(self, segmented: str) -> list[PieceSpan]:
-        """The same ids as `encode`, each with its piece and its characters in `segmented`."""
+    def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
+        """The same ids as `encode`, each with its token and its characters in `segmented`."""
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """Prepared text: PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
 
     @abstractmethod
-    def piece(self, id: int) -> str:
-        """The piece with this id; IndexError where there is none."""
+    def token(self, id: int) -> str:
+        """The token with this id; IndexError where there is none."""
 
     @abstractmethod
     def starts_word(self, id: int) -> bool:
-        """Whether a space stands before this piece wherever it occurs."""
+        """Whether a space stands before this token wherever it occurs."""
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary, and what kind it is, into `folder`, which is made where it does not exist."""
@@ -155,7 +155,7 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def _write(self, folder: Path) -> None:
-        """Write the pieces into `folder`."""
+        """Write the tokens into `folder`."""
 
     @classmethod
     @abstractmethod
@@ -167,7 +167,7 @@ class Vocabulary(ABC):
         """
 
 
-def check_no_frequency(config: PiecesConfig, where: str) -> None:
+def check_no_frequency(config: TokensConfig, where: str) -> None:
     """Raise UserError where a smallest frequency is asked of a kind that has none."""
     if config.min_frequency > 1:
         raise UserError(

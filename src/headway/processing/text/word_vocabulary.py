@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headway.errors import UserError
 from headway.files import write_text
-from headway.processing.text.vocabulary import PiecesConfig, PieceSpan, Vocabulary, check_no_frequency
+from headway.processing.text.vocabulary import TokensConfig, TokenSpan, Vocabulary, check_no_frequency
 from headway.tensors.batch import EOS, SPECIALS, UNKNOWN
 
 FILE = "vocabulary.txt"
@@ -24,11 +24,11 @@ class WordVocabulary(Vocabulary):
     family = "words"
 
     def __init__(self, tokens: Sequence[str]) -> None:
-        self._pieces = (*SPECIALS, *tokens)
+        self._tokens = (*SPECIALS, *tokens)
         self._ids = {token: id for id, token in enumerate(tokens, start=len(SPECIALS))}
 
     @classmethod
-    def train(cls, config: PiecesConfig, lines: Iterable[str], where: str, side: str) -> WordVocabulary:
+    def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> WordVocabulary:
         """The most frequent tokens, `size` with the specials, or all (`whitespace`); of equal ones the first."""
         if config.character_coverage < 1:
             raise UserError(
@@ -45,38 +45,38 @@ class WordVocabulary(Vocabulary):
         return cls(tokens)
 
     def __len__(self) -> int:
-        return len(self._pieces)
+        return len(self._tokens)
 
     def encode(self, segmented: str) -> list[int]:
         return [self._ids.get(token, UNKNOWN) for token in segmented.split()]
 
-    def encode_with_spans(self, segmented: str) -> list[PieceSpan]:
+    def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
         return [
-            PieceSpan(self._ids.get(token[0], UNKNOWN), token[0], *token.span())
+            TokenSpan(self._ids.get(token[0], UNKNOWN), token[0], *token.span())
             for token in re.finditer(r"\S+", segmented)
         ]
 
     def decode(self, ids: Sequence[int]) -> str:
-        return " ".join(self._pieces[id] for id in ids if id > EOS)
+        return " ".join(self._tokens[id] for id in ids if id > EOS)
 
-    def piece(self, id: int) -> str:
-        return self._pieces[id]
+    def token(self, id: int) -> str:
+        return self._tokens[id]
 
     def starts_word(self, id: int) -> bool:
         return True
 
     def _write(self, folder: Path) -> None:
-        write_text(folder / FILE, "".join(f"{piece}\n" for piece in self._pieces))
+        write_text(folder / FILE, "".join(f"{token}\n" for token in self._tokens))
 
     @classmethod
     def load(cls, folder: Path) -> WordVocabulary:
         path = folder / FILE
         try:
-            pieces = path.read_bytes().decode().split("\n")
+            tokens = path.read_bytes().decode().split("\n")
         except FileNotFoundError:
             raise UserError("the vocabulary's file is missing", where=str(path)) from None
         except UnicodeDecodeError:
             raise UserError("the vocabulary's file is damaged: not UTF-8", where=str(path)) from None
-        if tuple(pieces[: len(SPECIALS)]) != SPECIALS or pieces[-1] or len(set(pieces[4:])) != len(pieces[4:]):
+        if tuple(tokens[: len(SPECIALS)]) != SPECIALS or tokens[-1] or len(set(tokens[4:])) != len(tokens[4:]):
             raise UserError("the vocabulary's file is damaged", where=str(path))
-        return cls(pieces[len(SPECIALS) : -1])
+        return cls(tokens[len(SPECIALS) : -1])

@@ -141,15 +141,19 @@ def _predictions(
     forced = [example for example in examples if options.force and example.target is not None]
     free = [example for example in examples if not (options.force and example.target is not None)]
     decoded = predictor.predict([example.source for example in free], capture=options.capture, **search)
-    found = {id(example): (prediction, prediction.text) for example, prediction in zip(free, decoded, strict=True)}
+    decoded_by_example = {
+        id(example): (prediction, prediction.text) for example, prediction in zip(free, decoded, strict=True)
+    }
     if not forced:
-        return [found[id(example)] for example in examples]
+        return [decoded_by_example[id(example)] for example in examples]
     sources = [example.source for example in forced]
     given = predictor.force(sources, [example.target or "" for example in forced], capture=options.capture)
     texts: list[str | None] = [None] * len(forced)
     if options.hypotheses:
         texts = [prediction.text for prediction in predictor.predict(sources, **search)]
-    both = found | {id(example): pair for example, pair in zip(forced, zip(given, texts, strict=True), strict=True)}
+    both = decoded_by_example | {
+        id(example): pair for example, pair in zip(forced, zip(given, texts, strict=True), strict=True)
+    }
     return [both[id(example)] for example in examples]
 
 
@@ -162,8 +166,13 @@ def _contributions(
     predictor: SequencePredictor, predictions: Sequence[Prediction]
 ) -> dict[int, dict[str, LayerContributions]]:
     """The measures of predictions by their identity; lines that were cut, and empty ones, have none."""
-    whole = [each for each in predictions if not each.is_empty and predictor.can_read(each.source, each.written)]
-    measures = contributions(predictor, [each.source for each in whole], [each.written for each in whole])
+    whole = [
+        prediction
+        for prediction in predictions
+        if not prediction.is_empty and predictor.can_read(prediction.source, prediction.written)
+    ]
+    sources, targets = [prediction.source for prediction in whole], [prediction.written for prediction in whole]
+    measures = contributions(predictor, sources, targets)
     return {id(prediction): layers for prediction, layers in zip(whole, measures, strict=True)}
 
 
@@ -181,7 +190,9 @@ def _read_words(predictor: LabelPredictor, examples: Iterable[RawExample], optio
 
 def view_of_window(capture: WindowCapture) -> AttentionView:
     """A window of a tagger's sentence as all reports read it."""
-    layers = {str(AttentionName("encoder", layer, "self")): each for layer, each in enumerate(capture.self_attention)}
+    layers = {
+        str(AttentionName("encoder", layer, "self")): weights for layer, weights in enumerate(capture.self_attention)
+    }
     attention: dict[str, Floats] = dict(layers)
     tokens: dict[str, tuple[Sequence[str], Sequence[str]]] = dict.fromkeys(layers, (capture.tokens, capture.tokens))
     if capture.layer_weights is not None:

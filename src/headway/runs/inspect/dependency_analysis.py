@@ -124,11 +124,11 @@ class AttachmentScore:
 
     def to_json(self) -> dict[str, Any]:
         """Counts and scores in percent."""
-        words, pieces = max(1, self.words), max(1, self.pieces)
+        words, tokens = max(1, self.words), max(1, self.pieces)
         scores = {
             "uas_argmax": 100 * self.right_by_argmax / words,
             "uas_tree": 100 * self.right_by_tree / words,
-            "pieces_argmax": 100 * self.pieces_right / pieces,
+            "pieces_argmax": 100 * self.pieces_right / tokens,
         }
         return vars(self) | scores
 
@@ -283,15 +283,15 @@ class DependencyReader:
 
     def _analysed(self, line: str, parse: Any, weights: Weights, index: int, shift: int) -> Analysed:
         processor = self._processors()[index]
-        pieces = processor.pieces(line)
-        projection = project(pieces, parse, segmented=processor.config.segment != "none")
-        real = slice(shift, shift + len(pieces))
-        return Analysed([piece.text for piece in pieces], projection, weights[real, real])
+        tokens = processor.encode_with_spans(line)
+        projection = project(tokens, parse, segmented=processor.config.segment != "none")
+        real = slice(shift, shift + len(tokens))
+        return Analysed([token.text for token in tokens], projection, weights[real, real])
 
     def _tokens(self, example: RawExample) -> tuple[list[str], list[str]]:
         source, target = self._processors()
-        return [piece.text for piece in source.pieces(example.source)], [
-            piece.text for piece in target.pieces(example.target or "")
+        return [token.text for token in source.encode_with_spans(example.source)], [
+            token.text for token in target.encode_with_spans(example.target or "")
         ]
 
     def _processors(self) -> tuple[TextProcessor, TextProcessor]:

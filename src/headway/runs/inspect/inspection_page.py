@@ -59,8 +59,8 @@ def run_page(run: Path, options: PageOptions) -> str:
     rate = packed.error_rate()
     facts = _facts(folder, packed, rate)
     write_inspection(options.output, title=f"Inside {run.resolve().name}", facts=facts, packed=packed)
-    said = f"{options.output}: {len(packed.index)} sentences, {options.output.stat().st_size / 1e6:.1f} MB"
-    return said + ("" if rate is None else f", AER {rate:.1f}")
+    summary = f"{options.output}: {len(packed.index)} sentences, {options.output.stat().st_size / 1e6:.1f} MB"
+    return summary + ("" if rate is None else f", AER {rate:.1f}")
 
 
 def _counted(sentences: Iterable[Inspected], bar: Progress) -> Iterator[Inspected]:

@@ -117,8 +117,8 @@ def damage(folder: Path) -> str | None:
     """The damage of a checkpoint in words, or None if its checksums hold."""
     try:
         content = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        own = content.pop("own_sha256")
-        if own != _hash_of(content):
+        recorded = content.pop("own_sha256")
+        if recorded != _hash_of(content):
             return "state.json was changed"
         for name, expected in content["sha256"].items():
             if sha256(folder / name) != expected:

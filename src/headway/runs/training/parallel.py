@@ -24,7 +24,7 @@ from headway.recipe import TrainingConfig
 
 @dataclass(frozen=True)
 class Parallel:
-    """This process's place among those that train together."""
+    """This process among those that train together."""
 
     rank: int
     world_size: int

@@ -1,0 +1,66 @@
+"""A model that CTranslate2 runs gives every target the log probabilities that headway gives it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from headway.errors import UserError
+from headway.export.ctranslate2_model import ctranslate2_folder
+from headway.tensors.batch import SPECIALS
+from tests.models import toys
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+SOURCE = [*SPECIALS, *(f"s{id}" for id in range(len(SPECIALS), toys.SOURCE_SIZE))]
+TARGET = [*SPECIALS, *(f"t{id}" for id in range(len(SPECIALS), toys.TARGET_SIZE))]
+
+
+def tokens(ids: torch.Tensor, mask: torch.Tensor, names: list[str]) -> list[list[str]]:
+    """The tokens of each row without its end mark."""
+    return [[names[id] for id in row[real][:-1].tolist()] for row, real in zip(ids, mask, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "pre", "position": {"kind": "none"}},
+        {"norm": "pre", "norm_kind": {"kind": "rms"}, "activation": "gelu"},
+        {"norm_kind": {"kind": "layer", "eps": 0.1}, "feed_forward": {"kind": "swiglu", "hidden": 12}},
+        {"position": {"kind": "learned"}, "decoder": {"layers": 1}},
+        {"head_dim": 6, "position": {"kind": "rotary", "share": 0.7, "base": 500}},
+    ],
+    ids=str,
+)
+def test_ctranslate2_gives_targets_the_same_log_probabilities(tmp_path: Path, changes: dict) -> None:
+    model, batch = toys.model(dtype=torch.float32, **changes), toys.batch()
+    ctranslate2_folder(model, SOURCE, TARGET, tmp_path / "model")
+    translator = ctranslate2.Translator(str(tmp_path / "model"), intra_threads=1)
+    scored = translator.score_batch(
+        tokens(batch.source, batch.source_mask, SOURCE), tokens(batch.target_output, batch.target_mask, TARGET)
+    )
+    with torch.no_grad():
+        expected = model(batch).logits.log_softmax(-1).gather(2, batch.target_output[..., None]).squeeze(2)
+    for row, (found, mask) in enumerate(zip(scored, batch.target_mask, strict=True)):
+        torch.testing.assert_close(torch.tensor(found.log_probs), expected[row][mask], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "received"),
+    [
+        ({"decoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 2}}}, "Ngram"),
+        ({"position": {"kind": "alibi"}}, "Alibi"),
+        ({"decoder": {"layers": 1, "cross": {"kind": "dot"}}}, "DotAttention"),
+    ],
+)
+def test_what_ctranslate2_does_not_have_is_refused_by_name(tmp_path: Path, changes: dict, received: str) -> None:
+    with pytest.raises(UserError, match=f"CTranslate2 has no such .*{received}"):
+        ctranslate2_folder(toys.model(**changes), SOURCE, TARGET, tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_layers_with_other_heads_are_refused(tmp_path: Path) -> None:
+    decoder = {"layers": 2, "mixer": [{"kind": "attention"}, {"kind": "attention", "heads": 4}]}
+    with pytest.raises(UserError, match="as many heads of the same size in every layer"):
+        ctranslate2_folder(toys.model(decoder=decoder), SOURCE, TARGET, tmp_path / "model")
