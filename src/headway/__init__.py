@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headway.comparison.comparison import compare
     from headway.mixers import build_mixer
     from headway.models import build_model
     from headway.recipe import Recipe, load_recipe
@@ -12,11 +13,12 @@ if TYPE_CHECKING:
     from headway.runs.training.loop import train
 
 __version__ = version("headway")
-__all__ = ["Recipe", "__version__", "build_mixer", "build_model", "load", "load_recipe", "train"]
+__all__ = ["Recipe", "__version__", "build_mixer", "build_model", "compare", "load", "load_recipe", "train"]
 
 _HOMES = {
     "build_mixer": "headway.mixers",
     "build_model": "headway.models",
+    "compare": "headway.comparison.comparison",
     "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",
