@@ -90,6 +90,9 @@ def predict(
     ],
     options: Annotated[dict[str, Any], Given(PREDICT_OPTIONS)],
     average: Annotated[int | None, typer.Option(min=1, help="Use the mean of the run's last N checkpoints.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="ctranslate2 or onnx: decode with an export, kept beside the run.")
+    ] = None,
     device: Device = "auto",
     allow_code: AllowCode = False,
 ) -> None:
@@ -102,7 +105,9 @@ def predict(
         raise UserError(what, where=option("runs"), received=str(runs[0]), allowed="headway predict RUN < FILE")
     files = [path for path in runs[1:] if not path.is_dir()]
     runs = [path for path in runs if path not in files]
-    shown = run_predict(runs, options, files=files, device=device, average=average, allow_code=allow_code)
+    shown = run_predict(
+        runs, options, files=files, device=device, average=average, engine=engine, allow_code=allow_code
+    )
     draw_alignments(shown, options.get("alignment_figure"))
 
 

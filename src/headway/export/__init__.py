@@ -11,6 +11,7 @@ EXPORTERS: "Registry[Exporter]" = Registry(
     "exporter",
     "headway.export.exporter:Exporter",
     {
+        "ctranslate2": "headway.export.ctranslate2_export:CTranslate2Exporter",
         "huggingface": "headway.export.huggingface_export:HuggingFaceExporter",
     },
 )

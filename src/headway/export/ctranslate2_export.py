@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from headway.errors import UserError, option
 from headway.export.ctranslate2_model import ctranslate2_folder, ctranslate2_refusal
 from headway.export.ctranslate2_search import VOCABULARY_MAP, CTranslate2Search
 from headway.export.export_options import CTranslate2Options
 from headway.export.exporter import Answer, Answering, Exporter, Search
 from headway.export.marian_export import sentencepiece_fault
 from headway.files import write_bytes, write_text
+from headway.formats.pairs import open_source
 from headway.log import progress
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -30,14 +30,15 @@ from headway.tensors.batch import SPECIALS
 TYPES = {"float32": None, "bf16": "bfloat16", "int8": "int8"}
 BATCH = 32
 PROCESSORS = "vocabulary"  # the folder with headway's own processors
+PAIRS = 256  # pairs that are aligned at once
 ALIGNED = 20_000  # at most so many training pairs are aligned for a vocabulary map
 FREQUENT = 100  # so many of the most frequent target tokens are in every map
 
 USAGE = """```python
 import ctranslate2
-import sentencepiece
+from sentencepiece import SentencePieceProcessor
 
-source, target = (sentencepiece.SentencePieceProcessor(model_file=f"FOLDER/{name}.spm") for name in ("source", "target"))
+source, target = (SentencePieceProcessor(model_file=f"FOLDER/{name}.spm") for name in ("source", "target"))
 translator = ctranslate2.Translator("FOLDER")
 (result,) = translator.translate_batch([source.encode("...", out_type=str)], beam_size=4)
 print(target.decode(result.hypotheses[0]))
@@ -69,8 +70,8 @@ class CTranslate2Exporter(Exporter):
 
     def write(self, run: Run, folder: Path) -> None:
         source, target = text_processors(run)
-        tokens = [processor.tokens(range(processor.size)) for processor in (source, target)]
-        ctranslate2_folder(run.model, *tokens, folder, quantization=TYPES[self.config.quantization])
+        quantization = TYPES[self.config.quantization]
+        ctranslate2_folder(run.model, tokens_of(source), tokens_of(target), folder, quantization=quantization)
         save_processors((source, target), folder / PROCESSORS)
         for processor, name in ((source, "source"), (target, "target")):
             if sentencepiece_fault(processor) is None:
@@ -100,11 +101,14 @@ def text_processors(run: Run) -> tuple[TextProcessor, TextProcessor]:
     return source, target
 
 
+def tokens_of(processor: TextProcessor) -> list[str]:
+    """The tokens of a vocabulary in the order of their ids."""
+    return processor.tokens(range(processor.size))
+
+
 def answering_by_ctranslate2(folder: Path, source: TextProcessor, target: TextProcessor, run: Run) -> Answering:
     """The answers of a folder for CTranslate2."""
-    engine = CTranslate2Search(
-        folder, source.tokens(range(source.size)), target.tokens(range(target.size))
-    )
+    engine = CTranslate2Search(folder, tokens_of(source), tokens_of(target))
 
     def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
         ids = [source.encode(line, run.recipe.data.truncation()).values for line in lines]
@@ -143,21 +147,24 @@ def vocabulary_map(run: Run, count: int) -> str:
     always = [*range(len(SPECIALS)), *(id for id, _ in frequencies.most_common(FREQUENT) if id >= len(SPECIALS))]
     rows = ["\t" + " ".join(target.tokens(always))]
     for id, aligned in sorted(links.items()):
-        rows.append(f"{source.tokens([id])[0]}\t{' '.join(target.tokens([each for each, _ in aligned.most_common(count)]))}")
+        best = target.tokens([each for each, _ in aligned.most_common(count)])
+        rows.append(f"{source.tokens([id])[0]}\t{' '.join(best)}")
     return "".join(f"{row}\n" for row in rows)
 
 
 def _attended(run: Run, predictor: SequencePredictor, layer: str) -> Iterator[tuple[list[int], list[int], Any]]:
     """Source ids, target ids and attention (T, S) of training pairs that the model can read."""
-    raw = build_task(run.recipe.task).training_pairs(run.recipe)
-    pairs = (pair for pair in raw if pair[0].strip() and pair[1].strip() and predictor.can_read(*pair))
+    corpus = open_source(run.recipe.data.train, "data.train")
+    texts = ((pair.source, pair.target) for pair in corpus)
+    pairs = islice((each for each in texts if all(map(str.strip, each)) and predictor.can_read(*each)), ALIGNED)
     with progress("aligning training pairs", ALIGNED, "pairs") as line:
         done = 0
-        while some := list(islice(pairs, min(BATCH * 8, ALIGNED - done))):
-            sources, targets = zip(*some, strict=True)
-            for prediction in predictor.force(list(sources), list(targets), capture=(layer,)):
-                read = run.source.encode(prediction.source, run.recipe.data.truncation()).values
-                written = run.target.encode(prediction.written).values
-                yield list(read), list(written), np.asarray(prediction.attention[layer]).mean(0)
+        while some := list(islice(pairs, PAIRS)):
+            sources, targets = ([*texts] for texts in zip(*some, strict=True))
+            for (read, written), prediction in zip(
+                some, predictor.force(sources, targets, capture=(layer,)), strict=True
+            ):
+                weights = np.asarray(prediction.attention[layer]).mean(0)
+                yield list(predictor.read(read).values), list(run.target.encode(written).values), weights
             done += len(some)
             line.update(done)

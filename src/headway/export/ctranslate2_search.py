@@ -11,7 +11,7 @@ import torch
 
 from headway.search.hypotheses import Hypothesis, length_penalty
 from headway.search.limits import Limits
-from headway.tensors.batch import BOS, EOS, PAD, SPECIALS
+from headway.tensors.batch import BOS, PAD, SPECIALS
 
 VOCABULARY_MAP = "vmap.txt"  # as CTranslate2 names it
 Tokens = list[str]
@@ -56,12 +56,16 @@ class CTranslate2Search:
                 outputs[row] = hypotheses
         return outputs
 
-    def _some(self, sources: list[Tokens], limits: Limits, beam: int, alpha: float, count: int) -> list[list[Hypothesis]]:
+    def _some(
+        self, sources: list[Tokens], limits: Limits, beam: int, alpha: float, count: int
+    ) -> list[list[Hypothesis]]:
         """`search` for sources whose outputs have one longest length."""
         prefixes = [[self._target[id] for id in prefix] for prefix in limits.prefix] or None
         found = self._translate(sources, limits, beam, prefixes)
         marks = [SPECIALS[PAD], SPECIALS[BOS]]
-        wrong = [row for row, outputs in enumerate(found) if any(mark in output for output in outputs for mark in marks)]
+        wrong = [
+            row for row, outputs in enumerate(found) if any(mark in output for output in outputs for mark in marks)
+        ]
         if wrong:  # no text; a trained model hardly ever says them, and forbidding them changes every probability
             again = [sources[row] for row in wrong], replace(limits, longest=[limits.longest[row] for row in wrong])
             kept = [prefixes[row] for row in wrong] if prefixes else None
@@ -104,6 +108,11 @@ def _alike(limits: Limits, count: int) -> list[tuple[list[int], Limits]]:
     for row in range(count):
         groups.setdefault(limits.longest[row], []).append(row)
     return [
-        (rows, replace(limits, longest=[longest] * len(rows), prefix=[limits.prefix[row] for row in rows if limits.prefix]))
+        (
+            rows,
+            replace(
+                limits, longest=[longest] * len(rows), prefix=[limits.prefix[row] for row in rows if limits.prefix]
+            ),
+        )
         for longest, rows in groups.items()
     ]

@@ -65,7 +65,7 @@ class Exporter(ABC):
 
     @abstractmethod
     def write(self, run: Run, folder: Path) -> None:
-        """Write weights, configuration and tokenizer into `folder`, which exists and is empty.
+        """Write weights, configuration and tokenizer into `folder`, which does not exist yet.
 
         Raises:
             UserError: options that do not fit the run.

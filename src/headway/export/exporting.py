@@ -1,4 +1,4 @@
-"""`headway export`: a run written in a format, with its card and the proof that it answers alike, whole or not at all."""
+"""`headway export`: a run written in a format with its card and the proof that it answers alike."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def export_run(
         lines = parity_lines(run, options.input, options.sentences)
         with workspace(output.absolute().parent) as space:
             folder = space / "export"
-            report = _write(exporter, run, folder, lines)
+            search = Search(options.beam or run.recipe.decoding.beam, longest_output(run, lines))
+            report = _write(exporter, run, folder, lines, search)
             card = card_of(run, report, exporter.usage(run), exporter.card(run), options.licence)
             write_text(folder / CARD, card)
             put_in_place(folder, output)
@@ -113,13 +114,11 @@ def export_run(
     return report
 
 
-def _write(exporter: Exporter, run: Run, folder: Path, lines: list[str]) -> ParityReport:
+def _write(exporter: Exporter, run: Run, folder: Path, lines: list[str], search: Search) -> ParityReport:
     """Write the model's files, and compare what they answer with what the run does."""
-    folder.mkdir()
     with progress(f"export to {exporter.name}") as line:
         exporter.write(run, folder)
         line.update(0, f"comparing {len(lines)} lines")
-        search = Search(run.recipe.decoding.beam, longest_output(run, lines))
         report = compare(exporter.name, run, exporter.open(folder, run), lines, search, exact=exporter.exact)
     write_json(folder / PARITY, report.to_json())
     return report

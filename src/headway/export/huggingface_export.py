@@ -1,7 +1,7 @@
 """Runs for Hugging Face's transformers, and for its hub.
 
-A Transformer that is one of Marian's becomes a `MarianMTModel` with its tokenizer. A tagger that reads the last layer of
-its encoder becomes the encoder's own class for token classification. Everything else is written as what it is: the run
+A Transformer that is one of Marian's becomes a `MarianMTModel` with its tokenizer. A tagger that reads the last layer
+of its encoder becomes the encoder's own class for token classification. Everything else stays what it is: the run
 itself, weights in safetensors, which headway loads.
 """
 

@@ -96,6 +96,7 @@ def sentencepiece_fault(processor: Processor) -> str | None:
 
 def write_marian(run: Run, folder: Path) -> None:
     """Write model and tokenizer of a run that `marian_refusal` has no fault with."""
+    folder.mkdir()
     with transformers_quiet() as transformers:
         model = transformers.MarianMTModel(_config(run, transformers)).eval()
         weights, shared = run.model.state_dict(), _shared(run.model)

@@ -119,7 +119,7 @@ def _scores(run: Run) -> str:
 def _report(report: ParityReport) -> str:
     kind = "labels" if report.search.longest == 1 else f"beam {report.search.beam}, no length penalty"
     text = (
-        f"Exported as `{report.format}`. {report.equal} of {report.lines} best outputs equal those of the run ({kind}). "
+        f"Exported as `{report.format}`. {report.equal} of {report.lines} best outputs equal the run's ({kind}). "
         f"The largest difference of a log probability is {report.score_difference:.1e}. `parity.json` has all numbers."
     )
     if report.unknown:

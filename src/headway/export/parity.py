@@ -8,15 +8,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from headway.errors import UserError, option
 from headway.export.exporter import Answer, Answering, Search
 from headway.formats.lines import read_lines
 from headway.models import Seq2Seq
+from headway.models.model import log_probabilities
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.text.text_processor import TextProcessor
 from headway.tasks import build_task
-from headway.tensors.batch import SPECIALS, UNKNOWN
+from headway.tensors.batch import SPECIALS, UNKNOWN, collate
 
 TOLERANCE = 1e-3  # of a log probability: float32 sums in another order differ by less
 SHOWN = 5  # differences in a text
@@ -31,14 +36,14 @@ class Difference:
         source: the line.
         run: the run's best output with its score.
         export: the export's.
-        run_of_export: the run's own log probability of the export's output; None where it was not asked.
+        run_of_export: the run's own log probability of the export's output.
     """
 
     line: int
     source: str
     run: tuple[str, float]
     export: tuple[str, float]
-    run_of_export: float | None = None
+    run_of_export: float
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class ParityReport:
         equal: for how many of them the best outputs are equal.
         equal_lists: for how many the lists of all outputs are equal, in their order.
         unknown: for how many lines the best output has an unknown token, which libraries write in ways of their own.
-        score_difference: the largest between scores of one and the same output.
+        score_difference: the largest between a score of the export and the run's of the same output.
         differences: the lines whose best outputs differ.
     """
 
@@ -84,14 +89,15 @@ class ParityReport:
     def text(self) -> str:
         """The report in a few lines, to be read."""
         share = f"{self.equal} of {self.lines} best outputs equal those of the run"
-        lists = f"{self.equal_lists} lists of {self.search.beam}" if self.search.beam > 1 else ""
-        parts = [share, lists, f"largest difference of a score {self.score_difference:.1e}"]
+        lists = f"{self.equal_lists} whole lists of {self.search.beam}" if self.search.beam > 1 else ""
+        parts = [share, lists, f"all scores equal to {self.score_difference:.1e}"]
         lines = [f"{self.format}: " + ", ".join(filter(None, parts))]
+        if better := sum(each.run_of_export > each.run[1] + TOLERANCE for each in self.differences):
+            lines.append(f"  {better} differ by the end of the search: to the run the export's output is the likelier one")
         for each in self.differences[:SHOWN]:
-            again = "" if each.run_of_export is None else f", for the run {each.run_of_export:.4f}"
             lines.append(f"  line {each.line}: {each.source}")
             lines.append(f"    run     {each.run[1]:.4f}  {each.run[0]}")
-            lines.append(f"    export  {each.export[1]:.4f}  {each.export[0]}{again}")
+            lines.append(f"    export  {each.export[1]:.4f}  {each.export[0]}  ({each.run_of_export:.4f} by the run)")
         if len(self.differences) > SHOWN:
             lines.append(f"  and {len(self.differences) - SHOWN} more")
         return "\n".join(lines)
@@ -165,28 +171,39 @@ def longest_output(run: Run, lines: Sequence[str]) -> int:
 def compare(
     name: str, run: Run, answering: Answering, lines: Sequence[str], search: Search, *, exact: bool
 ) -> ParityReport:
-    """Decode `lines` with the run and with its export, and compare every output."""
+    """Decode `lines` with the run and with its export, and compare every output.
+
+    The score of every output of the export is held against the run's own log probability of just this output.
+    """
     ours, theirs = answering_of(run)(lines, search), answering(lines, search)
     assert len(ours) == len(theirs) == len(lines)
+    scores = _scores_by_run(run, lines, theirs)
     differences, lists, largest, unknown = list[Difference](), 0, 0.0, 0
-    for number, (line, own, other) in enumerate(zip(lines, ours, theirs, strict=True), start=1):
-        known = {answer.tokens: answer.score for answer in own}
-        gaps = [abs(known[answer.tokens] - answer.score) for answer in other if answer.tokens in known]
-        largest = max(largest, *gaps, 0.0)
+    for number, (line, own, other, scored) in enumerate(zip(lines, ours, theirs, scores, strict=True), start=1):
+        largest = max(largest, *(abs(answer.score - score) for answer, score in zip(other, scored, strict=True)), 0.0)
         lists += [answer.tokens for answer in own] == [answer.tokens for answer in other]
         has_unknown = SPECIALS[UNKNOWN] in own[0].tokens
         unknown += has_unknown
         same_text = own[0].text == other[0].text or has_unknown
         if own[0].tokens != other[0].tokens or not same_text:
             pairs = (own[0].text, own[0].score), (other[0].text, other[0].score)
-            differences.append(Difference(number, line, *pairs, _score_of(run, line, other[0])))
+            differences.append(Difference(number, line, *pairs, scored[0]))
     equal = len(lines) - len(differences)
     return ParityReport(name, exact, search, len(lines), equal, lists, unknown, largest, differences)
 
 
-def _score_of(run: Run, line: str, answer: Answer) -> float | None:
-    """The run's own log probability of an output; None where it cannot be given one."""
-    predictor = build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
-    if not isinstance(predictor, SequencePredictor):
-        return None
-    return sum(predictor.score([line], [answer.text])[0].log_probabilities)
+@torch.inference_mode()
+def _scores_by_run(run: Run, lines: Sequence[str], answers: Sequence[Sequence[Answer]]) -> list[list[float]]:
+    """The run's own log probability of each answer for each line; for labels, which are no sequence, the answer's."""
+    if not (isinstance(run.model, Seq2Seq) and isinstance(run.target, TextProcessor)):
+        own = answering_of(run)(lines, Search(1, 1))
+        return [[first.score] for (first, *_) in own]
+    ids = {token: id for id, token in enumerate(run.target.tokens(range(run.target.size)))}
+    truncation, scores = run.recipe.data.truncation(), []
+    for line, outputs in zip(lines, answers, strict=True):
+        source = np.asarray(run.source.encode(line, truncation).values)
+        targets = [np.array([ids[token] for token in answer.tokens], dtype=np.int64) for answer in outputs]
+        batch = collate([source] * len(targets), targets).to(next(run.model.parameters()).device)
+        chosen = log_probabilities(run.model(batch).logits).gather(2, batch.target_output[..., None]).squeeze(2)
+        scores.append([float(each) for each in (chosen * batch.target_mask).sum(1)])
+    return scores

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from headway.device import pick_device
 from headway.export.exporter import Answering
 from headway.export.parity import answering_of
-from headway.device import pick_device
 from headway.predictors.run import Run
 from headway.runs.load import load_run
 from headway.runs.run_folder import RunFolder
@@ -16,6 +16,7 @@ from headway.runs.run_folder import RunFolder
 def copy_run(run: Run, folder: Path) -> None:
     """Copy the parts of a run that using its model needs."""
     assert run.path is not None
+    folder.mkdir()
     old, new = RunFolder(run.path), RunFolder(folder)
     for source, target in (
         (old.recipe_file, new.recipe_file),

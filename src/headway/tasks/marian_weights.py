@@ -1,7 +1,7 @@
 """Weights of Marian models as Hugging Face arranges them, from headway's Transformer and to it.
 
 Both add sines and cosines to the embeddings. headway has sine and cosine of a frequency side by side, Hugging Face all
-sines before all cosines. So the elements of every vector of size D change places; nothing else that is computed changes.
+sines before all cosines. So the elements of every vector of size D change places. What is computed stays the same.
 """
 
 from __future__ import annotations
