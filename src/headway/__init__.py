@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from headway.models import build_model
     from headway.recipe import Recipe, load_recipe
     from headway.runs.load import load
-    from headway.runs.training.loop import train
+    from headway.runs.training.trained import train
 
 __version__ = version("headway")
 __all__ = ["Recipe", "__version__", "build_mixer", "build_model", "compare", "load", "load_recipe", "train"]
@@ -22,7 +22,7 @@ _HOMES = {
     "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",
-    "train": "headway.runs.training.loop",
+    "train": "headway.runs.training.trained",
 }
 
 
@@ -31,3 +31,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

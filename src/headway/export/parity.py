@@ -93,7 +93,9 @@ class ParityReport:
         parts = [share, lists, f"all scores equal to {self.score_difference:.1e}"]
         lines = [f"{self.format}: " + ", ".join(filter(None, parts))]
         if better := sum(each.run_of_export > each.run[1] + TOLERANCE for each in self.differences):
-            lines.append(f"  {better} differ by the end of the search: to the run the export's output is the likelier one")
+            lines.append(
+                f"  {better} differ by the end of the search: to the run the export's output is the likelier one"
+            )
         for each in self.differences[:SHOWN]:
             lines.append(f"  line {each.line}: {each.source}")
             lines.append(f"    run     {each.run[1]:.4f}  {each.run[0]}")
