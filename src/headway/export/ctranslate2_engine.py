@@ -8,13 +8,13 @@ from typing import ClassVar
 from headway.export.ctranslate2_export import CTranslate2Exporter, text_processors, tokens_of
 from headway.export.ctranslate2_search import CTranslate2Search
 from headway.export.exporting import check_expressible
-from headway.predictors.decoder import Decoder, SearchRequest
+from headway.predictors.backend import Backend, SearchRequest
 from headway.predictors.run import Run
 from headway.runs.engines import Engine
 from headway.search.hypotheses import Hypothesis
 
 
-class CTranslate2Decoder(Decoder):
+class CTranslate2Backend(Backend):
     """Beam search by CTranslate2.
 
     What may not come next gives its probability to the other tokens there, which changes the ranks of hypotheses. So
@@ -46,6 +46,6 @@ class CTranslate2Engine(Engine):
         check_expressible(exporter, run)
         exporter.write(run, folder)
 
-    def decoder(self, folder: Path, run: Run) -> Decoder:
+    def backend(self, folder: Path, run: Run) -> Backend:
         source, target = text_processors(run)
-        return CTranslate2Decoder(CTranslate2Search(folder, tokens_of(source), tokens_of(target)))
+        return CTranslate2Backend(CTranslate2Search(folder, tokens_of(source), tokens_of(target)))

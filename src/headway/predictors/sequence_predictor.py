@@ -18,8 +18,8 @@ from torch import Tensor
 
 from headway.errors import UserError, option
 from headway.models import Seq2Seq
+from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, patterns_of
-from headway.predictors.decoder import Decoder, ModelDecoder, SearchRequest
 from headway.predictors.formatter import Formatter
 from headway.predictors.predict_options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
 from headway.predictors.prediction import Prediction, TextHypothesis
@@ -82,7 +82,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             if not (run.source.same(first.source) and run.target.same(first.target)):
                 raise UserError("the runs of an ensemble need the same vocabularies", where=f"run {number}")
         self.models: list[Seq2Seq] = [run.model for run in runs if isinstance(run.model, Seq2Seq)]
-        self.decoder: Decoder = ModelDecoder(self.models[0] if len(runs) == 1 else Ensemble(self.models), device)
+        self.backend: Backend = TorchBackend(self.models[0] if len(runs) == 1 else Ensemble(self.models), device)
 
     def formatter(self, options: PredictOptions) -> Formatter:
         """The way from lines to the model's text and back; tasks whose lines are more than that have their own."""
@@ -127,7 +127,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
 
     def _request(self, raw: Sequence[Any], options: PredictOptions, first_line: int) -> Request:
         search, formatter = options.search(self.recipe.decoding), self.formatter(options)
-        self.decoder.check(options, search)
+        self.backend.check(options, search)
         if options.capture and len(self.models) > 1:
             what = "attention is one model's: give one run"
             raise UserError(what, where=option("capture"), received=f"{len(self.models)} runs")
@@ -179,7 +179,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         lines = [request.first_line + row for row in rows]
         sources = [request.sources[row].values for row in rows]
         limits = self._limits(request, rows)
-        return self.decoder.hypotheses(SearchRequest(sources, limits, lines, request.options, request.search))
+        return self.backend.hypotheses(SearchRequest(sources, limits, lines, request.options, request.search))
 
     def _limits(self, request: Request, rows: Sequence[int]) -> Limits:
         """The limits of search; a longest length that the source gives makes room for the shortest and the prefix."""
@@ -302,7 +302,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             )
         if len(self.models) > 1:
             raise UserError("targets are scored with one model", received=f"{len(self.models)} runs")
-        if not isinstance(self.decoder, ModelDecoder) or self.decoder.model is not self.models[0]:
+        if not isinstance(self.backend, TorchBackend) or self.backend.model is not self.models[0]:
             raise UserError("targets are scored by the run's own model", where=option("engine"))
         formatter = self.formatter(self.Options())
         sources = [self.read(line, formatter=formatter) for line in inputs]

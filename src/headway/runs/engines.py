@@ -11,7 +11,7 @@ from typing import ClassVar
 from headway.errors import UserError, option
 from headway.files import sha256
 from headway.log import say
-from headway.predictors.decoder import Decoder
+from headway.predictors.backend import Backend
 from headway.predictors.run import Run
 from headway.registry import Registry
 from headway.runs.run_folder import RunFolder
@@ -43,8 +43,8 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def decoder(self, folder: Path, run: Run) -> Decoder:
-        """The decoder of what `export` wrote; the weights of `run` are not looked at."""
+    def backend(self, folder: Path, run: Run) -> Backend:
+        """The backend that reads what `export` wrote; the weights of `run` are not looked at."""
 
 
 ENGINES: Registry[Engine] = Registry(

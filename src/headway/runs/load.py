@@ -60,7 +60,7 @@ def load(
 
 
 def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, allow_code: bool) -> SequencePredictor:
-    """The predictor of a run whose decoder is an engine. The weights are read only where an export has to be made."""
+    """The predictor of a run whose backend is an engine. The weights are read only where an export has to be made."""
     engine = build_engine(name)
     if len(paths) > 1 or average is not None:
         what, allowed = "an engine runs the final weights of one run", f"one run, without {option('average')}"
@@ -74,7 +74,7 @@ def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, 
             run = _without_weights(path)
         predictor = task.predictor([run], cpu)
         assert isinstance(predictor, SequencePredictor)
-        predictor.decoder = engine.decoder(export_folder(engine, path), run)
+        predictor.backend = engine.backend(export_folder(engine, path), run)
     return predictor
 
 

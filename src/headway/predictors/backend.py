@@ -1,4 +1,4 @@
-"""Decoders: what finds the outputs for encoded sources, by the run's own model or by an engine that runs its export."""
+"""Backends: search for the outputs of encoded sources, by the run's own model or by an engine that runs its export."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SearchRequest:
     search: SearchOptions
 
 
-class Decoder(ABC):
+class Backend(ABC):
     """Finds outputs.
 
     Attributes:
@@ -57,7 +57,7 @@ class Decoder(ABC):
         """The outputs for each source, best first, as many as are asked for at least."""
 
     def check(self, options: PredictOptions, search: SearchOptions) -> None:
-        """Raise UserError for an option, also one of the recipe's search, that this decoder does not have."""
+        """Raise UserError for an option, also one of the recipe's search, that this backend does not have."""
         for name in self.lacks:
             section = search if name in SearchOptions.model_fields else options
             value, usual = getattr(section, name), type(section).model_fields[name].default
@@ -76,7 +76,7 @@ class EncodingModel(Searchable, Protocol):
         ...
 
 
-class ModelDecoder(Decoder):
+class TorchBackend(Backend):
     """headway's own search over a model, or over whatever has its methods.
 
     Args:
