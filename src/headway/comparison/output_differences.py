@@ -1,4 +1,4 @@
-"""What differs in the outputs of two systems: n-grams that one wins and the other loses, and sentences."""
+"""Differences between the outputs of two systems: n-grams that one wins and the other loses, and sentences."""
 
 from collections import Counter
 from collections.abc import Sequence
