@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.catalogue import CATALOGUE, listing
-from headway.cli.arguments import AllowCode, Device
+from headway.cli.arguments import AllowCode, Device, Precision
 from headway.cli.bench_commands import bench_app
 from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
@@ -85,6 +85,7 @@ def predict(
         str | None, typer.Option(help="ctranslate2 or onnx: decode with an export, kept beside the run.")
     ] = None,
     device: Device = "auto",
+    precision: Precision = "float32",
     allow_code: AllowCode = False,
 ) -> None:
     """Read lines from standard input, write one output a line, in the same order."""
@@ -97,8 +98,9 @@ def predict(
     files = [path for path in runs[1:] if not path.is_dir()]
     runs = [path for path in runs if path not in files]
     shown = run_predict(
-        runs, options, files=files, device=device, average=average, engine=engine, allow_code=allow_code
-    )
+        runs, options,
+        files=files, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code,
+    )  # fmt: skip
     draw_alignments(shown, options.get("alignment_figure"))
 
 
