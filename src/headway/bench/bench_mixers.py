@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headway.bench.timing import (
-    PRECISIONS,
     BenchReport,
     Contender,
     Measurement,
@@ -29,6 +28,7 @@ from headway.bench.timing import (
 from headway.device import keep_freed_memory
 from headway.mixers import Mixed, build_mixer
 from headway.mixers.attention import Attention
+from headway.tensors.precision import DTYPES
 
 DIM, HEADS, N = 512, 8, 5
 BASELINE = "fused attention"
@@ -83,7 +83,7 @@ def run_bench_mixers(
         UserError: an unknown precision, or a file that cannot be written.
         RunError: a contender failed.
     """
-    check_choices("precision", [precision], PRECISIONS)
+    check_choices("precision", [precision], DTYPES)
     for path in (output, figure):
         check_output(path)
     passes = [

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.bench.timing import (
-    PRECISIONS,
     SIZES,
     BenchReport,
     Contender,
@@ -35,6 +34,7 @@ from headway.runs.training.batches import PlannedUpdate, ahead, prepare_update
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import TrainingStep, compute_gradients, make_update
 from headway.tensors.batch import PAD, Indices
+from headway.tensors.precision import DTYPES
 
 NOTES = (
     "times the baseline: median over the rounds of tokens/s beside those of the plain loop in the same round",
@@ -80,7 +80,7 @@ def run_bench_train(
         RunError: a contender failed.
     """
     check_choices("size", sizes, ALL_SIZES)
-    check_choices("precision", precisions, PRECISIONS)
+    check_choices("precision", precisions, DTYPES)
     check_output(output)
     peaks = {precision: matrix_peak(precision) for precision in dict.fromkeys([*precisions, "float32"])}
     measurements: list[Measurement] = []

@@ -28,8 +28,7 @@ from headway.files import write_text
 from headway.log import progress
 from headway.models import ModelConfig, TransformerConfig, model_section
 from headway.tables import Cell, Column, Table
-
-PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
+from headway.tensors.precision import DTYPES
 
 SHORTEST, LONGEST, PAIRS = 5, 100, 100_000
 
@@ -211,7 +210,7 @@ def matrix_peak(precision: str) -> float:
     """The most floating-point operations a second that matrix multiplication reaches, over several shapes and tries."""
     best = 0.0
     for rows, inner, columns in ((4096, 512, 2048), (4096, 2048, 512), (4096, 512, 8192), (2048, 2048, 2048)):
-        x, weight = (torch.randn(side, inner).to(PRECISIONS[precision]) for side in (rows, columns))
+        x, weight = (torch.randn(side, inner).to(DTYPES[precision]) for side in (rows, columns))
         for _ in range(8):
             began = time.perf_counter()
             F.linear(x, weight)
