@@ -58,23 +58,10 @@ def train(
     output: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("run"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
 ) -> None:
-    """Train a model from raw text; killed at any moment, it goes on exactly where it was with --resume."""
-    from headway.recipe import load_recipe
-    from headway.runs.training.loop import train as run_training
+    """Train a model from raw text. Killed at any moment, the same command with --resume goes on, bit for bit."""
+    from headway.runs.training.trained import train as run_training
 
-    code = run_training(load_recipe(recipe, overrides or ()), output, resume=resume)
-    if code == 0:
-        _write_run_report(output)
-    raise typer.Exit(code)
-
-
-def _write_run_report(run: Path) -> None:
-    import os
-
-    if int(os.environ.get("RANK", 0)) == 0:
-        from headway.runs.inspect.pages import write_run_report
-
-        write_run_report(run)
+    raise typer.Exit(run_training(recipe, output, overrides or (), resume=resume).code)
 
 
 @command(app)
