@@ -1,13 +1,12 @@
-"""The machine: which cores are free, what a control group allows, how many threads that makes."""
+"""The machine: which cores are free, and how many threads that makes."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from headway import device
-from headway.device import choose_threads, machine, threads_set, usable_cores
+from headway.device import choose_threads, machine, threads_set
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def cores(monkeypatch: pytest.MonkeyPatch):
         own = list(range(len(idle))) if allowed is None else allowed
         monkeypatch.setattr(device.psutil, "cpu_times_percent", lambda seconds, percpu: shares)
         monkeypatch.setattr(device.psutil, "Process", lambda: SimpleNamespace(cpu_affinity=lambda: own))
-        monkeypatch.setattr(device, "_quota", lambda *paths: float("inf"))
+        monkeypatch.setattr(device, "cores", lambda: len(own))
         monkeypatch.setattr(torch, "get_num_threads", lambda: torch_threads)
 
     return set_to
@@ -70,37 +69,11 @@ def test_the_load_is_really_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.get_num_threads() == before
 
 
-def write(folder: Path, **files: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name.replace("__", ".")).write_text(text)
-
-
-def test_limits_of_control_groups(tmp_path: Path) -> None:
-    membership, mount = tmp_path / "cgroup", tmp_path / "mount"
-    assert device._quota(mount, membership) == float("inf")
-    membership.write_text("0::/user/job\n")
-    assert device._quota(mount, membership) == float("inf")
-    write(mount / "user" / "job", cpu__max="max 100000\n")
-    assert device._quota(mount, membership) == float("inf")
-    write(mount / "user", cpu__max="250000 100000\n")  # of the group above
-    assert device._quota(mount, membership) == 2.5
-    membership.write_text("4:memory:/x\n3:cpu,cpuacct:/docker/1\n")
-    write(mount / "cpu,cpuacct" / "docker" / "1", cpu__cfs_quota_us="-1\n", cpu__cfs_period_us="100000\n")
-    assert device._quota(mount, membership) == float("inf")
-    write(mount / "cpu,cpuacct" / "docker" / "1", cpu__cfs_quota_us="50000\n")
-    assert device._quota(mount, membership) == 0.5
-
-
-def test_a_part_of_a_core_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "_quota", lambda *paths: 0.5)
-    assert usable_cores() == 1
-
-
 def test_threads_are_set_for_a_while() -> None:
     before = torch.get_num_threads()
     with threads_set(before + 1):
         assert torch.get_num_threads() == before + 1
+        assert choose_threads() == (before + 1, "as asked for", True)
     assert torch.get_num_threads() == before
 
 

@@ -1,19 +1,19 @@
 """The machine: the device, memory settings, and what the manifest and `headway doctor` say of it."""
 
 import ctypes
-import math
 import os
 import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import psutil
 import torch
 
 from headway.errors import UserError, option
+from headway.processes import cores
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names and values of glibc's malloc.h
 
@@ -61,48 +61,6 @@ def instruction_set() -> str:
     return torch.backends.cpu.get_cpu_capability()
 
 
-def usable_cores() -> int:
-    """The cores that this process may use: its affinity, and the quota of its control group where there is one."""
-    process = psutil.Process()
-    allowed = len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else os.cpu_count() or 1
-    return max(1, math.ceil(min(allowed, _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))))
-
-
-def _quota(mount: Path, membership: Path) -> float:
-    """The cores' worth of time that the control group of this process, or one above it, has; infinite without a limit.
-
-    The files are those of the kernel's cgroup-v2.rst and sched-bwc.rst.
-    """
-    try:
-        groups = [line.split(":", 2)[1:] for line in membership.read_text(encoding="utf-8").splitlines()]
-    except OSError:
-        return math.inf
-    quota = math.inf
-    for controllers, group in groups:
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        root = mount / controllers if controllers else mount
-        below = root / group.lstrip("/")
-        for folder in (below, *below.parents):
-            if folder.is_relative_to(root):
-                quota = min(quota, _limit(folder))
-    return quota
-
-
-def _limit(folder: Path) -> float:
-    """The limit in the files of one control group, of version 2 or 1."""
-    try:
-        if (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
-        else:
-            quota, period = (
-                (folder / f"cpu.cfs_{name}_us").read_text(encoding="utf-8") for name in ("quota", "period")
-            )
-        return math.inf if quota == "max" or int(quota) < 0 else int(quota) / int(period)
-    except (OSError, ValueError):
-        return math.inf
-
-
 class Threads(NamedTuple):
     """A number of threads, its reason in words, and whether the user has set it."""
 
@@ -114,42 +72,45 @@ class Threads(NamedTuple):
 LISTEN = 0.2  # seconds in which the load is measured
 SET_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
+_given: ContextVar[bool] = ContextVar("_given", default=False)
+
 
 def choose_threads() -> Threads:
     """As many threads as cores are free at this moment, and no more than torch is set to.
 
-    Threads wait for each other, so that one that shares its core with another process holds up all. An environment
-    variable that sets the number is obeyed.
+    Threads wait for each other, so that one that shares its core with another process holds up all. A number that
+    `threads_set` or an environment variable gives is obeyed.
     """
     now = torch.get_num_threads()
     given = next((name for name in SET_BY if os.environ.get(name)), None)
-    if given is not None:
-        return Threads(now, f"set by {given}", fixed=True)
-    cores = usable_cores()
-    if min(now, cores) == 1:
+    if _given.get() or given is not None:
+        return Threads(now, f"set by {given}" if given and not _given.get() else "as asked for", fixed=True)
+    usable = cores()
+    if min(now, usable) == 1:
         return Threads(1, "torch is set to 1" if now == 1 else "there is 1 core")
-    free = _free_cores(cores)
-    return Threads(max(1, min(now, free)), f"{free} of {cores} cores are free")
+    free = _free_cores(usable)
+    return Threads(max(1, min(now, free)), f"{free} of {usable} cores are free")
 
 
-def _free_cores(cores: int) -> int:
+def _free_cores(usable: int) -> int:
     """How many of its cores nothing else uses, in whole ones; niced processes step aside, and do not count."""
     shares = psutil.cpu_times_percent(LISTEN, percpu=True)
     process = psutil.Process()
     allowed = process.cpu_affinity() if hasattr(process, "cpu_affinity") else range(len(shares))
     left = sum(shares[core].idle + getattr(shares[core], "nice", 0.0) for core in allowed)
-    return min(cores, round(left / 100))
+    return min(usable, round(left / 100))
 
 
 @contextmanager
-def threads_set(count: int) -> Iterator[None]:
-    """Within this context torch computes with `count` threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
+def threads_set(number: int) -> Iterator[None]:
+    """Within this context torch computes with `number` threads, and nothing chooses another number."""
+    before, token = torch.get_num_threads(), _given.set(True)
+    torch.set_num_threads(number)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+        _given.reset(token)
 
 
 def pick_device(name: str = "auto") -> torch.device:

@@ -20,7 +20,6 @@ from headway.models import Model
 from headway.optimizers.optimizers import build_optimizer
 from headway.recipe import Recipe, changed_keys
 from headway.runs.run_folder import RunFolder, load_weights
-from headway.runs.training.arithmetic import Arithmetic, choose_arithmetic
 from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_latest, restore_optimizer
 from headway.runs.training.evaluation import baseline_scores
 from headway.runs.training.parallel import Parallel, launch, shut_down
@@ -35,6 +34,7 @@ from headway.runs.training.preparation import (
     run_folder,
 )
 from headway.runs.training.records import Records, trim_metrics
+from headway.runs.training.run_arithmetic import Arithmetic, choose_arithmetic
 from headway.runs.training.session import Session
 from headway.runs.training.updates import TrainingStep
 from headway.tasks import dev_metrics

@@ -11,9 +11,9 @@ from headway.errors import UserError
 from headway.models.recurrent.cells import bf16_is_supported
 from headway.recipe import Recipe, dump_recipe
 from headway.runs.run_folder import RunFolder
-from headway.runs.training import arithmetic
-from headway.runs.training.arithmetic import choose_arithmetic, measured_speed
+from headway.runs.training import run_arithmetic
 from headway.runs.training.loop import train
+from headway.runs.training.run_arithmetic import choose_arithmetic, measured_speed
 from tests.models.recurrent import toys as recurrent
 from tests.runs.training import toys
 
@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def speed(monkeypatch: pytest.MonkeyPatch):
     """Sets the speed of bf16 that is measured."""
-    return lambda value: monkeypatch.setattr(arithmetic, "measured_speed", lambda recipe, device: value)
+    return lambda value: monkeypatch.setattr(run_arithmetic, "measured_speed", lambda recipe, device: value)
 
 
 def test_auto_takes_what_is_quicker_and_writes_it_down(tmp_path: Path, speed, caplog) -> None:
@@ -114,12 +114,12 @@ def choose(recipe: Recipe, manifest: dict) -> Threads:
 
 def test_a_run_keeps_its_threads_on_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, here = toys.recipe(tmp_path), {"processor": "P", "cores": 8}
-    monkeypatch.setattr(arithmetic, "machine", lambda: here)
-    monkeypatch.setattr(arithmetic, "choose_threads", lambda: Threads(5, "5 of 8 cores are free"))
+    monkeypatch.setattr(run_arithmetic, "machine", lambda: here)
+    monkeypatch.setattr(run_arithmetic, "choose_threads", lambda: Threads(5, "5 of 8 cores are free"))
     assert choose(recipe, {}) == (5, "5 of 8 cores are free", False)
     assert choose(recipe, {"machine": here | {"threads": 3}}).number == 3
     assert choose(recipe, {"machine": here | {"threads": 3, "cores": 4}}).number == 5
-    monkeypatch.setattr(arithmetic, "choose_threads", lambda: Threads(2, "set by OMP_NUM_THREADS", fixed=True))
+    monkeypatch.setattr(run_arithmetic, "choose_threads", lambda: Threads(2, "set by OMP_NUM_THREADS", fixed=True))
     assert choose(recipe, {"machine": here | {"threads": 3}}).number == 2
 
 
