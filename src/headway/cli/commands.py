@@ -9,10 +9,12 @@ import typer
 from headway.catalogue import CATALOGUE, listing
 from headway.cli.arguments import AllowCode, Device
 from headway.cli.bench_commands import bench_app
+from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
 from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
 from headway.cli.prediction_options import PREDICT_OPTIONS
+from headway.cli.recipe_commands import recipes_app
 from headway.cli.score_commands import draw_alignments, score_app
 from headway.log import logger
 
@@ -26,6 +28,8 @@ app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
 app.add_typer(score_app, name="score")
 app.add_typer(inspect_app, name="inspect")
+app.add_typer(recipes_app, name="recipes")
+command(app)(compare)
 
 
 def _version(show: bool) -> None:

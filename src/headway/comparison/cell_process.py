@@ -22,11 +22,11 @@ from typing import Any
 
 import torch
 
-from headway.comparison.cell_results import CellResult
+from headway.comparison.cell_results import CellResult, read_result, write_result
 from headway.comparison.grid import NamedCorpus
 from headway.comparison.run_results import result_of_run
 from headway.device import threads_set
-from headway.errors import HeadwayError, RunError, UserError
+from headway.errors import HeadwayError, RunError
 from headway.files import write_json
 from headway.log import logger, say
 from headway.recipe import Recipe
@@ -82,14 +82,7 @@ class CellJob:
 
     def result(self) -> CellResult | None:
         """The result of a finished cell; None where there is none yet, or one of other weights or test sets."""
-        path = self.run / CELL
-        if not (path.is_file() and self.is_trained()):
-            return None
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            return CellResult.from_json(content["result"]) if content["of"] == self.stamp() else None
-        except (OSError, ValueError, KeyError) as error:
-            raise UserError(f"this cell cannot be read ({error})", where=str(path)) from error
+        return read_result(self.run / CELL, self.stamp()) if self.is_trained() else None
 
 
 def main_of_process(job: CellJob) -> None:
@@ -137,7 +130,7 @@ def _make(job: CellJob) -> int:
         known = job.run / TRAINING
         memory = json.loads(known.read_text(encoding="utf-8"))["peak_memory"] if known.is_file() else None
         result = result_of_run(job.run, job.variant, job.seed, job.tests, job.predict, peak_memory=memory)
-        write_json(job.run / CELL, {"of": job.stamp(), "result": result.to_json()})
+        write_result(job.run / CELL, result, job.stamp())
         say(f"{job.name}: finished")
     return 0
 
