@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and the hash that recognises a changed one."""
+"""Files that are written whole or not at all, whether there is one, and the hash that recognises a changed one."""
 
 import hashlib
 import json
@@ -7,9 +7,55 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
+
+
+def exists(path: Path, *, folder: bool = False) -> bool:
+    """Whether there is a file or folder (a folder) there; there is none by a name that no file can have."""
+    return os.path.isdir(path) if folder else os.path.exists(path)  # noqa: PTH110, PTH112 - pathlib's raise OSError
+
+
+def check_output_file(path: Path | None) -> Path | None:
+    """Raise ValueError where no file can be written, before the work whose result it is to hold."""
+    if path is None:
+        return None
+    if exists(path, folder=True):
+        raise ValueError("this is a folder; give the name of a file")
+    if not exists(path.parent, folder=True):
+        raise ValueError("there is no such folder to write to")
+    if not os.access(path if exists(path) else path.parent, os.W_OK):
+        raise ValueError("no file can be written there")
+    return path
+
+
+def check_figure(path: Path | None) -> Path | None:
+    """`check_output_file`, and ValueError for a suffix that is no format of figures."""
+    if path is not None and path.suffix not in FIGURES:
+        raise ValueError(f"a figure's format is the suffix of its name: {', '.join(FIGURES)}")
+    return check_output_file(path)
+
+
+def check_output_folder(path: Path | None) -> Path | None:
+    """Raise ValueError where no folder can be made, or none be written to."""
+    if path is None:
+        return None
+    above = next(folder for folder in (path, *path.absolute().parents) if exists(folder))
+    if not exists(above, folder=True):
+        raise ValueError("a folder is needed there, and there is a file" if above == path else f"{above} is no folder")
+    if not os.access(above, os.W_OK):
+        raise ValueError("no folder can be written there")
+    return path
+
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` so that a reader, or a crash at any moment, finds the old file or the new one, never a part."""
+    """Write `content` so that a reader, or a crash at any moment, finds the old file or the new one, never a part.
+
+    A device or a pipe is written to as it is.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            file.write(content)
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:

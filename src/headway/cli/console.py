@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
+from headway.errors import printable
 from headway.log import Progress, logger, progress_shown
 
 console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
@@ -30,7 +31,7 @@ class ConsoleHandler(logging.Handler):
             message, style = record.getMessage(), None
             if record.levelno >= logging.WARNING:
                 message, style = f"warning: {message}", "yellow"
-            console.print(message, style=style, markup=False)
+            console.print(printable(message), style=style, markup=False)
         except Exception:  # a notice must not end what it is of
             self.handleError(record)
 
@@ -59,10 +60,10 @@ def view(work: Progress) -> Iterator[Callable[[], None]]:
 @contextmanager
 def _live_line(work: Progress) -> Iterator[Callable[[], None]]:
     text = TextColumn("{task.fields[text]}", markup=False)
-    columns = (TextColumn(work.title, markup=False), BarColumn(bar_width=20), text)
+    columns = (TextColumn(printable(work.title), markup=False), BarColumn(bar_width=20), text)
     with Bars(*columns, console=console, transient=True) as bars:
         line = bars.add_task("", total=work.total, text="")
-        yield lambda: bars.update(line, completed=work.done, total=work.total, text=work.text)
+        yield lambda: bars.update(line, completed=work.done, total=work.total, text=printable(work.text))
 
 
 @contextmanager
@@ -71,7 +72,7 @@ def _stamped_lines(work: Progress) -> Iterator[Callable[[], None]]:
     start, printed, any_printed = datetime.now(), time.monotonic(), False
 
     def line(when: datetime, text: str) -> None:
-        console.print(f"{when:%Y-%m-%d %H:%M:%S} {work.title}{text}", markup=False)
+        console.print(printable(f"{when:%Y-%m-%d %H:%M:%S} {work.title}{text}"), markup=False)
 
     def redraw() -> None:
         nonlocal printed, any_printed

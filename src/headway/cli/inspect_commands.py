@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from headway.cli.arguments import RunArgument
 from headway.cli.options import command
+from headway.cli.standard_streams import fail, write
 from headway.errors import UserError
 from headway.runs.inspect.inspect_options import (
     DependencyOptions,
@@ -38,8 +39,7 @@ class InspectGroup(TyperGroup):
             try:
                 args = with_verb(args)
             except UserError as error:
-                typer.echo(f"error: {error}", err=True)
-                raise typer.Exit(error.exit_code) from None
+                fail(str(error), error.exit_code)
         return super().parse_args(ctx, args)
 
 
@@ -70,7 +70,7 @@ def inspect_page(run: RunArgument, options: PageOptions) -> None:
     """Write a page with the attention, alignments and outputs of sentences."""
     from headway.runs.inspect.inspection_page import run_page
 
-    typer.echo(run_page(run, options))
+    write(run_page(run, options))
 
 
 @command(inspect_app, "figures")
@@ -78,7 +78,7 @@ def inspect_figures(run: RunArgument, options: FigureOptions) -> None:
     """Draw what a run attends to over a corpus, with the numbers beside the figures."""
     from headway.runs.inspect.corpus_analysis import run_figures
 
-    typer.echo(run_figures(run, options))
+    write(run_figures(run, options))
 
 
 @command(inspect_app, "parameters")
@@ -90,7 +90,7 @@ def inspect_parameters(
     """Count the parameters and the FLOPs a token of every part of a model."""
     from headway.runs.inspect.parameters import run_parameters
 
-    typer.echo(run_parameters(path, overrides or (), options))
+    write(run_parameters(path, overrides or (), options))
 
 
 @command(inspect_app, "layers")
@@ -98,7 +98,7 @@ def inspect_layers(run: RunArgument, options: LayerOptions) -> None:
     """Show a tagger's weights of its layers, and its self-attention, over words."""
     from headway.runs.inspect.layer_report import run_layers
 
-    typer.echo(run_layers(run, options))
+    write(run_layers(run, options))
 
 
 @command(inspect_app, "dependencies")
@@ -106,4 +106,4 @@ def inspect_dependencies(run: RunArgument, options: DependencyOptions, overrides
     """Count the words that a run's dependency heads attach as a parser does."""
     from headway.runs.inspect.dependency_report import run_dependencies
 
-    typer.echo(run_dependencies(run, overrides or (), options))
+    write(run_dependencies(run, overrides or (), options))

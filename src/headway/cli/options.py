@@ -22,19 +22,22 @@ A field's `description` is its help, and its bounds are checked as the flags are
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 import annotated_types
 import typer
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
+from headway.cli.standard_streams import check_output, drop_output, fail
 from headway.config import validated_options
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, RunError, UserError
+from headway.errors import option as named_option
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -51,19 +54,35 @@ class Given:
 
 
 class Command(TyperCommand):
-    """A command that spells the options in errors as its own flags; the error is one message and an exit code."""
+    """A command that spells the options in errors as its flags, and ends in one message and an exit code.
+
+    Besides the errors that headway raises on purpose, these are those of files that cannot be read or written, and of
+    memory.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; `--references a b` is `--references a --references b`."""
         return super().parse_args(ctx, spread_variadic(args, variadic_flags(self)))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. An error that headway raises on purpose is printed, and its exit code is the command's."""
+        """Run the command; a mistake of the user's is 2, and what failed is 1."""
         try:
-            return super().invoke(ctx)
+            check_output()
+            result = super().invoke(ctx)
+            sys.stdout.flush()
         except HeadwayError as error:
-            typer.echo(f"error: {error.spelled(self.spell)}", err=True)
-            raise typer.Exit(error.exit_code) from None
+            fail(error.spelled(self.spell), error.exit_code)
+        except BrokenPipeError:  # who reads has had enough; typer ends in silence
+            raise
+        except OSError as error:
+            drop_output()
+            file = f"{error.filename}: " if error.filename is not None else ""
+            fail(f"{file}cannot be read or written ({error.strerror or error})", RunError.exit_code)
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            fail(f"out of memory ({str(error).strip() or 'no more is to be had'})", RunError.exit_code)
+        return result
 
     def spell(self, name: str) -> str:
         """An option or argument, named by key, as it is written in this command."""
@@ -74,6 +93,11 @@ class Command(TyperCommand):
                 off = parameter.default is True and parameter.secondary_opts
                 return str((parameter.secondary_opts if off else parameter.opts)[0])
         return POSITIONAL.get(name, _flag_of(name))
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory was asked for that is not there; torch says so by a RuntimeError."""
+    return isinstance(error, MemoryError) or "allocate" in str(error) or type(error).__name__ == "OutOfMemoryError"
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
@@ -107,6 +131,8 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(**values: Any) -> Any:
         given = given_options(values[context])
+        for name, check in checks:
+            _check(check, name, values[name])
         for name, group in fields.items():
             values = {key: value for key, value in values.items() if key not in group}
             chosen = {key: value for key, value in given.items() if key in group}
@@ -116,10 +142,24 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
             del values[CONTEXT]
         return function(**values)
 
+    checks = [(item.name, check) for item in parameters for check in _validators(item.annotation)]
     annotations = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return run
+
+
+def _validators(annotation: Any) -> list[Callable[[Any], Any]]:
+    """The functions that check a parameter, as they would check the field of a model."""
+    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return [cast("Callable[[Any], Any]", mark.func) for mark in marks if isinstance(mark, AfterValidator)]
+
+
+def _check(check: Callable[[Any], Any], name: str, value: Any) -> None:
+    try:
+        check(value)
+    except ValueError as error:
+        raise UserError(str(error), where=named_option(name), received=str(value)) from error
 
 
 def given_options(context: typer.Context, *but: str) -> dict[str, Any]:

@@ -4,12 +4,38 @@ The verb is then the first that understands the arguments: that has all their fl
 and gets all that it needs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from headway.cli.options import spread_variadic, variadic_flags
+from headway.errors import printable
+
+
+class Root(TyperGroup):
+    """The group of all commands; what it says of a wrong command line is printable, whatever stands there."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the arguments of the group itself."""
+        with _printable_mistakes():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the rest of the arguments, and run the command."""
+        with _printable_mistakes():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _printable_mistakes() -> Iterator[None]:
+    try:
+        yield
+    except TyperException as error:  # of which typer shows `message`
+        error.message = printable(error.message)
+        raise
 
 
 class VerbGroup(TyperGroup):
