@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint docs bench clean
 
 demo: .venv/demo
 	$(BIN)/headway demo
@@ -16,6 +16,10 @@ lint: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site, in build/site. A broken link or anchor is an error.
+docs: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: .venv/test
 	$(BIN)/headway bench train
@@ -34,6 +38,10 @@ bench: .venv/test
 
 .venv/test: pyproject.toml constraints.txt | .venv/demo
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint,tensorboard]'
+	touch $@
+
+.venv/docs: pyproject.toml constraints.txt | .venv/demo
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 clean:

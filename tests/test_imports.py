@@ -50,8 +50,9 @@ SHELLS: dict[str, set[str]] = {
     "export": set(INSIDE),
     "bench": {*INSIDE, "export"},
     "experiments": set(INSIDE),
-    "__init__": set(INSIDE),
-    "cli": {*INSIDE, "export", "bench", "experiments"},
+    "comparison": set(INSIDE),
+    "__init__": {*INSIDE, "comparison"},
+    "cli": {*INSIDE, "export", "bench", "experiments", "comparison"},
     "__main__": {"cli"},
 }
 MAY_IMPORT = GROUND | {name: allowed | set(GROUND) for name, allowed in (INSIDE | SHELLS).items()}

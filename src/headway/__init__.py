@@ -5,22 +5,24 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headway.comparison.comparison import compare
     from headway.mixers import build_mixer
     from headway.models import build_model
     from headway.recipe import Recipe, load_recipe
     from headway.runs.load import load
-    from headway.runs.training.loop import train
+    from headway.runs.training.trained import train
 
 __version__ = version("headway")
-__all__ = ["Recipe", "__version__", "build_mixer", "build_model", "load", "load_recipe", "train"]
+__all__ = ["Recipe", "__version__", "build_mixer", "build_model", "compare", "load", "load_recipe", "train"]
 
 _HOMES = {
     "build_mixer": "headway.mixers",
     "build_model": "headway.models",
+    "compare": "headway.comparison.comparison",
     "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",
-    "train": "headway.runs.training.loop",
+    "train": "headway.runs.training.trained",
 }
 
 
@@ -29,3 +31,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -14,8 +14,8 @@ def words(text: str) -> list[Word]:
     """`form/UPOS/head/relation`, heads from 1, a root's 0; the tag is the part of speech."""
     rows = [token.rsplit("/", 3) for token in text.split()]
     return [
-        Word(form, upos, upos, int(head) - 1 if head != "0" else place, relation)
-        for place, (form, upos, head, relation) in enumerate(rows)
+        Word(form, upos, upos, int(head) - 1 if head != "0" else index, relation)
+        for index, (form, upos, head, relation) in enumerate(rows)
     ]
 
 
@@ -65,8 +65,8 @@ def words(text: str) -> list[Word]:
     ],
 )
 def test_sentences_worked_out_by_hand(sentence: str, tree: str) -> None:
-    found, lifted = convert(words(sentence))
-    assert found.write() == tree
+    converted, lifted = convert(words(sentence))
+    assert converted.write() == tree
     assert lifted == 0
 
 
@@ -136,10 +136,10 @@ def conllu(tmp_path: Path, *rows: str) -> Path:
 
 def test_conllu_with_either_tag(tmp_path: Path) -> None:
     path = conllu(tmp_path, "1 Dogs dog NOUN NNS _ 2 nsubj", "2 bark bark VERB _ _ 0 root")
-    (found,) = convert_conllu(path)
-    assert (found.line, found.tree.write()) == (1, "(S (NP (NNS Dogs)) (VP (VERB bark)))")
-    (found,) = convert_conllu(path, "upos")
-    assert found.tree.write() == "(S (NP (NOUN Dogs)) (VP (VERB bark)))"
+    (converted,) = convert_conllu(path)
+    assert (converted.line, converted.tree.write()) == (1, "(S (NP (NNS Dogs)) (VP (VERB bark)))")
+    (converted,) = convert_conllu(path, "upos")
+    assert converted.tree.write() == "(S (NP (NOUN Dogs)) (VP (VERB bark)))"
 
 
 @pytest.mark.parametrize(

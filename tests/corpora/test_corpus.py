@@ -108,8 +108,8 @@ def test_long_sources_are_cut_before_the_filters_and_counted(build: Callable[...
         assert [corpus.source(i).tolist() for i in range(7)] == [whole.source(i)[:2].tolist() for i in range(7)]
         assert [corpus.target(i).tolist() for i in range(7)] == [whole.target(i).tolist() for i in range(7)]
         assert (corpus.report.truncated, whole.report.truncated) == (2, 0)
-        said = "truncated 2 (28.6%): of each source the first 2 pieces are read"
-        assert said in corpus.report.text()
+        line = "truncated 2 (28.6%): of each source the first 2 pieces are read"
+        assert line in corpus.report.text()
     assert build(ten, max_length=3, truncate_source=3).report.truncated == 1  # line 5 is dropped for its target
     assert "truncated" not in whole.report.text()
     assert corpus.fingerprint != whole.fingerprint

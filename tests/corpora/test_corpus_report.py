@@ -15,7 +15,7 @@ def test_counts(lines: list[list[int]], chunk: int) -> None:
     counts = Counts()
     for start in range(0, len(lines), chunk):
         some = lines[start : start + chunk]
-        ids = np.array([each for line in some for each in line], dtype=np.uint16)
+        ids = np.array([id for line in some for id in line], dtype=np.uint16)
         counts.source.add(ids, np.array([len(line) for line in some]))
     side = counts.report("data.train", ()).source
     ranked = sorted(len(line) for line in lines)

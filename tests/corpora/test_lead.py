@@ -42,7 +42,7 @@ def test_names_and_files(tmp_path: Path) -> None:
 
 def test_in_a_recipe() -> None:
     data = DataConfig.model_validate({"train": {"tsv": "x"}, "lead": [8, "3-sentences", {"count": 2}]})
-    assert [each.name for each in data.lead] == ["lead-8-words", "lead-3-sentences", "lead-2-words"]
+    assert [config.name for config in data.lead] == ["lead-8-words", "lead-3-sentences", "lead-2-words"]
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "eight", "3-pieces", "3 sentences", ""])

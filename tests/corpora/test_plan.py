@@ -55,7 +55,7 @@ def test_a_plan_depends_on_its_arguments_alone() -> None:
 
     assert plan(1, 2) == plan(1, 2)
     different = [plan(1, 2), plan(1, 3), plan(2, 2), plan(2, 1)]
-    composed = [{tuple(sorted(batch)) for batch in each} for each in different]
+    composed = [{tuple(sorted(batch)) for batch in part} for part in different]
     for one in range(4):
         for other in range(one):
             assert len(composed[one] & composed[other]) < 0.5 * len(composed[one])  # not only another order
@@ -129,21 +129,21 @@ def test_collate_pairs_and_move() -> None:
     assert batch.target_output.tolist() == [[9, 2], [4, 2]]
     assert batch.indices.tolist() == [9, 4]
     moved = batch.to("meta")
-    tensors = [each for each in (*vars(moved).values(), *moved.labels.values()) if isinstance(each, torch.Tensor)]
+    tensors = [part for part in (*vars(moved).values(), *moved.labels.values()) if isinstance(part, torch.Tensor)]
     assert len(tensors) == 7
-    assert {each.device.type for each in tensors} == {"meta"}
+    assert {part.device.type for part in tensors} == {"meta"}
     assert moved.indices.tolist() == [9, 4]
 
 
 def test_labels_are_padded_and_counted() -> None:
     batch = Toy().collate(np.array([9, 4]))
-    assert {name: each.tolist() for name, each in batch.labels.items()} == {
+    assert {name: part.tolist() for name, part in batch.labels.items()} == {
         "source_kinds": [[1, -1, -1], [0, -1, -1]], "target_kinds": [[-1, -1], [0, -1]],
     }  # fmt: skip
     assert batch.counts == {"source_kinds": 2, "target_kinds": 1, "target_tokens": 4}
-    assert {each.dtype for each in batch.labels.values()} == {torch.int64}
+    assert {part.dtype for part in batch.labels.values()} == {torch.int64}
     both = of_one_update([batch, toy_batch(3)])
-    assert [each.counts for each in both] == [{"source_kinds": 5, "target_kinds": 3, "target_tokens": 10}] * 2
+    assert [part.counts for part in both] == [{"source_kinds": 5, "target_kinds": 3, "target_tokens": 10}] * 2
     assert collate([np.array([4])], [np.array([5])]).labels == {}
 
 
@@ -163,7 +163,7 @@ def test_rows_share_a_batch(size: int, world_size: int) -> None:
         assert part.source.tolist() == batch.source[:1].tolist()
         assert part.source_mask.all()
         assert not part.target_mask.any()
-        assert all((each == -1).all() for each in part.labels.values())
+        assert all((values == -1).all() for values in part.labels.values())
     assert batch.target_mask.all()
 
 

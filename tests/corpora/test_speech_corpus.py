@@ -28,15 +28,15 @@ def corpus(folder, max_length=10, statistics=None, **settings):
         write_corpus(folder, SENTENCES)
     config = AudioConfig(sample_rate=8000, bins=9, **settings)
     utterances = read_utterances(open_recordings({"tsv": manifest}, "data.train"))
-    store = build_frames([each.audio for each in utterances], config, cache=folder / "cache")
+    store = build_frames([utterance.audio for utterance in utterances], config, cache=folder / "cache")
     return build_speech(
         "data.train", utterances, store, (AudioProcessor(config, statistics), SIDE), max_length=max_length
     )
 
 
 def test_batches_hold_frames_and_transcripts(tmp_path):
-    found = corpus(tmp_path)
-    batch = found.collate(np.array([3, 1]))
+    built = corpus(tmp_path)
+    batch = built.collate(np.array([3, 1]))
     side = AudioProcessor(AudioConfig(sample_rate=8000, bins=9))
     for row, number in enumerate((3, 1)):
         frames = side.encode(tmp_path / "train" / f"{number}.wav").values
@@ -46,18 +46,18 @@ def test_batches_hold_frames_and_transcripts(tmp_path):
         assert batch.target_output[row, : len(ids) + 1].tolist() == [*ids, 2]
     assert batch.indices.tolist() == [3, 1]
     assert batch.counts == {"target_tokens": 5}
-    assert found.lines.tolist() == [1, 2, 3, 4, 5, 6]
+    assert built.lines.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_every_utterance_is_in_one_batch_of_so_many_frames(tmp_path):
-    found = corpus(tmp_path)
-    plan = found.plan(1, 0, batch_tokens=120)
+    built = corpus(tmp_path)
+    plan = built.plan(1, 0, batch_tokens=120)
     assert sorted(np.concatenate(plan).tolist()) == list(range(6))
-    widths = [found.collate(indices).source.shape[:2] for indices in plan]
+    widths = [built.collate(indices).source.shape[:2] for indices in plan]
     assert len(plan) > 1
     assert all(rows * frames <= 120 or rows == 1 for rows, frames in widths)
-    again = found.plan(1, 0, batch_tokens=120)
-    assert [each.tolist() for each in plan] == [each.tolist() for each in again]
+    again = built.plan(1, 0, batch_tokens=120)
+    assert [batch.tolist() for batch in plan] == [batch.tolist() for batch in again]
 
 
 def test_training_hides_and_dev_does_not(tmp_path):
@@ -92,11 +92,11 @@ def test_recordings_at_fault_are_named(tmp_path):
 
 def test_or_left_out_and_counted(tmp_path):
     spoil(tmp_path)
-    found = corpus(tmp_path, broken="skip")
-    assert [each.text for each in found.utterances] == ["low", "high", "mid mid"]
-    assert found.lines.tolist() == [1, 4, 6]
-    assert found.report.dropped == {"unreadable": 2, "under audio.min_frames": 1}
-    text = found.report.text()
+    built = corpus(tmp_path, broken="skip")
+    assert [utterance.text for utterance in built.utterances] == ["low", "high", "mid mid"]
+    assert built.lines.tolist() == [1, 4, 6]
+    assert built.report.dropped == {"unreadable": 2, "under audio.min_frames": 1}
+    text = built.report.text()
     assert "6 recordings, 3 kept" in text
     assert "dropped 2: unreadable" in text
     assert "1.wav" in text
@@ -107,17 +107,17 @@ def test_what_is_too_long_is_dropped_from_training_alone(tmp_path):
     manifest = write_corpus(tmp_path, [*SENTENCES, "mid low"])
     manifest.write_text(manifest.read_text().replace("6.wav\tmid low", "6.wav\t "))
     longest = len(AudioProcessor(AudioConfig(sample_rate=8000, bins=9)).encode(say(SENTENCES[4], 4)).values)
-    found = corpus(tmp_path, max_length=2, max_frames=longest - 1)
-    assert found.report.dropped == {"empty side": 1, "over audio.max_frames": 1, "over max_length": 1}
-    assert [each.text for each in found.utterances] == ["low", "high mid", "high", "mid mid"]
+    built = corpus(tmp_path, max_length=2, max_frames=longest - 1)
+    assert built.report.dropped == {"empty side": 1, "over audio.max_frames": 1, "over max_length": 1}
+    assert [utterance.text for utterance in built.utterances] == ["low", "high mid", "high", "mid mid"]
     dev = corpus(tmp_path, max_length=None, max_frames=longest - 1)
     assert dev.report.dropped == {"empty side": 1}
 
 
 def test_global_statistics_are_those_of_all_frames(tmp_path):
-    found = corpus(tmp_path, normalise="none")
-    whole = np.concatenate([found.collate(np.array([number])).source[0].numpy() for number in range(6)])
-    statistics, wanted = found.statistics(), Statistics.of(whole)
+    built = corpus(tmp_path, normalise="none")
+    whole = np.concatenate([built.collate(np.array([number])).source[0].numpy() for number in range(6)])
+    statistics, wanted = built.statistics(), Statistics.of(whole)
     np.testing.assert_allclose(statistics.mean, wanted.mean, rtol=1e-9)
     np.testing.assert_allclose(statistics.variance, wanted.variance, rtol=1e-6)
     normalised = corpus(tmp_path, normalise="global", statistics=statistics)
@@ -146,8 +146,8 @@ def test_utterances_of_librispeech(tmp_path):
     (chapter / "2412-153948.trans.txt").write_text("2412-153948-0000 LOW\n2412-153948-0001 HIGH\n")
     utterances = read_utterances(open_recordings({"librispeech": tmp_path}, "data.train"))
     config = AudioConfig()
-    store = build_frames([each.audio for each in utterances], config, cache=tmp_path / "cache")
-    found = build_speech("data.train", utterances, store, (AudioProcessor(config), SIDE), max_length=10)
-    assert found.report.sample_rates == {"16000": 2}
-    assert found.report.hours * 3600 == pytest.approx(11.66 + 10.51, abs=0.01)
-    assert found.collate(np.array([0])).source.shape == (1, 1164, 80)
+    store = build_frames([utterance.audio for utterance in utterances], config, cache=tmp_path / "cache")
+    built = build_speech("data.train", utterances, store, (AudioProcessor(config), SIDE), max_length=10)
+    assert built.report.sample_rates == {"16000": 2}
+    assert built.report.hours * 3600 == pytest.approx(11.66 + 10.51, abs=0.01)
+    assert built.collate(np.array([0])).source.shape == (1, 1164, 80)

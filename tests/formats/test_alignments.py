@@ -13,7 +13,7 @@ from tests.conftest import Command
 
 # |A & S|, |A & P|, |A|, |S| counted by hand; the second is the example of Och and Ney's definition.
 @pytest.mark.parametrize(
-    ("found", "gold", "counts", "rate"),
+    ("hypothesis", "gold", "counts", "rate"),
     [
         ("0-0 1-1", "0-0 1-1", (2, 2, 2, 2), 0.0),
         ("0-0 1-1 2-2", "0-0 1?1 3-3", (1, 2, 3, 2), 100 * (1 - 3 / 5)),
@@ -24,19 +24,19 @@ from tests.conftest import Command
         ("", "", (0, 0, 0, 0), 0.0),
     ],
 )
-def test_by_hand(found, gold, counts, rate):
+def test_by_hand(hypothesis, gold, counts, rate):
     metric = build_metric("aer")
-    assert tuple(metric.statistics([found], [[gold]])[0]) == counts
-    assert metric.score([found], [[gold]]).value == pytest.approx(rate)
+    assert tuple(metric.statistics([hypothesis], [[gold]])[0]) == counts
+    assert metric.score([hypothesis], [[gold]]).value == pytest.approx(rate)
 
 
 def test_a_corpus_is_scored_from_sums():
-    found, gold = ["0-0 1-1", "0-1", ""], ["0-0 1?1 2-2", "0-0", "1-0"]
+    hypothesis, gold = ["0-0 1-1", "0-1", ""], ["0-0 1?1 2-2", "0-0", "1-0"]
     metric = build_metric("aer")
-    score = metric.score(found, [gold])
+    score = metric.score(hypothesis, [gold])
     assert score.value == pytest.approx(100 * (1 - (1 + 2) / (3 + 4)))
     assert not metric.higher_is_better
-    interval = bootstrap_interval(metric, metric.statistics(found, [gold]), 100, 1)
+    interval = bootstrap_interval(metric, metric.statistics(hypothesis, [gold]), 100, 1)
     assert 0 <= interval.low <= score.value <= interval.high <= 100
 
 
@@ -83,7 +83,7 @@ def test_one_reference():
 def treebank(*sentences: list[str]) -> str:
     rows = []
     for number, words in enumerate(sentences, start=1):
-        terminals = "".join(f'<t word="{word}" id="s{number}_{place}"/>' for place, word in enumerate(words, start=1))
+        terminals = "".join(f'<t word="{word}" id="s{number}_{index}"/>' for index, word in enumerate(words, start=1))
         phrase = f'<nonterminals><nt id="s{number}_500"/></nonterminals>'
         rows.append(f'<s id="s{number}"><graph><terminals>{terminals}</terminals>{phrase}</graph></s>')
     return f"<corpus><body>{''.join(rows)}</body></corpus>"
@@ -117,7 +117,7 @@ def test_a_real_gold_alignment():
     gold = Path(os.environ["HEADWAY_DATA"]) / "alignments" / "alignments_banana_de_en.xml"
     pairs = read_treebanks(gold)
     assert len(pairs) == 77
-    assert (sum(len(each.links.sure) for each in pairs), sum(len(each.links.possible) for each in pairs)) == (
+    assert (sum(len(pair.links.sure) for pair in pairs), sum(len(pair.links.possible) for pair in pairs)) == (
         1189,
         1317,
     )
@@ -141,9 +141,9 @@ def test_treebanks_as_text(run_headway: Command, tmp_path):
 
 
 def test_the_command_line(run_headway: Command, tmp_path):
-    (tmp_path / "found").write_text("0-0 1-1 2-2\n", encoding="utf-8")
+    (tmp_path / "automatic").write_text("0-0 1-1 2-2\n", encoding="utf-8")
     (tmp_path / "gold").write_text("1 1 1 S\n1 2 2 P\n1 4 4 S\n", encoding="utf-8")
-    files = ("--hypotheses", tmp_path / "found", "--references", tmp_path / "gold")
+    files = ("--hypotheses", tmp_path / "automatic", "--references", tmp_path / "gold")
     code, out, _ = run_headway("score", "--metric", "aer", *files)
     assert code == 0
     assert "40.00" in out

@@ -176,13 +176,13 @@ def test_several_corpora_are_one(tmp_path: Path, sides: tuple[TextProcessor, Tex
     assert list(several) == list(several)
     corpus = build_corpus(several, sides, Filters(max_length=2), name="data.train", filter=True, cache=tmp_path)
     assert corpus.lines.tolist() == [1, 3, 4]
-    said = corpus.report.text()
-    assert f"dropped 3: empty side (line {one}:2, {two}:2, {two}:3)" in said
-    assert f"dropped 1: over max_length (line {two}:4)" in said
+    message = corpus.report.text()
+    assert f"dropped 3: empty side (line {one}:2, {two}:2, {two}:3)" in message
+    assert f"dropped 1: over max_length (line {two}:4)" in message
     again = build_corpus(several, sides, Filters(max_length=2), name="data.train", filter=True, cache=tmp_path)
-    assert (again.report.text(), again.fingerprint) == (said, corpus.fingerprint)
+    assert (again.report.text(), again.fingerprint) == (message, corpus.fingerprint)
     turned = open_source([{"tsv": two}, {"tsv": one}], "data.train")
-    assert len({each.fingerprint() for each in (several, turned, open_source({"tsv": one}, "x"))}) == 3
+    assert len({item.fingerprint() for item in (several, turned, open_source({"tsv": one}, "x"))}) == 3
 
 
 def test_mistakes_in_a_list_name_their_file(tmp_path: Path) -> None:
@@ -198,8 +198,8 @@ def test_mistakes_in_a_list_name_their_file(tmp_path: Path) -> None:
 def test_labelled_words_and_recordings_in_a_list(tmp_path: Path) -> None:
     one, two = write(tmp_path / "a.tsv", "a\tc\n"), write(tmp_path / "b.tsv", "x\ti\tb\n")
     columns = {"kind": "columns", "path": two, "columns": [3, 2]}
-    found = open_labelled([{"tsv": one}, columns], "data.train", ERRORS)
-    assert [(each.words, each.labels) for each in found] == [(("a",), (("c",),)), (("b",), (("i",),))]
+    sentences = open_labelled([{"tsv": one}, columns], "data.train", ERRORS)
+    assert [(item.words, item.labels) for item in sentences] == [(("a",), (("c",),)), (("b",), (("i",),))]
     edits = write(
         tmp_path / "c.m2", "S a\nA 0 1|||R|||b|||REQUIRED|||-NONE-|||0\nA 0 1|||R|||b|||REQUIRED|||-NONE-|||1\n"
     )
@@ -208,6 +208,6 @@ def test_labelled_words_and_recordings_in_a_list(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     more = write(tmp_path / "more" / "d.tsv", "d.wav\tdee\n")
     recordings = open_recordings([{"tsv": one}, {"tsv": more}], "data.train")
-    assert [(each.line, each.audio) for each in read_utterances(recordings)] == [
+    assert [(item.line, item.audio) for item in read_utterances(recordings)] == [
         (1, tmp_path / "a"), (2, tmp_path / "more" / "d.wav"),
     ]  # fmt: skip

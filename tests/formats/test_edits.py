@@ -8,20 +8,20 @@ import pytest
 from headway.formats.edits import mark_missing, union, wrong_words
 
 
-def alignments(source: Sequence[str], corrected: Sequence[str], place: int = 0) -> Iterator[tuple[int, frozenset[int]]]:
-    """Cost and places of wrong words of every way to turn the one into the other; missing words mark their place."""
+def alignments(source: Sequence[str], corrected: Sequence[str], index: int = 0) -> Iterator[tuple[int, frozenset[int]]]:
+    """Cost and positions of wrong words of every way to turn the one into the other; a missing word marks one."""
     if not source and not corrected:
         yield 0, frozenset()
     if source:
-        for cost, wrong in alignments(source[1:], corrected, place + 1):
-            yield cost + 1, wrong | {place}
+        for cost, wrong in alignments(source[1:], corrected, index + 1):
+            yield cost + 1, wrong | {index}
     if corrected:
-        for cost, wrong in alignments(source, corrected[1:], place):
-            yield cost + 1, wrong | {place}
+        for cost, wrong in alignments(source, corrected[1:], index):
+            yield cost + 1, wrong | {index}
     if source and corrected:
         differs = source[0] != corrected[0]
-        for cost, wrong in alignments(source[1:], corrected[1:], place + 1):
-            yield cost + differs, wrong | ({place} if differs else set())
+        for cost, wrong in alignments(source[1:], corrected[1:], index + 1):
+            yield cost + differs, wrong | ({index} if differs else set())
 
 
 @pytest.mark.parametrize("length", range(1, 5))
@@ -29,12 +29,14 @@ def test_the_labels_are_those_of_a_least_alignment(length: int) -> None:
     for source in itertools.product("ab", repeat=length):
         for other in range(4):
             for corrected in itertools.product("abx", repeat=other):
-                found = list(alignments(source, corrected))
-                least = min(cost for cost, _ in found)
+                ways = list(alignments(source, corrected))
+                least = min(cost for cost, _ in ways)
                 # a word missing at the end marks the last one
-                best = {frozenset(min(place, length - 1) for place in wrong) for cost, wrong in found if cost == least}
-                said = frozenset(place for place, label in enumerate(wrong_words(source, corrected)) if label == "i")
-                assert said in best, (source, corrected, said, best)
+                best = {frozenset(min(index, length - 1) for index in wrong) for cost, wrong in ways if cost == least}
+                labelled = frozenset(
+                    index for index, label in enumerate(wrong_words(source, corrected)) if label == "i"
+                )
+                assert labelled in best, (source, corrected, labelled, best)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,10 @@ def write(folder: Path, name: str, content: str) -> Path:
 def opened(**config: Any) -> list[tuple[int, str, list[str]]]:
     product = TAGS if "conllu" in config else ERRORS
     sentences = open_labelled(config, "data.train", product)
-    return [(each.line, " ".join(each.words), [" ".join(labels) for labels in each.labels]) for each in sentences]
+    return [
+        (sentence.line, " ".join(sentence.words), [" ".join(labels) for labels in sentence.labels])
+        for sentence in sentences
+    ]
 
 
 def test_columns(tmp_path: Path) -> None:
@@ -60,7 +63,7 @@ def test_columns(tmp_path: Path) -> None:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", "He\tc\ngo\ti\n\n.\tc\n\n")
-    again = write_columns([(each.words, each.labels[0]) for each in read_columns(path)])
+    again = write_columns([(sentence.words, sentence.labels[0]) for sentence in read_columns(path)])
     assert again == path.read_text(encoding="utf-8")
 
 
@@ -132,6 +135,6 @@ def test_a_task_reads_only_some_kinds(tmp_path: Path) -> None:
 def test_fingerprints_tell_words_labels_and_settings_apart(tmp_path: Path) -> None:
     first = list(read_columns(write(tmp_path, "a", "He\tc\n")))
     others = [list(read_columns(write(tmp_path, "b", text))) for text in ("He\ti\n", "She\tc\n", "He\tc\n\nHe\tc\n")]
-    hashes = [fingerprint(each, ["1"]) for each in (first, *others)] + [fingerprint(first, ["2"])]
+    hashes = [fingerprint(sentence, ["1"]) for sentence in (first, *others)] + [fingerprint(first, ["2"])]
     assert len(set(hashes)) == 5
     assert fingerprint(list(read_conllu(write(tmp_path, "c", CONLLU), "upos")), []) != hashes[0]

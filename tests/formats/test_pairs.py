@@ -162,7 +162,9 @@ def test_columns_of_several_references(tmp_path: Path) -> None:
     fields = corpus_of(jsonl=path, columns=("s", "r.0", "r.1"))
     assert list(open_source(fields, "data.train")) == pairs
     assert (
-        len({open_source(each, "x").fingerprint() for each in (fields, corpus_of(jsonl=path, columns=("s", "r.0")))})
+        len(
+            {open_source(corpus, "x").fingerprint() for corpus in (fields, corpus_of(jsonl=path, columns=("s", "r.0")))}
+        )
         == 2
     )
 
@@ -210,7 +212,7 @@ class Rows(list[Any]):
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Splits of the data set `wmt`, configuration `de-en`, as a module in the place of `datasets` gives them."""
+    """Splits of the data set `wmt`, configuration `de-en`, as a module instead of `datasets` gives them."""
     splits: dict[str, Any] = {}
 
     def load_dataset(name: str, config: str | None, *, split: str | None, streaming: bool) -> Any:

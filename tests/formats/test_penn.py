@@ -29,8 +29,8 @@ def write(path: Path, text: str) -> Path:
 
 @pytest.mark.parametrize("name", ["wsj.mrg", "wsj.mrg.gz"])
 def test_a_treebank_with_the_lines_of_its_trees(tmp_path: Path, name: str) -> None:
-    found = [(line, tree and tree.write()) for line, tree in read_trees(write(tmp_path / name, MERGED))]
-    assert found == [
+    trees = [(line, tree and tree.write()) for line, tree in read_trees(write(tmp_path / name, MERGED))]
+    assert trees == [
         (2, "(S (NP (NNP Mr.) (NNP Vinken)) (VP (VBZ is) (NP (NN chairman))) (. .))"),
         (7, "(S (VP (VB Go) (PRT (RP on))) (. .))"),
         (9, None),
@@ -49,7 +49,7 @@ def test_pairs_of_sentence_and_symbols(tmp_path: Path) -> None:
     assert next(iter(xx)).target == "(S (NP XX XX )NP (VP XX (NP XX )NP )VP XX )S"
     assert next(iter(functions)).target == "(S (NP-SBJ NNP NNP )NP-SBJ (VP VBZ (NP-PRD NN )NP-PRD )VP . )S"
     assert [pair.references for pair in pairs[2:]] == [("",), ("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))",)]
-    assert len({each.fingerprint() for each in (tags, xx, functions)}) == 3
+    assert len({source.fingerprint() for source in (tags, xx, functions)}) == 3
 
 
 def test_brackets_that_are_words() -> None:
@@ -64,8 +64,8 @@ def test_brackets_that_are_words() -> None:
         ("(S (NN a)\n\n(VP (VB b)\n", 3, "this bracket is never closed"),
         ("(S (NN a)))", 1, "this bracket closes nothing"),
         ("(S (NN a))\nword", 2, "text outside of brackets; received 'word'"),
-        ("(S\n(NN a b))", 2, r"a word has a bracket of its own, \(TAG word\); received 'b'"),
-        ("(S\n(NN a) b)", 2, "a word has a bracket of its own"),
+        ("(S\n(NN a b))", 2, r"every word needs a bracket, \(TAG word\); received 'b'"),
+        ("(S\n(NN a) b)", 2, "every word needs a bracket"),
         ("(S\n(NN a (NN b)))", 2, "a bracket holds a word or brackets, not both"),
         ("(S\n(NP)\n(NN a))", 2, r"this bracket holds no word; received '\(NP\)'"),
         ("(S\n((NN a)))", 2, "only the outermost bracket has no label"),

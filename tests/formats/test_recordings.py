@@ -33,8 +33,11 @@ def test_columns_by_name_and_by_number(tmp_path, columns):
     path = tmp_path / "train.tsv"
     header = "id\ttext\tframes\taudio\n" if isinstance(columns[0], str) else ""
     path.write_text(f"{header}7\tone two\t50\ta.wav\n8\tthree\t60\tb.wav\n", encoding="utf-8")
-    found = read(corpus_of(tsv=path, columns=columns))
-    assert [(each.audio.name, each.text) for each in found] == [("a.wav", "one two"), ("b.wav", "three")]
+    utterances = read(corpus_of(tsv=path, columns=columns))
+    assert [(utterance.audio.name, utterance.text) for utterance in utterances] == [
+        ("a.wav", "one two"),
+        ("b.wav", "three"),
+    ]
 
 
 def test_json_lines(tmp_path):
@@ -44,8 +47,8 @@ def test_json_lines(tmp_path):
         {"audio_filepath": "b.wav", "sentence": {"text": "é"}},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    found = read(corpus_of(jsonl=path, columns=("audio_filepath", "sentence.text")))
-    assert found == [(1, tmp_path / "a.wav", "one"), (2, tmp_path / "b.wav", "é")]
+    utterances = read(corpus_of(jsonl=path, columns=("audio_filepath", "sentence.text")))
+    assert utterances == [(1, tmp_path / "a.wav", "one"), (2, tmp_path / "b.wav", "é")]
 
 
 def test_the_layout_of_librispeech(tmp_path):
@@ -55,13 +58,13 @@ def test_the_layout_of_librispeech(tmp_path):
         name = chapter.replace("/", "-")
         (folder / f"{name}.trans.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (tmp_path / "dev-clean/84/121/84-121-0001.wav").touch()
-    found = read(corpus_of(librispeech=str(tmp_path / "dev-clean")))
-    assert [(each.line, each.audio.relative_to(tmp_path).as_posix(), each.text) for each in found] == [
+    utterances = read(corpus_of(librispeech=str(tmp_path / "dev-clean")))
+    assert [(line, audio.relative_to(tmp_path).as_posix(), text) for line, audio, text in utterances] == [
         (1, "dev-clean/84/121/84-121-0000.flac", "ONE TWO"), (2, "dev-clean/84/121/84-121-0001.wav", "THREE"),
         (3, "dev-clean/9/5/9-5-0000.flac", "FOUR"),
     ]  # fmt: skip
     parts = (tmp_path / "dev-clean/9", tmp_path / "dev-clean/84")
-    assert [each.text for each in read(corpus_of(librispeech=parts))] == ["FOUR", "ONE TWO", "THREE"]
+    assert [utterance.text for utterance in read(corpus_of(librispeech=parts))] == ["FOUR", "ONE TWO", "THREE"]
 
 
 @pytest.mark.parametrize(

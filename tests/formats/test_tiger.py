@@ -48,7 +48,7 @@ def sentence(nonterminals: str, words: str = "a b c") -> str:
 
 
 def nonterminal(name: str, *below: str) -> str:
-    edges = "".join('<edge idref="{}" label="{}"/>'.format(*each.partition("/")[::2]) for each in below)
+    edges = "".join('<edge idref="{}" label="{}"/>'.format(*edge.partition("/")[::2]) for edge in below)
     return f'<nt id="{name}" cat="{name.upper()}">{edges}</nt>'
 
 

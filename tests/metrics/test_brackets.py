@@ -20,9 +20,9 @@ from tests.trees.strategies import LABELS, trees
 GOLD = "(S (NP (DT the) (NN dog)) (, ,) (VP (VBD saw) (NP (NP (DT a) (NN cat)) (PP (IN in) (NP (NNP Rome))))) (. .))"
 
 
-def counts(said: str, gold: str) -> dict[str, float]:
-    """The sums of one segment by name, those of mending left out."""
-    (row,) = build_metric("bracket-f1").statistics([said], [[gold]])
+def counts(hypothesis: str, gold: str) -> dict[str, float]:
+    """The sums of one segment by name, those of repairs left out."""
+    (row,) = build_metric("bracket-f1").statistics([hypothesis], [[gold]])
     return dict(zip(TreeMetric.NAMES, row[: len(TreeMetric.NAMES)], strict=True))
 
 
@@ -30,35 +30,37 @@ def test_a_wrong_attachment() -> None:
     # Words that count: the0 dog1 saw2 a3 cat4 in5 Rome6 (comma and full stop are taken out).
     # Gold, 7: S 0-7, NP 0-2, VP 2-7, NP 3-7, NP 3-5, PP 5-7, NP 6-7.
     # Said, 6: S 0-7, NP 0-2, VP 2-7, NP 3-5, PP 5-7, NP 6-7; all of them are among the gold ones, NP 3-7 is missing.
-    said = "(S (NP (DT the) (NN dog)) (, ,) (VP (VBD saw) (NP (DT a) (NN cat)) (PP (IN in) (NP (NNP Rome)))) (. .))"
-    assert counts(said, GOLD) == {
+    hypothesis = (
+        "(S (NP (DT the) (NN dog)) (, ,) (VP (VBD saw) (NP (DT a) (NN cat)) (PP (IN in) (NP (NNP Rome)))) (. .))"
+    )
+    assert counts(hypothesis, GOLD) == {
         "matched": 6, "output": 6, "reference": 7, "complete": 0, "sentences": 1, "right tags": 7, "tags": 7,
-        "crossing": 0, "mended": 0,
+        "crossing": 0, "repaired": 0,
     }  # fmt: skip
-    assert build_metric("bracket-precision").score([said], [[GOLD]]).value == 100
-    assert build_metric("bracket-recall").score([said], [[GOLD]]).value == pytest.approx(100 * 6 / 7)
-    assert build_metric("bracket-f1").score([said], [[GOLD]]).value == pytest.approx(100 * 12 / 13)
-    assert build_metric("complete-match").score([said], [[GOLD]]).value == 0
+    assert build_metric("bracket-precision").score([hypothesis], [[GOLD]]).value == 100
+    assert build_metric("bracket-recall").score([hypothesis], [[GOLD]]).value == pytest.approx(100 * 6 / 7)
+    assert build_metric("bracket-f1").score([hypothesis], [[GOLD]]).value == pytest.approx(100 * 12 / 13)
+    assert build_metric("complete-match").score([hypothesis], [[GOLD]]).value == 0
 
 
 def test_where_punctuation_is_does_not_matter_and_brackets_of_nothing_else_do_not_count() -> None:
-    said = (
+    hypothesis = (
         "(S (NP (DT the) (NN dog) (, ,)) (VP (VBD saw) (NP (NP (DT a) (NN cat)) (PP (IN in) (NP (NNP Rome)))))"
         " (X (. .)))"
     )
-    found = counts(said, GOLD)
-    assert (found["matched"], found["output"], found["reference"], found["complete"]) == (7, 7, 7, 1)
+    totals = counts(hypothesis, GOLD)
+    assert (totals["matched"], totals["output"], totals["reference"], totals["complete"]) == (7, 7, 7, 1)
 
 
 def test_wrong_labels_and_tags_and_crossing_brackets() -> None:
     # Gold: S 0-3, NP 0-2, VP 2-3. Said: S 0-3, VP 0-2 (another label), NP 1-3, which crosses NP 0-2 (and matches none).
     # Tags: two of three are right.
     gold = "(S (NP (DT a) (NN b)) (VP (VB c)))"
-    said = "(S (VP (DT a) (NN b)) (VP (NN c)))"
-    assert [counts(said, gold)[name] for name in ("matched", "output", "right tags", "tags")] == [2, 3, 2, 3]
-    said = "(S (DT a) (NP (NN b) (VB c)))"
-    assert [counts(said, gold)[name] for name in ("matched", "output", "crossing")] == [1, 2, 1]
-    assert build_metric("crossing-brackets").score([said, gold], [[gold, gold]]).value == 0.5
+    hypothesis = "(S (VP (DT a) (NN b)) (VP (NN c)))"
+    assert [counts(hypothesis, gold)[name] for name in ("matched", "output", "right tags", "tags")] == [2, 3, 2, 3]
+    hypothesis = "(S (DT a) (NP (NN b) (VB c)))"
+    assert [counts(hypothesis, gold)[name] for name in ("matched", "output", "crossing")] == [1, 2, 1]
+    assert build_metric("crossing-brackets").score([hypothesis, gold], [[gold, gold]]).value == 0.5
     assert build_metric("tagging-accuracy").score(["(S (XX a) (NN b) (XX c))"], [[gold]]).value == pytest.approx(
         100 / 3
     )
@@ -66,39 +68,45 @@ def test_wrong_labels_and_tags_and_crossing_brackets() -> None:
 
 def test_unary_chains_are_multisets() -> None:
     # Gold: NP 0-1 twice and S 0-1. Said: NP once, S twice: one NP and one S match.
-    found = counts("(S (S (NP (NN a))))", "(S (NP (NP (NN a))))")
-    assert (found["matched"], found["output"], found["reference"]) == (2, 3, 3)
+    totals = counts("(S (S (NP (NN a))))", "(S (NP (NP (NN a))))")
+    assert (totals["matched"], totals["output"], totals["reference"]) == (2, 3, 3)
 
 
 def test_roots_particles_functions_and_traces() -> None:
     # TOP does not count, PRT is ADVP: S, VP and ADVP match.
-    found = counts("(TOP (S (VP (VB go) (ADVP (RP on)))))", "(S (VP (VB go) (PRT (RP on))))")
-    assert (found["matched"], found["output"], found["reference"], found["complete"]) == (3, 3, 3, 1)
+    totals = counts("(TOP (S (VP (VB go) (ADVP (RP on)))))", "(S (VP (VB go) (PRT (RP on))))")
+    assert (totals["matched"], totals["output"], totals["reference"], totals["complete"]) == (3, 3, 3, 1)
     # Without functions, traces and a ROOT, both are (S (NP a) (VP b)).
-    found = counts("(S=1 (NP (NN a)) (VP (VB b)))", "(ROOT (S (NP-SBJ (NN a)) (VP-2 (VB b))))")
-    assert (found["matched"], found["output"], found["reference"], found["complete"]) == (3, 3, 3, 1)
+    totals = counts("(S=1 (NP (NN a)) (VP (VB b)))", "(ROOT (S (NP-SBJ (NN a)) (VP-2 (VB b))))")
+    assert (totals["matched"], totals["output"], totals["reference"], totals["complete"]) == (3, 3, 3, 1)
 
 
 def test_the_corpus_is_scored_as_a_whole() -> None:
     # 3 of 3 brackets and 1 of 2 with 3 wanted: F1 = 2 * 4 / (5 + 6), not the mean of 1 and 2/5.
-    first, gold, said = "(S (NP (NN a)) (VP (VB b)))", "(S (NP (NN a)) (VP (VB b)))", "(S (X (NN a)) (VB b))"
+    first, gold, hypothesis = "(S (NP (NN a)) (VP (VB b)))", "(S (NP (NN a)) (VP (VB b)))", "(S (X (NN a)) (VB b))"
     metric = build_metric("bracket-f1")
-    score = metric.score([first, said], [[gold, gold]])
+    score = metric.score([first, hypothesis], [[gold, gold]])
     assert score.value == pytest.approx(100 * 8 / 11)
-    statistics = metric.statistics([first, said] * 20, [[gold, gold] * 20])
+    statistics = metric.statistics([first, hypothesis] * 20, [[gold, gold] * 20])
     interval = bootstrap_interval(metric, statistics, 200, 1)
     assert interval.low < score.value < interval.high
 
 
 def test_no_hypothesis_finds_nothing_and_no_reference_counts_nothing() -> None:
-    found = counts("", GOLD)
-    assert (found["matched"], found["output"], found["reference"], found["tags"], found["mended"]) == (0, 0, 7, 7, 1)
+    totals = counts("", GOLD)
+    assert (totals["matched"], totals["output"], totals["reference"], totals["tags"], totals["repaired"]) == (
+        0,
+        0,
+        7,
+        7,
+        1,
+    )
     assert set(counts(GOLD, "").values()) == {0}
     for name in ("bracket-f1", "complete-match", "tagging-accuracy", "crossing-brackets", "well-formed"):
         assert build_metric(name).score([""], [[""]]).value == 0
 
 
-def test_linear_forms_are_mended_over_the_words_of_the_reference() -> None:
+def test_linear_forms_are_repaired_over_the_words_of_the_reference() -> None:
     gold = "(S (NP (DT a) (NN b)) (VP (VB c)))"
     whole, broken = "(S (NP DT NN )NP (VP VB )VP )S", "(S (NP DT NN (VP VB )VP )S"
     # The broken one: S 0-3, NP 0-3, VP 2-3, of which S and VP match.
@@ -109,7 +117,7 @@ def test_linear_forms_are_mended_over_the_words_of_the_reference() -> None:
     statistics = formed.statistics([whole, broken, gold, "", "( ) DT"], [[gold] * 5])
     assert formed.aggregate(statistics.sum(0)) == pytest.approx(100 * 2 / 5)
     (note,) = formed.notes(statistics.sum(0))
-    assert note.startswith(f"mended: {NO_TREE}: 2, brackets never closed: 1, ")
+    assert note.startswith(f"repaired: {NO_TREE}: 2, brackets never closed: 1, ")
     assert formed.notes(statistics[0]) == []
 
 
@@ -122,24 +130,26 @@ def test_other_words_and_several_references_are_refused() -> None:
 
 def slow_spans(tree: Tree, punctuation: list[bool]) -> list[tuple[str, frozenset[int]]]:
     """Each bracket as its label and the set of the words it covers; by recursion."""
-    found: list[tuple[str, frozenset[int]]] = []
-    place = 0
+    spans: list[tuple[str, frozenset[int]]] = []
+    index = 0
 
     def walk(node: Tree | Leaf) -> frozenset[int]:
-        nonlocal place
+        nonlocal index
         if isinstance(node, Leaf):
-            place += 1
-            return frozenset() if punctuation[place - 1] else frozenset([place - 1])
+            index += 1
+            return frozenset() if punctuation[index - 1] else frozenset([index - 1])
         words = frozenset().union(*[walk(child) for child in node.children])
         if words and node.label != "TOP":
-            found.append(("ADVP" if node.label == "PRT" else node.label, words))
+            spans.append(("ADVP" if node.label == "PRT" else node.label, words))
         return words
 
     walk(tree)
-    return found
+    return spans
 
 
-SHAPES = st.lists(st.sampled_from([*(f"({each}" for each in LABELS), *(f"){each}" for each in LABELS)]), max_size=8)
+SHAPES = st.lists(
+    st.sampled_from([*(f"({bracket}" for bracket in LABELS), *(f"){bracket}" for bracket in LABELS)]), max_size=8
+)
 
 
 @given(trees(), SHAPES)
@@ -150,27 +160,27 @@ def test_any_two_trees_are_counted_as_slowly(gold: Tree, shape: list[str]) -> No
     symbols = [symbol for pair in zip(shape, tags, strict=False) for symbol in pair] + tags[len(shape) :]
     text = " ".join(["(S", *symbols, ")S"])
     written = repair(text, cleaned.words()).tree
-    said = clean(written)
-    assert said is not None
+    hypothesis = clean(written)
+    assert hypothesis is not None
     punctuation = [tag in PUNCTUATION for tag in tags]
-    ours, wanted = slow_spans(said, punctuation), slow_spans(cleaned, punctuation)
+    ours, wanted = slow_spans(hypothesis, punctuation), slow_spans(cleaned, punctuation)
     crossing = sum(any(one & other and not one <= other and not other <= one for _, other in wanted) for _, one in ours)
     left, matched = list(wanted), 0
-    for each in ours:
-        if each in left:
-            left.remove(each)
+    for bracket in ours:
+        if bracket in left:
+            left.remove(bracket)
             matched += 1
-    found = counts(written.write(), gold.write())
-    assert (found["matched"], found["output"], found["reference"]) == (matched, len(ours), len(wanted))
-    assert found["crossing"] == crossing
-    assert found["complete"] == (matched == len(ours) == len(wanted))
-    assert counts(linearise(written), cleaned.write()) == found
+    totals = counts(written.write(), gold.write())
+    assert (totals["matched"], totals["output"], totals["reference"]) == (matched, len(ours), len(wanted))
+    assert totals["crossing"] == crossing
+    assert totals["complete"] == (matched == len(ours) == len(wanted))
+    assert counts(linearise(written), cleaned.write()) == totals
 
 
 def test_files_of_any_kind(tmp_path: Path, run_headway: Command) -> None:
     gold = tmp_path / "gold.mrg.gz"
     gold.write_bytes(gzip.compress(b"( (S (NP-SBJ (DT a)\n (NN b))\n (VP (VB c) (NP (-NONE- *)))))\n(())\n"))
-    trees_file, linear = tmp_path / "said.trees", tmp_path / "said.linear"
+    trees_file, linear = tmp_path / "hypotheses.trees", tmp_path / "hypotheses.linear"
     trees_file.write_text("(S (NP (DT a)) (NN b) (VP (VB c)))\n(S (NN x))\n", encoding="utf-8")
     linear.write_text("(S (NP DT NN )NP (VP VB )VP\n\n", encoding="utf-8")
     metrics = [build_metric("bracket-f1"), build_metric("well-formed")]
@@ -178,7 +188,7 @@ def test_files_of_any_kind(tmp_path: Path, run_headway: Command) -> None:
     assert [row.score.value for row in report.scores[0]] == [pytest.approx(100 * 4 / 6), 100]
     assert [row.score.value for row in report.scores[1]] == [100, 0]
     assert f"bracket-f1 of {trees_file}: precision 66.67, recall 66.67: 2 of 3 brackets" in report.text()
-    assert f"well-formed of {linear}: mended: brackets never closed: 1" in report.text()
+    assert f"well-formed of {linear}: repaired: brackets never closed: 1" in report.text()
     code, out, _ = run_headway(
         "score", "--metric", "bracket-f1", "tagging-accuracy", "--hypotheses", linear, "--references", gold
     )
@@ -190,7 +200,7 @@ def test_files_of_any_kind(tmp_path: Path, run_headway: Command) -> None:
     assert (code, err) == (2, f"error: {broken}:2: this bracket is never closed\n")
 
 
-def test_what_was_mended_has_a_place_in_the_statistics() -> None:
+def test_repairs_are_among_the_statistics() -> None:
     row = build_metric("well-formed").statistics(["NN"], [["(S (NN a))"]])[0]
     assert len(row) == len(TreeMetric.NAMES) + len(KINDS)
     assert parse_tree("(S (NN a))").words() == ["a"]

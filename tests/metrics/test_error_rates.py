@@ -21,12 +21,12 @@ def distance(one, other) -> int:
 
 def test_worked_by_hand():
     gold = ["one two three four", "five", "six seven"]
-    said = ["one too three", "five five", "six seven"]  # a substitution and a deletion; an insertion; nothing
+    hypotheses = ["one too three", "five five", "six seven"]  # a substitution and a deletion; an insertion; nothing
     metric = build_metric("wer")
-    assert metric.statistics(said, [gold]).tolist() == [[2, 1, 1, 0], [1, 0, 0, 1], [2, 0, 0, 0]]
-    score = metric.score(said, [gold])
+    assert metric.statistics(hypotheses, [gold]).tolist() == [[2, 1, 1, 0], [1, 0, 0, 1], [2, 0, 0, 0]]
+    score = metric.score(hypotheses, [gold])
     assert (score.metric, score.value) == ("WER", pytest.approx(100 * 3 / 7))
-    assert metric.notes(metric.statistics(said, [gold]).sum(0)) == [
+    assert metric.notes(metric.statistics(hypotheses, [gold]).sum(0)) == [
         "1 substitutions, 1 deletions, 1 insertions in 7 words"
     ]
     characters = build_metric("cer")
@@ -39,10 +39,10 @@ def test_errors_are_the_edit_distance(name, split):
     draw, metric = random.Random(1), build_metric(name)
     sentences = [[" ".join(draw.choices("abc", k=draw.randint(0, 7))) for _ in range(60)] for _ in range(2)]
     statistics = metric.statistics(sentences[0], [sentences[1]])
-    for row, said, gold in zip(statistics, *sentences, strict=True):
-        assert row[1:].sum() == distance(split(gold), split(said))
+    for row, hypotheses, gold in zip(statistics, *sentences, strict=True):
+        assert row[1:].sum() == distance(split(gold), split(hypotheses))
         assert row[:3].sum() == len(split(gold))
-        assert row[[0, 1, 3]].sum() == len(split(said))
+        assert row[[0, 1, 3]].sum() == len(split(hypotheses))
 
 
 def test_empty_segments():
@@ -53,11 +53,11 @@ def test_empty_segments():
 
 
 def test_case_and_punctuation_count_unless_told_otherwise():
-    said, gold = ["it is  late"], ["It is late."]
-    assert build_metric("wer").score(said, [gold]).value == pytest.approx(100 * 2 / 3)
-    assert build_metric("wer", lowercase=True).score(said, [gold]).value == pytest.approx(100 / 3)
+    hypotheses, gold = ["it is  late"], ["It is late."]
+    assert build_metric("wer").score(hypotheses, [gold]).value == pytest.approx(100 * 2 / 3)
+    assert build_metric("wer", lowercase=True).score(hypotheses, [gold]).value == pytest.approx(100 / 3)
     lenient = build_metric("wer", lowercase=True, punctuation=False)
-    assert lenient.score(said, [gold]).value == 0
+    assert lenient.score(hypotheses, [gold]).value == 0
     assert str(lenient.signature()).startswith("nrefs:1|case:lc|punct:no|space:collapsed|version:jiwer-")
     assert "case:mixed|punct:yes" in str(build_metric("cer").signature())
 

@@ -20,38 +20,38 @@ LENGTHS = ["3", "2", "1", "10", "2", "3"]
 def test_a_group_is_a_corpus_of_its_own(name: str) -> None:
     metric = build_metric(name)
     statistics = metric.statistics(HYPOTHESES, [REFERENCES])
-    found = scores_by_group(metric, statistics, LENGTHS, samples=50, seed=3)
-    assert [each.group for each in found] == ["1", "2", "3", "10"]
-    for each in found:
-        rows = [row for row, length in enumerate(LENGTHS) if length == each.group]
+    scores = scores_by_group(metric, statistics, LENGTHS, samples=50, seed=3)
+    assert [score.group for score in scores] == ["1", "2", "3", "10"]
+    for score in scores:
+        rows = [row for row, length in enumerate(LENGTHS) if length == score.group]
         alone = [HYPOTHESES[row] for row in rows], [[REFERENCES[row] for row in rows]]
-        assert each.value == metric.score(*alone).value
-        assert each.interval == bootstrap_interval(metric, metric.statistics(*alone), 50, 3)
-        assert each.segments == len(rows)
+        assert score.value == metric.score(*alone).value
+        assert score.interval == bootstrap_interval(metric, metric.statistics(*alone), 50, 3)
+        assert score.segments == len(rows)
 
 
 def test_names_keep_the_order_in_which_they_come() -> None:
     metric = build_metric("exact_match")
-    found = scores_by_group(metric, np.array([[1.0, 1], [0, 1], [0, 1]]), ["turn", "around", "turn"], samples=5)
-    assert [(each.group, each.value) for each in found] == [("turn", 50.0), ("around", 0.0)]
+    scores = scores_by_group(metric, np.array([[1.0, 1], [0, 1], [0, 1]]), ["turn", "around", "turn"], samples=5)
+    assert [(score.group, score.value) for score in scores] == [("turn", 50.0), ("around", 0.0)]
     with pytest.raises(UserError, match="2 groups for 3 segments"):
         scores_by_group(metric, np.ones((3, 2)), ["a", "b"])
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    paths = [tmp_path / name for name in ("said", "reference", "lengths")]
+    paths = [tmp_path / name for name in ("hypotheses", "reference", "lengths")]
     for path, lines in zip(paths, (HYPOTHESES, REFERENCES, LENGTHS), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines))
     return paths
 
 
 def test_the_table_has_a_row_a_group(files: list[Path]) -> None:
-    said, reference, lengths = files
-    report = score_files([build_metric("exact_match")], [said, reference], [reference], by=lengths)
+    hypotheses, reference, lengths = files
+    report = score_files([build_metric("exact_match")], [hypotheses, reference], [reference], by=lengths)
     _, _, _, blank, header, *rows = report.text().splitlines()[:9]
     assert blank == ""
-    assert header.split() == ["exact_match", "by", "group", "segments", str(said), str(reference)]
+    assert header.split() == ["exact_match", "by", "group", "segments", str(hypotheses), str(reference)]
     assert [row.split()[:3] for row in rows] == [
         ["1", "1", "0.00"],
         ["2", "2", "50.00"],
@@ -59,14 +59,24 @@ def test_the_table_has_a_row_a_group(files: list[Path]) -> None:
         ["10", "1", "100.00"],
     ]
     assert all(row.split()[5] == "100.00" for row in rows)
-    assert not score_files([build_metric("exact_match")], [said], [reference]).scores[0][0].groups
+    assert not score_files([build_metric("exact_match")], [hypotheses], [reference]).scores[0][0].groups
 
 
 def test_on_the_command_line(files: list[Path], run_headway: Command) -> None:
-    said, reference, lengths = files
-    command = ["score", "--metric", "exact_match", "--hypotheses", said, "--references", reference, "--by", lengths]
+    hypotheses, reference, lengths = files
+    command = [
+        "score",
+        "--metric",
+        "exact_match",
+        "--hypotheses",
+        hypotheses,
+        "--references",
+        reference,
+        "--by",
+        lengths,
+    ]
     groups = json.loads(run_headway(*command, "--json").out)["scores"][0][0]["groups"]
-    assert [(each["group"], each["value"]) for each in groups] == [("1", 0), ("2", 50), ("3", 50), ("10", 100)]
+    assert [(score["group"], score["value"]) for score in groups] == [("1", 0), ("2", 50), ("3", 50), ("10", 100)]
     lengths.write_text("1\n2\n")
     ended = run_headway(*command)
     assert ended.code == 2

@@ -9,40 +9,40 @@ from headway.errors import UserError
 from headway.metrics import bootstrap_interval, build_metric
 from headway.metrics.score_report import score_files
 
-SAID = ["c i i c", "i c", "c c c"]
+HYPOTHESES = ["c i i c", "i c", "c c c"]
 GOLD = ["c i c i", "i i", "c c c"]
 OTHER = ["c c i c", "i c", "c c i"]
 
 
 def test_counts_and_scores() -> None:
     metric = build_metric("f0.5")
-    statistics = metric.statistics(SAID, [GOLD])
+    statistics = metric.statistics(HYPOTHESES, [GOLD])
     assert statistics.tolist() == [[1, 1, 1], [1, 0, 1], [0, 0, 0]]
     precision, recall = 2 / 3, 2 / 4
-    assert build_metric("precision").score(SAID, [GOLD]).value == pytest.approx(100 * precision)
-    assert build_metric("recall").score(SAID, [GOLD]).value == pytest.approx(100 * recall)
+    assert build_metric("precision").score(HYPOTHESES, [GOLD]).value == pytest.approx(100 * precision)
+    assert build_metric("recall").score(HYPOTHESES, [GOLD]).value == pytest.approx(100 * recall)
     for beta in (0.5, 1.0, 2.0):
         expected = 100 * (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
-        score = build_metric("f0.5", beta=beta).score(SAID, [GOLD])
+        score = build_metric("f0.5", beta=beta).score(HYPOTHESES, [GOLD])
         assert score.value == pytest.approx(expected)
         assert score.metric == f"f{beta:g}"
 
 
 def test_several_references_are_their_union() -> None:
     metric = build_metric("recall")
-    assert metric.statistics(SAID, [GOLD, OTHER]).tolist() == [[2, 0, 1], [1, 0, 1], [0, 0, 1]]
+    assert metric.statistics(HYPOTHESES, [GOLD, OTHER]).tolist() == [[2, 0, 1], [1, 0, 1], [0, 0, 1]]
     assert str(metric.signature()).startswith("nrefs:2|label:i|")
 
 
 def test_other_labels_and_accuracy() -> None:
-    assert build_metric("precision", label="c").statistics(SAID, [GOLD]).sum(0).tolist() == [4, 2, 1]
-    assert build_metric("accuracy").score(SAID, [GOLD]).value == pytest.approx(100 * 6 / 9)
-    assert build_metric("accuracy").score(SAID, [GOLD, OTHER]).value == 100  # each label is one annotator's
+    assert build_metric("precision", label="c").statistics(HYPOTHESES, [GOLD]).sum(0).tolist() == [4, 2, 1]
+    assert build_metric("accuracy").score(HYPOTHESES, [GOLD]).value == pytest.approx(100 * 6 / 9)
+    assert build_metric("accuracy").score(HYPOTHESES, [GOLD, OTHER]).value == 100  # each label is one annotator's
 
 
 def test_nothing_found_and_nothing_to_find() -> None:
-    for said, gold in ((["c c"], ["c i"]), (["c i"], ["c c"]), (["c"], ["c"])):
-        assert build_metric("f0.5").score(said, [gold]).value == 0.0
+    for hypotheses, gold in ((["c c"], ["c i"]), (["c i"], ["c c"]), (["c"], ["c"])):
+        assert build_metric("f0.5").score(hypotheses, [gold]).value == 0.0
 
 
 def test_every_sentence_has_a_label_a_word() -> None:
@@ -54,8 +54,8 @@ def test_every_sentence_has_a_label_a_word() -> None:
 
 def test_intervals_come_from_sentences() -> None:
     metric = build_metric("f0.5")
-    interval = bootstrap_interval(metric, metric.statistics(SAID * 20, [GOLD * 20]), 200, 1)
-    value = metric.score(SAID, [GOLD]).value
+    interval = bootstrap_interval(metric, metric.statistics(HYPOTHESES * 20, [GOLD * 20]), 200, 1)
+    value = metric.score(HYPOTHESES, [GOLD]).value
     assert interval.low < value < interval.high
     assert np.isfinite([interval.low, interval.high]).all()
 
@@ -67,15 +67,16 @@ def columns(path: Path, sentences: list[str], more: str = "") -> Path:
 
 
 def test_files_of_columns_with_each_reference_alone(tmp_path: Path) -> None:
-    said = columns(tmp_path / "said.tsv", SAID, "\t0.7")
+    hypotheses = columns(tmp_path / "hypotheses.tsv", HYPOTHESES, "\t0.7")
     references = [columns(tmp_path / "gold.tsv", GOLD), columns(tmp_path / "other.tsv", OTHER)]
-    report = score_files([build_metric("f0.5"), build_metric("recall")], [said], references)
+    report = score_files([build_metric("f0.5"), build_metric("recall")], [hypotheses], references)
     assert report.segments == 3
     assert [column[0].by_reference for column in report.scores] == [
-        tuple(build_metric(name).score(SAID, [each]).value for each in (GOLD, OTHER)) for name in ("f0.5", "recall")
+        tuple(build_metric(name).score(HYPOTHESES, [reference]).value for reference in (GOLD, OTHER))
+        for name in ("f0.5", "recall")
     ]
-    assert f"recall of {said} by each reference alone: 50.00, 66.67" in report.text()
-    short = columns(tmp_path / "short.tsv", SAID[:2])
+    assert f"recall of {hypotheses} by each reference alone: 50.00, 66.67" in report.text()
+    short = columns(tmp_path / "short.tsv", HYPOTHESES[:2])
     with pytest.raises(UserError, match=r"2 segments, but .*gold\.tsv has 3"):
         score_files([build_metric("f0.5")], [short], references)
 

@@ -46,11 +46,11 @@ def by_loops(kind: str, output: list[str], reference: list[str]) -> float:
     counts = [
         Counter(tuple(words[i : i + size]) for i in range(len(words) - size + 1)) for words in (output, reference)
     ]
-    return f1((counts[0] & counts[1]).total(), *(each.total() for each in counts))
+    return f1((counts[0] & counts[1]).total(), *(reference.total() for reference in counts))
 
 
 def value(kind: str, output: str, *references: str, **options: object) -> float:
-    return build_metric(kind, **options).score([output], [[each] for each in references]).value
+    return build_metric(kind, **options).score([output], [[reference] for reference in references]).value
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_other_scripts() -> None:
 def test_references_that_ascii_tokens_lose_are_said(caplog: pytest.LogCaptureFixture) -> None:
     metric = build_metric("rouge-1")
     assert metric.score(["地震", "Linux", "…"], [["東京", "Linux の話", "…"]]).value == pytest.approx(100 / 3)
-    said = "ROUGE-1: 1 of 3 references have no letter from a to z and count as empty; tokenize words or"
-    assert said in caplog.text
+    message = "ROUGE-1: 1 of 3 references have no letter from a to z and count as empty; tokenize words or"
+    assert message in caplog.text
     caplog.clear()
     build_metric("rouge-1", tokenize="characters").score(["地震"], [["東京"]])
     metric.score(["a"], [["b – c"]])

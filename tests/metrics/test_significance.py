@@ -10,8 +10,8 @@ from sacrebleu.significance import PairedTest
 
 from headway.errors import UserError
 from headway.metrics import (
-    Comparison,
     Metric,
+    PairedDifference,
     Signature,
     approximate_randomisation,
     bootstrap_interval,
@@ -145,7 +145,7 @@ def null_p_values(test: str) -> NDArray[np.float64]:
     p_values = []
     for run in range(400):
         a, b = (values(generator.normal(size=50)) for _ in range(2))
-        comparison: Comparison
+        comparison: PairedDifference
         if test == "randomisation":
             comparison = approximate_randomisation(Mean(), a, b, 199, seed=run)
         else:

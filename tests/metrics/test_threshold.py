@@ -7,8 +7,8 @@ from headway.metrics.label_metrics import best_threshold
 
 
 def f_beta(scores: np.ndarray, wanted: np.ndarray, threshold: float, beta: float) -> float:
-    said = scores >= threshold
-    hits, given, all_wanted = (said & wanted).sum(), said.sum(), wanted.sum()
+    predicted = scores >= threshold
+    hits, given, all_wanted = (predicted & wanted).sum(), predicted.sum(), wanted.sum()
     precision, recall = hits / max(1, given), hits / max(1, all_wanted)
     return 100 * (1 + beta**2) * precision * recall / max(1e-12, beta**2 * precision + recall)
 
@@ -21,7 +21,7 @@ def test_no_threshold_is_better(beta: float, seed: int) -> None:
     wanted = random.random(30) < 0.3
     threshold, value = best_threshold(scores, wanted, beta)
     assert value == pytest.approx(f_beta(scores, wanted, threshold, beta))
-    assert value == pytest.approx(max(f_beta(scores, wanted, each, beta) for each in np.linspace(0, 1, 101)))
+    assert value == pytest.approx(max(f_beta(scores, wanted, threshold, beta) for threshold in np.linspace(0, 1, 101)))
 
 
 def test_nothing_to_find_and_everything() -> None:

@@ -36,9 +36,9 @@ def test_every_sentence_is_parsed_once(tmp_path):
     assert "5 lines, 3 sentences newly parsed, 1 of them without a parse" in done.text()
     again = annotate(["b", "a b", "c"], parser, store)
     assert (again.lines, again.parsed) == (3, 0)
-    found = ParseStore(store)
-    assert [token.head for token in found.get("a b").tokens] == [0, 0]
-    assert found.get("c").tokens == ()
+    kept = ParseStore(store)
+    assert [token.head for token in kept.get("a b").tokens] == [0, 0]
+    assert kept.get("c").tokens == ()
 
 
 def test_several_processes_give_the_same(tmp_path, monkeypatch):
@@ -114,7 +114,7 @@ def test_a_corpus_carries_heads_and_notices_other_parses(tmp_path, parallel, sid
         suffix = {"source": "src", "target": "trg"}[side]
         annotate(lines, parses.source, tmp_path / f"train.{suffix}.conllu-made.conllu.parses")
     built = build()
-    assert [{name: each.tolist() for name, each in built.labels(place).items()} for place in range(3)] == [
+    assert [{name: values.tolist() for name, values in built.labels(index).items()} for index in range(3)] == [
         {"source_heads": [1, 1, 1], "target_heads": [0, 0]},
         {"source_heads": [-1, -1], "target_heads": [-1, -1, 2]},  # both heads of C A B stand to the right
         {"source_heads": [-1, -1], "target_heads": [0]},

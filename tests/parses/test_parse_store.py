@@ -1,4 +1,4 @@
-"""The store: parses are found by their sentence, a changed one has none, and a crash loses no more than a line."""
+"""The store: parses are looked up by their sentence, a changed one has none, and a crash loses no more than a line."""
 
 import json
 

@@ -25,11 +25,11 @@ def test_conllu_sentences_are_found_by_their_characters(tmp_path):
     )  # fmt: skip
     first, second, third, fourth = parser.parse([together, apart, unknown, blank])
     german = [("Er", 4), ("ist", 4), ("im", 4), ("im", 4), ("Haus", 4), (".", 4)]
-    assert [each[:2] for each in tokens(first, together)] == [*german, ("Sie", 7), ("singt", 7)]
-    assert [each[0] for each in tokens(second, apart)] == ["Er", "ist", "i m", "i m", "Haus", "."]
+    assert [token[:2] for token in tokens(first, together)] == [*german, ("Sie", 7), ("singt", 7)]
+    assert [token[0] for token in tokens(second, apart)] == ["Er", "ist", "i m", "i m", "Haus", "."]
     assert third.tokens == fourth.tokens == ()
     assert [text for text, _ in read_conllu(tmp_path / "made.conllu")] == ["Er ist im Haus.", "Sie singt"]
-    assert [each.tokens for each in load("conllu", tmp_path).parse([together])] == [first.tokens]
+    assert [token.tokens for token in load("conllu", tmp_path).parse([together])] == [first.tokens]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_spacy_tokens_know_their_characters(tmp_path):
     for whitespace, expected in texts.items():
         (parse,) = load("spacy", folder, whitespace).parse([line])
         assert [text for text, _, _ in tokens(parse, line)] == expected
-        assert any(head == place for place, (_, head, _) in enumerate(tokens(parse, line)))
+        assert any(head == index for index, (_, head, _) in enumerate(tokens(parse, line)))
 
 
 def test_what_hangs_on_white_space_moves_up():
@@ -121,15 +121,15 @@ class FakeStanza:
         return SimpleNamespace(sentences=sentences)
 
     def tokens_of(self, text, part, start):
-        found, count = [], 0
+        tokens, count = [], 0
         for form in part.split():
             start = text.index(form, start)
             words = ["in", "dem"] if form == "im" else [form]
             heads = [0 if count + n == 0 else 1 for n in range(len(words))]
             nodes = [SimpleNamespace(head=head, deprel="dep") for head in heads]
-            found.append(SimpleNamespace(start_char=start, end_char=start + len(form), words=nodes))
+            tokens.append(SimpleNamespace(start_char=start, end_char=start + len(form), words=nodes))
             start, count = start + len(form), count + len(words)
-        return found
+        return tokens
 
 
 def test_stanza_sentences_become_trees_of_one_line(monkeypatch, tmp_path):
@@ -137,15 +137,15 @@ def test_stanza_sentences_become_trees_of_one_line(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "stanza", fake)
     line = "er ist  im. sie singt."
     (parse,) = load("stanza", "de").parse([line])
-    assert [each[:2] for each in tokens(parse, line)] == [
+    assert [token[:2] for token in tokens(parse, line)] == [
         ("er", 0), ("ist", 0), ("im", 0), ("im", 0), ("sie", 4), ("singt", 4),
     ]  # fmt: skip
     assert fake.options["lang"] == "de"
     assert fake.options["download_method"] is None
     (parse,) = load("stanza", "de", "none").parse(["a b ."])
-    assert [each[0] for each in tokens(parse, "a b .")] == ["a b"]
+    assert [token[0] for token in tokens(parse, "a b .")] == ["a b"]
     (parse,) = load("stanza", "de", "tokens").parse(["a  b im"])
-    assert [each[0] for each in tokens(parse, "a  b im")] == ["a", "b", "im", "im"]
+    assert [token[0] for token in tokens(parse, "a  b im")] == ["a", "b", "im", "im"]
     assert fake.options["tokenize_pretokenized"]
     (tmp_path / "de").mkdir()
     load("stanza", tmp_path / "de")

@@ -1,4 +1,4 @@
-"""Heads of pieces: sentences worked by hand in Japanese, English and German, and properties of any sentence."""
+"""Heads of subwords: sentences worked by hand in Japanese, English and German, and properties of any sentence."""
 
 import hypothesis.strategies as st
 import pytest
@@ -10,31 +10,31 @@ from headway.processing.text.text_processor import TextToken
 
 
 def tree(line: str, *tokens: tuple[str, int]) -> Parse:
-    """A parse whose tokens stand in `line` in this order; heads count from 0, a root's is its own place."""
-    found, start = [], 0
+    """A parse whose tokens stand in `line` in this order; heads count from 0, a root is its head."""
+    parsed, start = [], 0
     for text, head in tokens:
         start = line.index(text, start)
-        found.append(Token(start, start + len(text), head, "label"))
+        parsed.append(Token(start, start + len(text), head, "label"))
         start += len(text)
-    return Parse(found)
+    return Parse(parsed)
 
 
 def cut(line: str, segmented: str) -> list[TextToken]:
-    """Pieces of a line: `segmented` has spaces between words and | between the pieces of a word; its characters are
+    """Subwords of a line: `segmented` has spaces between words and | between the subwords of a word; its characters are
     those of the line, white space aside."""
-    pieces, place = [], 0
+    subwords, index = [], 0
     for word, text in enumerate(segmented.split()):
-        for number, piece in enumerate(text.split("|")):
-            while line[place].isspace():
-                place += 1
-            start = place
-            for character in piece:
-                while line[place].isspace():
-                    place += 1
-                assert line[place] == character
-                place += 1
-            pieces.append(TextToken(9, ("" if number else "\u2581") + piece, start, place, word))
-    return pieces
+        for number, subword in enumerate(text.split("|")):
+            while line[index].isspace():
+                index += 1
+            start = index
+            for character in subword:
+                while line[index].isspace():
+                    index += 1
+                assert line[index] == character
+                index += 1
+            subwords.append(TextToken(9, ("" if number else "\u2581") + subword, start, index, word))
+    return subwords
 
 
 def heads(line, segmented, *tokens, **options):
@@ -45,7 +45,7 @@ def test_english_word_by_word_and_in_pieces():
     line = "She speaks well ."
     tokens = ("She", 1), ("speaks", 1), ("well", 1), (".", 1)
     assert heads(line, "She speaks well .", *tokens) == [1, 1, 1, 1]
-    #                   0   1    2    3  4   5: the root's last piece points to itself, others to its first
+    #                   0   1    2    3  4   5: the root's last subword points to itself, others to its first
     assert heads(line, "She sp|eak|s we|ll .", *tokens) == [1, 2, 3, 3, 5, 1, 1]
 
 
@@ -102,7 +102,7 @@ def test_japanese_segmented_by_another_tool():
 
 
 def test_japanese_without_segmentation():
-    """Pieces run over word ends; a word ends where a piece and a token do. は問 joins two tokens."""
+    """Subwords run over word ends; a word ends where a subword and a token do. は問 joins two tokens."""
     line = "彼は問題を解決した"
     parse = tree(line, ("彼", 4), ("は", 0), ("問題", 4), ("を", 2), ("解決", 4), ("し", 4), ("た", 4))
     #  彼0 は問1 題2 を3 解4 決5 した6
@@ -134,14 +134,14 @@ def test_german_contraction_whose_words_share_their_characters():
 
 
 def test_a_token_without_a_piece_hands_on_its_children():
-    """The dash stands in no piece (normalisation took it); what hung on it hangs on its head."""
+    """The dash stands in no subword (normalisation took it); what hung on it hangs on its head."""
     line = "a - b c"
     parse = tree(line, ("a", 1), ("-", 2), ("b", 3), ("c", 3))
-    pieces = [TextToken(9, text, line.index(text), line.index(text) + 1, place) for place, text in enumerate("abc")]
-    projection = project(pieces, parse)
+    subwords = [TextToken(9, text, line.index(text), line.index(text) + 1, index) for index, text in enumerate("abc")]
+    projection = project(subwords, parse)
     assert projection.heads.tolist() == [1, 2, 2]
     assert projection.counts["dropped"] == 1
-    root_gone = project(pieces, tree(line, ("a", 1), ("-", 1), ("b", 1), ("c", 2)))
+    root_gone = project(subwords, tree(line, ("a", 1), ("-", 1), ("b", 1), ("c", 2)))
     assert root_gone.heads.tolist() == [NONE, NONE, 1]
 
 
@@ -157,7 +157,7 @@ def test_words_without_a_token_and_lines_without_a_parse():
 
 
 def test_the_mark_of_a_space_is_the_first_piece_of_its_word():
-    pieces = [
+    subwords = [
         TextToken(9, "\u2581", 0, 0, 0),
         TextToken(9, "a", 0, 1, 0),
         TextToken(9, "\u2581", 1, 2, 1),
@@ -165,22 +165,22 @@ def test_the_mark_of_a_space_is_the_first_piece_of_its_word():
     ]
     parse = tree("a b", ("a", 1), ("b", 1))
     for segmented in (True, False):
-        assert project(pieces, parse, segmented=segmented).heads.tolist() == [1, 2, 3, 3]
+        assert project(subwords, parse, segmented=segmented).heads.tolist() == [1, 2, 3, 3]
 
 
 @pytest.mark.parametrize("heads", [[1, 0], [1, 2, 0], [5], [-1]])
 def test_heads_that_make_no_tree_are_refused(heads):
     with pytest.raises(NotATreeError):
-        Parse([Token(place, place + 1, head, "") for place, head in enumerate(heads)])
+        Parse([Token(index, index + 1, head, "") for index, head in enumerate(heads)])
 
 
 @st.composite
 def sentences(draw):
-    """A line, its pieces and a parse: words and tokens cut at random, heads any trees."""
+    """A line, its subwords and a parse: words and tokens cut at random, heads any trees."""
     words = draw(st.lists(st.text("abc", min_size=1, max_size=6), min_size=1, max_size=7))
     line = draw(st.sampled_from([" ", "  "])).join(words)
     segmented = " ".join("|".join(_chunks(draw, word)) for word in words)
-    spans = [place for place, character in enumerate(line) if not character.isspace()]
+    spans = [index for index, character in enumerate(line) if not character.isspace()]
     tokens, start = [], 0
     while start < len(spans):
         size = draw(st.integers(1, 5))
@@ -203,28 +203,28 @@ def _chunks(draw, word):
 
 @given(sentences())
 def test_every_edge_points_to_a_piece_and_pieces_make_trees(sentence):
-    pieces, parse, segmented = sentence
-    projection = project(pieces, parse, segmented=segmented)
-    found = projection.heads.tolist()
-    assert len(found) == len(pieces)
-    assert all(head == NONE or 0 <= head < len(pieces) for head in found)
-    # An edge leads to the next piece of a block, or to the first piece of one, or, from a root, to itself.
+    subwords, parse, segmented = sentence
+    projection = project(subwords, parse, segmented=segmented)
+    heads = projection.heads.tolist()
+    assert len(heads) == len(subwords)
+    assert all(head == NONE or 0 <= head < len(subwords) for head in heads)
+    # An edge leads to the next subword of a block, or to the first subword of one, or, from a root, to itself.
     blocks = projection.blocks.tolist()
-    for place, head in enumerate(found):
-        last = place + 1 == len(blocks) or blocks[place + 1] != blocks[place]
+    for index, head in enumerate(heads):
+        last = index + 1 == len(blocks) or blocks[index + 1] != blocks[index]
         if head != NONE and not last:
-            assert head == place + 1
-        elif head not in (NONE, place):
-            assert blocks[head] != blocks[place]
+            assert head == index + 1
+        elif head not in (NONE, index):
+            assert blocks[head] != blocks[index]
             assert head == 0 or blocks[head - 1] != blocks[head]
-    if NONE not in found:
-        Parse([Token(0, 0, head, "") for head in found])  # trees: no circles
-        assert any(head == place for place, head in enumerate(found))
+    if NONE not in heads:
+        Parse([Token(0, 0, head, "") for head in heads])  # trees: no circles
+        assert any(head == index for index, head in enumerate(heads))
     left = projection.left_only().heads.tolist()
-    assert all(head <= place for place, head in enumerate(left))
-    assert all(new in (NONE, old) for new, old in zip(left, found, strict=True))
+    assert all(head <= index for index, head in enumerate(left))
+    assert all(new in (NONE, old) for new, old in zip(left, heads, strict=True))
     counts = projection.counts
-    assert counts["edges"] == sum(head != NONE for head in found)
+    assert counts["edges"] == sum(head != NONE for head in heads)
     assert counts["merged"] + counts["dropped"] <= counts["tokens"]
 
 

@@ -32,47 +32,47 @@ GARBAGE = st.text(alphabet="()N-<>", min_size=1, max_size=4)
 
 @given(trees())
 def test_every_tree_comes_back(tree: Tree) -> None:
-    found = repair(linearise(tree), tree.words())
-    assert found.tree == tree
-    assert not found.counts
+    repaired = repair(linearise(tree), tree.words())
+    assert repaired.tree == tree
+    assert not repaired.counts
 
 
 @given(trees())
 def test_without_tags_its_shape_comes_back_and_given_tags_with_it(tree: Tree) -> None:
     text, tags = linearise(tree, "xx"), [leaf.tag for leaf in tree.leaves()]
-    found = repair(text, tree.words())
-    assert found.tree.constituents() == tree.constituents()
-    assert {leaf.tag for leaf in found.tree.leaves()} == {UNKNOWN_TAG}
+    repaired = repair(text, tree.words())
+    assert repaired.tree.constituents() == tree.constituents()
+    assert {leaf.tag for leaf in repaired.tree.leaves()} == {UNKNOWN_TAG}
     again = repair(text, tree.words(), tags)
     assert again.tree == tree
-    assert not found.counts
+    assert not repaired.counts
     assert not again.counts
 
 
 @given(st.lists(SYMBOLS | GARBAGE, max_size=14), st.lists(WORDS, min_size=1, max_size=6), st.booleans())
 def test_anything_becomes_a_tree_over_exactly_the_words(symbols: list[str], words: list[str], tagged: bool) -> None:
     tags = ["NN"] * len(words) if tagged else None
-    found = repair(" ".join(symbols), words, tags)
-    assert found.tree.words() == words
-    assert parse_tree(found.tree.write()) == found.tree
+    repaired = repair(" ".join(symbols), words, tags)
+    assert repaired.tree.words() == words
+    assert parse_tree(repaired.tree.write()) == repaired.tree
     if tags:
-        assert [leaf.tag for leaf in found.tree.leaves()] == tags
-    assert set(found.counts) <= set(KINDS)
-    assert all(count > 0 for count in found.counts.values())
-    again = repair(linearise(found.tree), words, tags)
-    assert again.tree == found.tree
+        assert [leaf.tag for leaf in repaired.tree.leaves()] == tags
+    assert set(repaired.counts) <= set(KINDS)
+    assert all(count > 0 for count in repaired.counts.values())
+    again = repair(linearise(repaired.tree), words, tags)
+    assert again.tree == repaired.tree
     assert not again.counts
 
 
 @given(trees(), st.data())
 def test_a_symbol_more_or_less_is_noticed(tree: Tree, data: st.DataObject) -> None:
     symbols = linearise(tree).split()
-    place = data.draw(st.integers(0, len(symbols) - 1))
-    without, doubled = symbols[:place] + symbols[place + 1 :], symbols[: place + 1] + symbols[place:]
+    index = data.draw(st.integers(0, len(symbols) - 1))
+    without, doubled = symbols[:index] + symbols[index + 1 :], symbols[: index + 1] + symbols[index:]
     for broken in (without, doubled):
-        found = repair(" ".join(broken), tree.words())
-        assert found.tree.words() == tree.words()
-        assert found.counts
+        repaired = repair(" ".join(broken), tree.words())
+        assert repaired.tree.words() == tree.words()
+        assert repaired.counts
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_a_symbol_more_or_less_is_noticed(tree: Tree, data: st.DataObject) -> No
         ("(S D)T(X NN )S", "(S (D-RRB-T-LRB-X a) (NN b))", {}),
     ],
 )
-def test_each_kind_of_mending(text: str, tree: str, counts: dict[str, int]) -> None:
-    found = repair(text, ["a", "b"])
-    assert found.tree.write() == tree
-    assert found.counts == Counter(counts)
+def test_each_kind_of_repair(text: str, tree: str, counts: dict[str, int]) -> None:
+    repaired = repair(text, ["a", "b"])
+    assert repaired.tree.write() == tree
+    assert repaired.counts == Counter(counts)
 
 
 @pytest.mark.parametrize(
@@ -130,20 +130,20 @@ def test_where_words_are_added_and_leaves_dropped(text: str, words: str, tags: s
     st.lists(st.sampled_from(["NN", ".", "XX", "VB"]), min_size=1, max_size=5),
     st.lists(st.sampled_from(["a", ".", "b"]), min_size=1, max_size=5),
 )
-def test_alignments_are_the_cheapest(said: list[str], words: list[str]) -> None:
+def test_alignments_are_the_cheapest(tags: list[str], words: list[str]) -> None:
     @cache
     def cheapest(i: int, j: int) -> int:
         if not i or not j:
             return i + j
-        changed = cheapest(i - 1, j - 1) + _differ(said[i - 1], words[j - 1], None)
+        changed = cheapest(i - 1, j - 1) + _differ(tags[i - 1], words[j - 1], None)
         return min(cheapest(i - 1, j) + 1, cheapest(i, j - 1) + 1, changed)
 
-    partners = _align(said, words, None)
+    partners = _align(tags, words, None)
     used = [leaf for leaf in partners if leaf is not None]
     assert used == sorted(set(used))
-    gaps = partners.count(None) + len(said) - len(used)
-    wrong = sum(_differ(said[leaf], word, None) for word, leaf in zip(words, partners, strict=True) if leaf is not None)
-    assert gaps + wrong == cheapest(len(said), len(words))
+    gaps = partners.count(None) + len(tags) - len(used)
+    wrong = sum(_differ(tags[leaf], word, None) for word, leaf in zip(words, partners, strict=True) if leaf is not None)
+    assert gaps + wrong == cheapest(len(tags), len(words))
 
 
 def test_change_keeps_what_is_left() -> None:

@@ -17,18 +17,18 @@ def slow_write(node: Tree | Leaf) -> str:
 def slow_constituents(node: Tree | Leaf, start: int) -> tuple[list[Constituent], int]:
     if isinstance(node, Leaf):
         return [], start + 1
-    found, end = list[Constituent](), start
+    constituents, end = list[Constituent](), start
     for child in node.children:
         below, end = slow_constituents(child, end)
-        found += below
-    return [Constituent(node.label, start, end), *found], end
+        constituents += below
+    return [Constituent(node.label, start, end), *constituents], end
 
 
 @given(trees())
 def test_trees_are_walked_as_recursion_would(tree: Tree) -> None:
     assert tree.write() == slow_write(tree)
-    found, words = slow_constituents(tree, 0)
-    assert tree.constituents() == found
+    constituents, words = slow_constituents(tree, 0)
+    assert tree.constituents() == constituents
     assert len(tree.words()) == words
 
 
@@ -87,11 +87,11 @@ def test_functions(label: str, plain: str) -> None:
     ],
 )
 def test_cleaning(written: str, cleaned: str | None) -> None:
-    found = clean(parse_tree(written))
-    assert (found and found.write()) == cleaned
+    tree = clean(parse_tree(written))
+    assert (tree and tree.write()) == cleaned
 
 
 def test_functions_can_be_kept() -> None:
-    found = clean(parse_tree("( (S (NP-SBJ (PRP I)) (VP (VBP do))))"), functions=True)
-    assert found is not None
-    assert found.write() == "(S (NP-SBJ (PRP I)) (VP (VBP do)))"
+    tree = clean(parse_tree("( (S (NP-SBJ (PRP I)) (VP (VBP do))))"), functions=True)
+    assert tree is not None
+    assert tree.write() == "(S (NP-SBJ (PRP I)) (VP (VBP do)))"

@@ -9,10 +9,12 @@ import typer
 from headway.catalogue import CATALOGUE, listing
 from headway.cli.arguments import LARGEST_SEED, MOST, AllowCode, Device
 from headway.cli.bench_commands import bench_app
+from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
 from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
 from headway.cli.prediction_options import PREDICT_OPTIONS
+from headway.cli.recipe_commands import recipes_app
 from headway.cli.score_commands import draw_alignments, score_app
 from headway.cli.standard_streams import write
 from headway.cli.verb_groups import Root
@@ -30,6 +32,8 @@ app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
 app.add_typer(score_app, name="score")
 app.add_typer(inspect_app, name="inspect")
+app.add_typer(recipes_app, name="recipes")
+command(app)(compare)
 
 
 def _version(show: bool) -> None:
@@ -62,23 +66,10 @@ def train(
     output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The run folder to make.")] = Path("run"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
 ) -> None:
-    """Train a model from raw text; killed at any moment, it goes on exactly where it was with --resume."""
-    from headway.recipe import load_recipe
-    from headway.runs.training.loop import train as run_training
+    """Train a model from raw text. Killed at any moment, the same command with --resume goes on, bit for bit."""
+    from headway.runs.training.trained import train as run_training
 
-    code = run_training(load_recipe(recipe, overrides or ()), output, resume=resume)
-    if code == 0:
-        _write_run_report(output)
-    raise typer.Exit(code)
-
-
-def _write_run_report(run: Path) -> None:
-    import os
-
-    if int(os.environ.get("RANK", 0)) == 0:
-        from headway.runs.inspect.pages import write_run_report
-
-        write_run_report(run)
+    raise typer.Exit(run_training(recipe, output, overrides or (), resume=resume).code)
 
 
 @command(app)

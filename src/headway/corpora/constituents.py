@@ -10,7 +10,7 @@
    | of the word: NP, ADJP, ADVP, INTJ, QP or X by its part of speech | all that is not named below |
    | NP once more | modifiers after a noun: nmod, acl, appos, advcl, obl |
    | VP | of a verb, all that is not named below; of another predicate, its copula, adverbs, obl and advcl |
-   | VP once more, for each | aux and cop before the word, and `to` |
+   | VP once more, for every | aux and cop before the word, and `to` |
    | S | nsubj, csubj, expl |
    | PP, SBAR | case; mark |
 
@@ -57,7 +57,7 @@ BARE = SPLICED | {"det", "amod", "nummod", "compound", "flat"}
 
 
 class Word(NamedTuple):
-    """A word of a dependency tree; a root's head is its own place."""
+    """A word of a dependency tree; the head of a root is its own index."""
 
     form: str
     upos: str
@@ -120,21 +120,21 @@ def _read_word(token: ConlluToken, index: int, tags: str, path: Path) -> Word:
 
 def convert(words: Sequence[Word]) -> tuple[Tree, int]:
     """The constituency tree of a dependency tree, and how many edges had to be lifted."""
-    roots = [place for place, word in enumerate(words) if word.head == place]
+    roots = [index for index, word in enumerate(words) if word.head == index]
     joined = list(words)
     joined[roots[0]] = words[roots[0]]._replace(relation="root")
-    for place in roots[1:]:
-        joined[place] = words[place]._replace(head=roots[0], relation="parataxis")
+    for index in roots[1:]:
+        joined[index] = words[index]._replace(head=roots[0], relation="parataxis")
     heads = [word.head for word in joined]
     lifted = lift(heads)
     below: list[list[int]] = [[] for _ in words]
-    for place, head in enumerate(heads):
-        if head != place:
-            below[head].append(place)
+    for index, head in enumerate(heads):
+        if head != index:
+            below[head].append(index)
     levels = depths(heads)
     done: dict[int, _Phrase] = {}
-    for place in sorted(range(len(words)), key=lambda place: -levels[place]):
-        done[place] = _Head(joined, place, below[place], joined[heads[place]], below[heads[place]]).project(done)
+    for index in sorted(range(len(words)), key=lambda index: -levels[index]):
+        done[index] = _Head(joined, index, below[index], joined[heads[index]], below[heads[index]]).project(done)
     (tree,) = done[roots[0]].nodes
     assert isinstance(tree, Tree)
     return tree, lifted
@@ -143,17 +143,17 @@ def convert(words: Sequence[Word]) -> tuple[Tree, int]:
 def lift(heads: list[int]) -> int:
     """Make `heads`, of a tree, projective; gives the number of edges that had to be lifted for it."""
     lifted = 0
-    while crossing := [place for place in range(len(heads)) if _crosses(heads, place)]:
-        shortest = min(crossing, key=lambda place: (abs(heads[place] - place), place))
+    while crossing := [index for index in range(len(heads)) if _crosses(heads, index)]:
+        shortest = min(crossing, key=lambda index: (abs(heads[index] - index), index))
         heads[shortest] = heads[heads[shortest]]
         lifted += 1
     return lifted
 
 
-def _crosses(heads: Sequence[int], place: int) -> bool:
-    """Whether a word between `place` and its head is not below that head."""
-    head = heads[place]
-    for between in range(min(place, head) + 1, max(place, head)):
+def _crosses(heads: Sequence[int], index: int) -> bool:
+    """Whether a word between `index` and its head is not below that head."""
+    head = heads[index]
+    for between in range(min(index, head) + 1, max(index, head)):
         above = between
         while above != head and heads[above] != above:
             above = heads[above]
@@ -170,9 +170,9 @@ class _Phrase:
     kind: int
 
 
-def _nodes(places: Sequence[int], done: dict[int, _Phrase]) -> list[Node]:
+def _nodes(indices: Sequence[int], done: dict[int, _Phrase]) -> list[Node]:
     """The nodes of several words, in the order of these."""
-    return [node for place in places for node in done[place].nodes]
+    return [node for index in indices for node in done[index].nodes]
 
 
 @dataclass(frozen=True)
@@ -180,37 +180,37 @@ class _Head:
     """A word with its dependents, and its own head with all of that one's."""
 
     words: Sequence[Word]
-    place: int
+    index: int
     below: Sequence[int]
     above: Word
     siblings: Sequence[int]
 
     @property
     def word(self) -> Word:
-        return self.words[self.place]
+        return self.words[self.index]
 
     @property
     def is_copular(self) -> bool:
-        return any(self.words[each].kind == "cop" for each in self.below)
+        return any(self.words[dependent].kind == "cop" for dependent in self.below)
 
     def project(self, done: dict[int, _Phrase]) -> _Phrase:
         """The phrases of the word, from the phrases `done` of its dependents."""
-        before_it = [each for each in self.below if each < self.place]
-        after_it = [each for each in self.below if each > self.place]
+        before_it = [dependent for dependent in self.below if dependent < self.index]
+        after_it = [dependent for dependent in self.below if dependent > self.index]
         node: Node = Leaf(self.word.tag, self.word.form)
         if self.word.kind in SPLICED:
             return _Phrase([*_nodes(before_it, done), node, *_nodes(after_it, done)], BASE)
         left, right = self._edges(before_it, after_it)
-        inside = [each for each in self.below if each not in (*left, *right)]
+        inside = [dependent for dependent in self.below if dependent not in (*left, *right)]
         kind = VERBAL if self.word.is_verb else BASE
         if inside or not self._is_bare():
             levels = self._levels(inside, done)
             for level in sorted({kind, *levels.values()}):
-                members = [each for each in inside if levels[each] == level]
-                before = _nodes([each for each in members if each < self.place], done)
-                after = _nodes([each for each in members if each > self.place], done)
+                members = [dependent for dependent in inside if levels[dependent] == level]
+                before = _nodes([dependent for dependent in members if dependent < self.index], done)
+                after = _nodes([dependent for dependent in members if dependent > self.index], done)
                 node = Tree(self._label(level, node), (*before, node, *after))
-                kind = max(each for each in COORDINATION if each <= level)
+                kind = max(limit for limit in COORDINATION if limit <= level)
         return _Phrase([*_nodes(left, done), node, *_nodes(right, done)], kind)
 
     def _label(self, level: int, node: Node) -> str:
@@ -221,13 +221,13 @@ class _Head:
         if level in COORDINATION.values():
             assert isinstance(node, Tree)
             return node.label
-        return LABELS[max(each for each in LABELS if each <= level)]
+        return LABELS[max(limit for limit in LABELS if limit <= level)]
 
     def _is_bare(self) -> bool:
         """Whether a word without dependents is a leaf of its head's phrase."""
         word = self.word
         if word.kind == "advmod":
-            is_copular = any(self.words[each].kind == "cop" for each in self.siblings)
+            is_copular = any(self.words[dependent].kind == "cop" for dependent in self.siblings)
             return word.upos == "PART" or not (self.above.is_verb or is_copular)
         return (word.kind in BARE and word.relation != "compound:prt") or word.relation in ("nmod:poss", "nmod:desc")
 
@@ -236,38 +236,42 @@ class _Head:
         if self.word is self.above:
             return [], []
         beside = {"punct", "cc"} if self.word.kind == "conj" else {"punct"}
-        before = list(takewhile(lambda each: self.words[each].kind in beside, left))
-        after = list(takewhile(lambda each: self.words[each].kind == "punct", reversed(right)))[::-1]
+        before = list(takewhile(lambda dependent: self.words[dependent].kind in beside, left))
+        after = list(takewhile(lambda dependent: self.words[dependent].kind == "punct", reversed(right)))[::-1]
         pair = before and after and self.word.kind != "conj"
         return ([], []) if pair else (before, after)
 
     def _levels(self, inside: Sequence[int], done: dict[int, _Phrase]) -> dict[int, int]:
-        """In which phrase each dependent is."""
-        own = {each: self._level(each, done) for each in inside}
-        left = [each for each in reversed(inside) if each < self.place]
-        right = [each for each in inside if each > self.place]
-        verbs = [each for each in left if self.words[each].kind in ("aux", "cop", "mark") and own[each] == VERBAL]
-        for number, each in enumerate(verbs):  # a VP each; that of the first is there for what is no verb itself
-            own[each] = VERBAL + number + self.word.is_verb
-        top = max(own.values(), default=BASE)
+        """The phrase that each dependent is in."""
+        by_relation = {dependent: self._level(dependent, done) for dependent in inside}
+        left = [dependent for dependent in reversed(inside) if dependent < self.index]
+        right = [dependent for dependent in inside if dependent > self.index]
+        auxiliaries = [
+            dependent
+            for dependent in left
+            if self.words[dependent].kind in ("aux", "cop", "mark") and by_relation[dependent] == VERBAL
+        ]
+        for offset, auxiliary in enumerate(auxiliaries):  # each has a VP; a word that is no verb has that of the first
+            by_relation[auxiliary] = VERBAL + offset + self.word.is_verb
+        top = max(by_relation.values(), default=BASE)
         levels = {}
         for side in (left, right):
             reached = VERBAL if self.word.is_verb else BASE
-            for number, each in enumerate(side):
-                if own[each] == OUTERMOST:
-                    inner = self.words[each].kind == "punct" and self._goes_on(side[number:])
+            for offset, dependent in enumerate(side):
+                if by_relation[dependent] == OUTERMOST:
+                    inner = self.words[dependent].kind == "punct" and self._goes_on(side[offset:])
                     reached = reached if inner else max(reached, top)
-                reached = max(reached, own[each])
-                levels[each] = reached
+                reached = max(reached, by_relation[dependent])
+                levels[dependent] = reached
         return levels
 
     def _goes_on(self, side: Sequence[int]) -> bool:
         """Whether there is more than punctuation."""
-        return any(self.words[each].kind != "punct" for each in side)
+        return any(self.words[dependent].kind != "punct" for dependent in side)
 
-    def _level(self, each: int, done: dict[int, _Phrase]) -> int:
+    def _level(self, dependent: int, done: dict[int, _Phrase]) -> int:
         """The phrase that a dependent is of by itself."""
-        word, is_part = self.words[each], self.words[each].upos == "PART"
+        word, is_part = self.words[dependent], self.words[dependent].upos == "PART"
         match word.kind:
             case "case":
                 return BASE if is_part else CASE
@@ -276,7 +280,7 @@ class _Head:
             case "aux" | "cop":
                 return VERBAL
             case "conj":
-                return COORDINATION[done[each].kind]
+                return COORDINATION[done[dependent].kind]
             case kind if kind in SUBJECTS:
                 return CLAUSE
             case kind if kind in OUTSIDE:
@@ -285,6 +289,6 @@ class _Head:
                 return VERBAL
             case "advmod" if self.is_copular and self.word.upos != "ADJ":
                 return VERBAL
-            case kind if kind in POSTMODIFIERS and each > self.place and PHRASES.get(self.word.upos) == "NP":
+            case kind if kind in POSTMODIFIERS and dependent > self.index and PHRASES.get(self.word.upos) == "NP":
                 return MODIFIED
         return BASE

@@ -1,9 +1,9 @@
 """A corpus in ids: encoded once, kept in a cache, memory-mapped ever after.
 
 A corpus of N pairs is a folder of .npy files, `source.npy` and `target.npy` with the ids of all pairs one after the
-other, `source_offsets.npy` and `target_offsets.npy` (N + 1,) where each begins, `lines.npy` (N,) with line numbers,
-`labels/NAME.npy` with labels of all tokens, and `report.json`. Its name is a hash of all that decides its content: raw
-text, vocabularies, filters, what labels come from, format.
+other, `source_offsets.npy` and `target_offsets.npy` (N + 1,) where each pair begins, `lines.npy` (N,) with line
+numbers, `labels/NAME.npy` with labels of all tokens, and `report.json`. Its name is a hash of all that decides its
+content: raw text, vocabularies, filters, what labels come from, format.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class Corpus(EncodedPairs):
         name: what the report calls the corpus.
 
     Attributes:
-        source_lengths: (N,) int32, tokens without the end mark.
+        source_lengths: (N,) int32, tokens without the end of sentence.
         target_lengths: (N,) int32.
         lines: (N,) int64, the line or row of each pair in its origin, counted from 1.
         report: what was read, kept and dropped.
@@ -73,11 +73,11 @@ class Corpus(EncodedPairs):
         return self._target[self._target_offsets[index] : self._target_offsets[index + 1]]
 
     def labels(self, index: int) -> dict[str, NDArray[np.integer]]:
-        found = {}
+        by_name = {}
         for name, values in self._labels.items():
             offsets = self._source_offsets if name.startswith("source_") else self._target_offsets
-            found[name] = values[offsets[index] : offsets[index + 1]]
-        return found
+            by_name[name] = values[offsets[index] : offsets[index + 1]]
+        return by_name
 
 
 def build_corpus(
@@ -138,7 +138,7 @@ def _key(
 ) -> str:
     files = sorted(path for path in sides.rglob("*") if path.is_file())
     hashes = [(str(path.relative_to(sides)), sha256(path)) for path in files]
-    labels = {each.name: [type(each).__qualname__, each.fingerprint()] for each in labellers}
+    labels = {labeller.name: [type(labeller).__qualname__, labeller.fingerprint()] for labeller in labellers}
     parts = json.dumps([FORMAT, content, hashes, filters, labels, str(truncation)], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
 
@@ -169,18 +169,18 @@ def _write(
         write_source = _side_writer(folder, "source", processors[0], stack)
         write_target = _side_writer(folder, "target", processors[1], stack)
         labels = {
-            each.name: stack.enter_context(GrowingArray(folder / "labels" / f"{each.name}.npy", np.int32))
-            for each in labellers
+            labeller.name: stack.enter_context(GrowingArray(folder / "labels" / f"{labeller.name}.npy", np.int32))
+            for labeller in labellers
         }
         read = chunks(source, bool(filters.get("drop_duplicates")))
         for chunk in encode_all(read, processors, work / "sides", labellers, truncation):
             kept = _keep(chunk, filters, counts)
             counts.truncated += int((chunk.truncated & kept).sum())
             lines.append(chunk.lines[kept])
-            for each in labellers:
-                lengths, labelled = (chunk.source, chunk.target)[each.side].lengths, chunk.labels[each.name]
-                labels[each.name].append(labelled.values[np.repeat(kept, lengths)])
-                counts.label(each.name, each.counted, labelled.counts[kept])
+            for labeller in labellers:
+                lengths, labelled = (chunk.source, chunk.target)[labeller.side].lengths, chunk.labels[labeller.name]
+                labels[labeller.name].append(labelled.values[np.repeat(kept, lengths)])
+                counts.label(labeller.name, labeller.counted, labelled.counts[kept])
             for side, write, count in (
                 (chunk.source, write_source, counts.source),
                 (chunk.target, write_target, counts.target),

@@ -20,9 +20,9 @@ class SideReport:
     """One side of the pairs that were kept.
 
     Attributes:
-        tokens: vocabulary pieces, without end marks.
-        unknown: how many of them are the unknown piece.
-        lengths: quantiles of the pieces a line, named as in `QUANTILES`: the least length that at least this share of
+        tokens: tokens of the vocabulary, without the end of sentence.
+        unknown: how many of them are the unknown token.
+        lengths: quantiles of the tokens a line, named as in `QUANTILES`: the least length that at least this share of
             the lines does not exceed. Empty without any pairs.
     """
 
@@ -43,10 +43,10 @@ class CorpusReport:
         target: its target side.
         dropped: how many pairs were dropped, by reason; a pair counts under the first of `REASONS` that applies.
         first_dropped: the line numbers of the first few of them.
-        labels: what was counted while the pieces of what is left were labelled, by the labels' name.
+        labels: what was counted while the tokens of what is left were labelled, by the labels' name.
         truncated: how many of the sources that are left are longer than what is read of them.
         truncated_to: what that is, such as `100 pieces`; empty where all of every source is read.
-        origins: where the corpus is several, their names, and the last line of each, counted through all of them.
+        origins: where the corpus is several, their names, and the last line of each one, counted through all of them.
     """
 
     name: str
@@ -63,12 +63,12 @@ class CorpusReport:
 
     @property
     def source_tokens(self) -> int:
-        """Source pieces kept, without end marks."""
+        """Source tokens kept, without the end of sentence."""
         return self.source.tokens
 
     @property
     def target_tokens(self) -> int:
-        """Target pieces kept, without end marks."""
+        """Target tokens kept, without the end of sentence."""
         return self.target.tokens
 
     def to_json(self) -> dict[str, Any]:
@@ -84,8 +84,8 @@ class CorpusReport:
         sides = {name: SideReport(**content[name]) for name in ("source", "target")}
         return cls(**(content | sides))
 
-    def place_of(self, line: int) -> str:
-        """A line counted through all origins in words: its number in its own, with the name where there are several."""
+    def location_of(self, line: int) -> str:
+        """The number in its origin of a line counted through all of them, after its name if there are several."""
         first = 0
         for name, last in self.origins:
             if line <= last:
@@ -99,7 +99,7 @@ class CorpusReport:
         for reason, count in self.dropped.items():
             shown = self.first_dropped[reason]
             more = ", ..." if count > len(shown) else ""
-            lines.append(f"  dropped {count:,}: {reason} (line {', '.join(map(self.place_of, shown))}{more})")
+            lines.append(f"  dropped {count:,}: {reason} (line {', '.join(map(self.location_of, shown))}{more})")
         if self.truncated_to:
             share = f"{self.truncated:,} ({self.truncated / max(1, self.pairs_kept):.1%})"
             lines.append(f"  truncated {share}: of each source the first {self.truncated_to} are read")

@@ -45,7 +45,7 @@ class EncodedSide:
 
 @dataclass(frozen=True)
 class EncodedLabels:
-    """Labels of one side of N pairs: those of all pieces one after the other, and what was counted of each line."""
+    """Labels of one side of N pairs: those of all tokens one after the other, and what was counted of each line."""
 
     values: NDArray[np.int32]
     counts: NDArray[np.int64]
@@ -101,15 +101,15 @@ def encode(
     labellers: Sequence[Labeller] = (),
     truncation: Truncation | None = None,
 ) -> EncodedChunk:
-    """Encode one chunk, and label its pieces. Labels are those of whole lines, so that nothing may be left out then."""
+    """Encode one chunk, and label its tokens. Labels are those of whole lines, so that nothing may be left out then."""
     assert truncation is None or not labellers
     texts = chunk.sources, chunk.targets
     source, truncated = _encode_side(sides[0], chunk.sources, truncation)
     target, _ = _encode_side(sides[1], chunk.targets, None)
     labels = {}
-    for each in labellers:
-        encoded = (source, target)[each.side]
-        labels[each.name] = _labels(each, sides[each.side], texts[each.side], encoded.lengths)
+    for labeller in labellers:
+        encoded = (source, target)[labeller.side]
+        labels[labeller.name] = _labels(labeller, sides[labeller.side], texts[labeller.side], encoded.lengths)
     lines = np.array(chunk.lines, dtype=np.int64)
     return EncodedChunk(lines, source, target, chunk.duplicates, labels, truncated)
 
@@ -150,7 +150,7 @@ def encode_all(
         stream: the chunks.
         sides: source and target side.
         sides_folder: where the same sides are stored, for the processes to load.
-        labellers: what labels the pieces.
+        labellers: what labels the tokens.
         truncation: how much of the sources is read.
 
     Raises:

@@ -13,9 +13,9 @@ from headway.processing.text.truncation import Truncation
 class Filters(Section):
     """The conditions under which a pair of a corpus is kept.
 
-    `count`: whether `max_length`, `max_ratio` and `truncate_source` are about vocabulary `pieces`, without the end
-    mark, or about the `words` of the segmented text, before the vocabulary cuts them. `truncate_source`: of a longer
-    source the first so many are read, in training, dev and prediction alike.
+    `count`: whether `max_length`, `max_ratio` and `truncate_source` are about `pieces`, the tokens of the
+    vocabulary without the end of sentence, or about the `words` of the segmented text, before the vocabulary cuts them.
+    `truncate_source`: of a longer source the first so many are read, in training, dev and prediction alike.
     """
 
     count: Literal["pieces", "words"] = "pieces"

@@ -54,7 +54,7 @@ class FrameStore:
 
     Attributes:
         lengths: (U,) frames of each recording; 0 where it cannot be read.
-        facts: what is known of each.
+        facts: what is known of each recording.
         content: a hash of all recordings and settings.
 
     Raises:
@@ -64,7 +64,7 @@ class FrameStore:
     def __init__(self, folder: Path, paths: Sequence[Path], config: AudioConfig) -> None:
         self._paths, self._config, self.content = paths, config, folder.name.partition("-")[0]
         self.lengths = read_array(folder / "lengths.npy")
-        self.facts = [Facts(**each) for each in json.loads((folder / "facts.json").read_text(encoding="utf-8"))]
+        self.facts = [Facts(**values) for values in json.loads((folder / "facts.json").read_text(encoding="utf-8"))]
         self._frames = read_array(folder / "frames.npy").reshape(-1, config.bins) if config.cache else None
         self._ends = np.cumsum(self.lengths)
         if self._frames is not None and len(self._frames) != (self._ends[-1] if len(self._ends) else 0):
@@ -125,12 +125,12 @@ def _write(paths: Sequence[Path], config: AudioConfig, folder: Path, progress: P
         GrowingArray(folder / "lengths.npy", np.int64) as lengths,
     ):
         for chunk in _read_all(paths, config):
-            for each in chunk:
-                facts.append(each.facts)
-                lengths.append(np.array([each.length], dtype=np.int64))
-                kept.append(each.frames.reshape(-1))
+            for recording in chunk:
+                facts.append(recording.facts)
+                lengths.append(np.array([recording.length], dtype=np.int64))
+                kept.append(recording.frames.reshape(-1))
             progress(len(facts))
-    write_json(folder / "facts.json", [asdict(each) for each in facts])
+    write_json(folder / "facts.json", [asdict(known) for known in facts])
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The beginning of a source as its own summary: the baseline that every summary is compared with."""
+"""The beginning of a source as a summary: the baseline that every summary is compared with."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ def plan_epoch(
     A batch holds pairs of nearly the same lengths, drawn anew in each epoch, and the batches come in random order.
 
     Args:
-        source_widths: (N,) what a source takes of a row: its tokens, with the end mark where it gets one.
+        source_widths: (N,) what a source takes of a row: its tokens, with the end of sentence where it gets one.
         target_widths: (N,) what a target takes, likewise.
         batch_tokens: rows times the longest side of a batch, padding counted, is at most this much; a pair that is
-            longer than that makes a batch of its own.
+            longer than that makes a batch alone.
         seed: of the random order, together with `epoch`.
         epoch: its number.
         batch_sentences: a batch is so many pairs, however long, where this is given.
@@ -71,8 +71,8 @@ class EncodedPairs(ABC):
     """Encoded pairs by position, and how they are put into batches.
 
     Attributes:
-        source_lengths: (N,) tokens without the end mark.
-        target_lengths: (N,) tokens without the end mark.
+        source_lengths: (N,) tokens without the end of sentence.
+        target_lengths: (N,) tokens without the end of sentence.
         lines: (N,) the line or row of each pair in its origin, counted from 1.
         fingerprint: a hash of all that decides the content.
     """
@@ -84,11 +84,11 @@ class EncodedPairs(ABC):
 
     @abstractmethod
     def source(self, index: int) -> Ids:
-        """The source ids of pair `index`, without begin and end marks."""
+        """The source ids of pair `index`, without special tokens."""
 
     @abstractmethod
     def target(self, index: int) -> Ids:
-        """The target ids of pair `index`, without begin and end marks."""
+        """The target ids of pair `index`, without special tokens."""
 
     @abstractmethod
     def labels(self, index: int) -> Mapping[str, Ids]:
@@ -99,7 +99,7 @@ class EncodedPairs(ABC):
 
     def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
         """The batches of an epoch (see `plan_epoch`)."""
-        source, target = self.source_lengths + 1, self.target_lengths + 1  # with the end mark
+        source, target = self.source_lengths + 1, self.target_lengths + 1  # with the end of sentence
         return plan_epoch(source, target, batch_tokens, seed, epoch, batch_sentences)
 
     def collate(self, indices: Indices, generator: torch.Generator | None = None) -> Batch:

@@ -1,4 +1,4 @@
-"""Recordings with transcripts as training reads them: which are kept, their batches, and what is said of them.
+"""Recordings with transcripts as training reads them: which are kept, their batches, and their report.
 
 Shapes: N utterances, B batch.
 """
@@ -40,9 +40,9 @@ class SpeechReport:
         longest: seconds of the longest that is left.
         sample_rates: how many of those that are left have each rate, in Hz.
         channels: how many of them have each number of channels.
-        tokens: pieces of their transcripts.
-        unknown: how many of these are the unknown piece.
-        dropped: how many were left out, by reason; each counts under the first of `REASONS` that applies.
+        tokens: those of their transcripts.
+        unknown: how many of these are the unknown token.
+        dropped: how many were left out, by reason; a recording counts under the first of `REASONS` that applies.
         first_dropped: the first few of them.
     """
 
@@ -93,7 +93,7 @@ class SpeechCorpus:
 
     Attributes:
         utterances: as given.
-        lines: (N,) the line of each in its manifest.
+        lines: (N,) the line of each utterance in its manifest.
         fingerprint: a hash of all that decides the content.
         report: what was read, kept and dropped.
     """
@@ -112,7 +112,7 @@ class SpeechCorpus:
         self.utterances, self.report, self.fingerprint = list(utterances), report, fingerprint
         self._numbers, self._store, self._side, self._augment = numbers, store, side, augment
         self._targets = list(targets)
-        self.lines = np.array([each.line for each in utterances], dtype=np.int64)
+        self.lines = np.array([utterance.line for utterance in utterances], dtype=np.int64)
         self._frames = store.lengths[numbers]
         self._tokens = np.array([len(ids) for ids in self._targets], dtype=np.int64)
 
@@ -131,16 +131,16 @@ class SpeechCorpus:
     def collate(self, indices: Indices, generator: torch.Generator | None = None) -> Batch:
         """The batch of the utterances at `indices` (B,), some of it hidden where the corpus is for training.
 
-        What is hidden is drawn from `generator`, by default torch's own.
+        What is hidden is drawn from `generator`, by default the generator of torch.
 
         Raises:
             UserError: a recording that is read only now cannot be read.
         """
-        places = [int(index) for index in indices]
-        sources = [self._side.normalise(self._store[int(self._numbers[place])]) for place in places]
+        chosen = [int(index) for index in indices]
+        sources = [self._side.normalise(self._store[int(self._numbers[index])]) for index in chosen]
         if self._augment is not None:
-            sources = [spec_augment(each, self._augment, generator) for each in sources]
-        return collate(sources, [self._targets[place] for place in places], indices)
+            sources = [spec_augment(frames, self._augment, generator) for frames in sources]
+        return collate(sources, [self._targets[index] for index in chosen], indices)
 
     def statistics(self) -> Statistics:
         """Mean and variance of each bin over all frames."""
@@ -165,14 +165,14 @@ def build_speech(
         utterances: all there are.
         store: their frames.
         sides: settings of the frames; text preparation of the transcripts.
-        max_length: for training: the most pieces of a transcript; recordings over `max_frames` are dropped, too, and
+        max_length: for training: the most tokens of a transcript; recordings over `max_frames` are dropped, too, and
             frames are hidden where the settings say so. None for dev, of which nothing that can be read is dropped.
 
     Raises:
         UserError: recordings that cannot be read or are too short, unless they are to be skipped; they are named.
     """
     side, text = sides
-    targets = [np.array(ids, dtype=np.int64) for ids in text.encode_lines([each.text for each in utterances])]
+    targets = [np.array(ids, dtype=np.int64) for ids in text.encode_lines([utterance.text for utterance in utterances])]
     reasons = _reasons(store, [len(ids) for ids in targets], side.config, max_length)
     if side.config.broken == "error":
         _refuse(name, utterances, store, reasons)
@@ -202,8 +202,8 @@ def _reasons(store: FrameStore, tokens: Sequence[int], config: AudioConfig, max_
 def _refuse(name: str, utterances: Sequence[Utterance], store: FrameStore, reasons: Sequence[str | None]) -> None:
     """Raise UserError where recordings are at fault, naming the first few and how many there are."""
     bad = [
-        f"{each.audio} ({facts.problem or reason})"
-        for each, facts, reason in zip(utterances, store.facts, reasons, strict=True)
+        f"{utterance.audio} ({facts.problem or reason})"
+        for utterance, facts, reason in zip(utterances, store.facts, reasons, strict=True)
         if reason in (BROKEN, TOO_SHORT)
     ]
     if bad:
@@ -221,17 +221,19 @@ def _report(
     reasons: Sequence[str | None],
     targets: Sequence[Ids],
 ) -> SpeechReport:
-    facts = [each for each, reason in zip(store.facts, reasons, strict=True) if reason is None]
+    facts = [known for known, reason in zip(store.facts, reasons, strict=True) if reason is None]
     counts = Counter(reason for reason in reasons if reason is not None)
     dropped = {reason: counts[reason] for reason in REASONS if counts[reason]}
     first = {
-        reason: [str(each.audio) for each, why in zip(utterances, reasons, strict=True) if why == reason][:LINES_SHOWN]
+        reason: [str(utterance.audio) for utterance, why in zip(utterances, reasons, strict=True) if why == reason][
+            :LINES_SHOWN
+        ]
         for reason in dropped
     }
-    seconds = [each.seconds for each in facts]
+    seconds = [known.seconds for known in facts]
     rates, channels = (
         {str(value): count for value, count in sorted(Counter(values).items())}
-        for values in ([each.sample_rate for each in facts], [each.channels for each in facts])
+        for values in ([known.sample_rate for known in facts], [known.channels for known in facts])
     )
     tokens = sum(len(ids) for ids in targets)
     unknown = sum(int((ids == UNKNOWN).sum()) for ids in targets)
@@ -243,6 +245,6 @@ def _report(
 
 def _fingerprint(store: FrameStore, utterances: Sequence[Utterance], numbers: Indices, targets: Sequence[Ids]) -> str:
     content = hashlib.sha256(f"{store.content} {numbers.tolist()}".encode())
-    for each, ids in zip(utterances, targets, strict=True):
-        content.update(f"{each.text}\n{ids.tolist()}\n".encode())
+    for utterance, ids in zip(utterances, targets, strict=True):
+        content.update(f"{utterance.text}\n{ids.tolist()}\n".encode())
     return content.hexdigest()

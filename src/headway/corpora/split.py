@@ -1,4 +1,4 @@
-"""Sentences cut into train, dev and test in their own order, so that no document ends up in two of them."""
+"""Sentences cut into train, dev and test in their order, so that no document ends up in two of them."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -16,7 +16,7 @@ def split_file(path: Path, output: Path, shares: Sequence[float]) -> dict[str, i
 
     Args:
         path: sentences with a word a row, which blank lines separate.
-        output: the folder to write `train`, `dev` and `test` to, with the file's own suffix.
+        output: the folder to write `train`, `dev` and `test` to, with the suffix of the file.
         shares: of train, dev and test, in any unit.
 
     Returns:
@@ -36,7 +36,7 @@ def split_file(path: Path, output: Path, shares: Sequence[float]) -> dict[str, i
 def split_parallel(source: Path, target: Path, output: Path, shares: Sequence[float]) -> dict[str, int]:
     """`split_file` for two files, plain, .gz or .xz, of which line n of the one belongs to line n of the other.
 
-    The parts are plain text with the files' own suffixes, such as `train.ja` and `train.en`. Raises UserError also
+    The parts are plain text with the suffixes of the files, such as `train.ja` and `train.en`. Raises UserError also
     where the files are not equally long, or their suffixes the same.
     """
     paths = (source, target)

@@ -85,25 +85,25 @@ class TokenCorpus:
 
     Args:
         name: what the report calls the corpus.
-        sentences: the sentences, and for each the label a word to learn from.
-        pieces: the encoder's tokenizer.
+        sentences: the sentences, and for each of them the label a word to learn from.
+        processor: the encoder's tokenizer.
         labels: all labels there are, in the order of their ids.
-        longest: the most pieces of a window.
+        longest: the most tokens of a window.
     """
 
     def __init__(
         self,
         name: str,
         sentences: Sequence[tuple[Labelled, Sequence[str]]],
-        pieces: WordProcessor,
+        processor: WordProcessor,
         labels: Sequence[str],
         longest: int,
     ) -> None:
-        self._padding = pieces.padding
+        self._padding = processor.padding
         ids = {label: number for number, label in enumerate(labels)}
         self._windows, self._labels, split, counts = list[Window](), list[list[int]](), 0, Counter[str]()
         for number, (sentence, wanted) in enumerate(sentences):
-            parts = pieces.windows(sentence.words, longest, number)
+            parts = processor.windows(sentence.words, longest, number)
             split += len(parts) > 1
             counts.update(wanted)
             for part in parts:

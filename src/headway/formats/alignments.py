@@ -1,4 +1,4 @@
-"""Gold and found alignments of words: the Pharaoh and NAACL formats, and the treebanks of the Stockholm TreeAligner.
+"""Gold and automatic alignments of words: Pharaoh, NAACL, and the treebanks of the Stockholm TreeAligner.
 
 Whatever the format, a sentence pair becomes one line of Pharaoh links, `i-j` sure and `i?j` possible, from 0.
 """
@@ -26,8 +26,8 @@ class Links(NamedTuple):
 
     def pharaoh(self) -> str:
         """One line: `i-j` for sure links, `i?j` for the others."""
-        marks = {**dict.fromkeys(self.possible, "?"), **dict.fromkeys(self.sure, "-")}
-        return " ".join(f"{source}{marks[source, target]}{target}" for source, target in sorted(marks))
+        signs = {**dict.fromkeys(self.possible, "?"), **dict.fromkeys(self.sure, "-")}
+        return " ".join(f"{source}{signs[source, target]}{target}" for source, target in sorted(signs))
 
 
 def make_links(sure: Iterable[Link], possible: Iterable[Link]) -> Links:
@@ -41,12 +41,11 @@ def parse_pharaoh(line: str, where: str) -> Links:
     sure: list[Link] = []
     possible: list[Link] = []
     for item in line.split():
-        found = PHARAOH.fullmatch(item)
-        if found is None:
+        link = PHARAOH.fullmatch(item)
+        if link is None:
             allowed = "i-j (sure), i?j or ipj (possible), numbered from 0"
             raise UserError("this is no link between words", where=where, received=item, allowed=allowed)
-        link = int(found[1]), int(found[3])
-        (sure if found[2] == "-" else possible).append(link)
+        (sure if link[2] == "-" else possible).append((int(link[1]), int(link[3])))
     return make_links(sure, possible)
 
 
@@ -74,16 +73,18 @@ def _read_naacl(lines: list[str], path: Path) -> list[str]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        found = NAACL.fullmatch(line)
-        if found is None or int(found[1]) == 0:
+        row = NAACL.fullmatch(line)
+        if row is None or int(row[1]) == 0:
             allowed = "SENTENCE SOURCE TARGET [S|P] [CONFIDENCE], numbered from 1"
             raise UserError("this is no NAACL alignment", where=f"{path}:{number}", received=line, allowed=allowed)
-        sentence, source, target = int(found[1]), int(found[2]) - 1, int(found[3]) - 1
-        links = (possible if found[4] == "P" else sure).setdefault(sentence, [])
+        sentence, source, target = int(row[1]), int(row[2]) - 1, int(row[3]) - 1
+        links = (possible if row[4] == "P" else sure).setdefault(sentence, [])
         if source >= 0 and target >= 0:
             links.append((source, target))
     count = max([*sure, *possible])
-    return [make_links(sure.get(each, ()), possible.get(each, ())).pharaoh() for each in range(1, count + 1)]
+    return [
+        make_links(sure.get(sentence, ()), possible.get(sentence, ())).pharaoh() for sentence in range(1, count + 1)
+    ]
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
         UserError: files that are missing or of another format.
     """
     root = _parse_xml(path)
-    banks = [path.parent / each.get("filename", "") for each in root.iterfind(".//treebank")]
-    sides = [each.get("id", "") for each in root.iterfind(".//treebank")]
+    banks = [path.parent / bank.get("filename", "") for bank in root.iterfind(".//treebank")]
+    sides = [bank.get("id", "") for bank in root.iterfind(".//treebank")]
     if len(banks) != 2:
         raise UserError("an alignment names two treebanks", where=str(path), received=f"{len(banks)} treebanks")
     source, target = (_read_treebank(bank) for bank in banks)
@@ -122,7 +123,7 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
 
 @dataclass(frozen=True)
 class _Treebank:
-    """`sentences` in their order, each the ids of its words; `words` by id."""
+    """`sentences` in their order, with the ids of their words; `words` by id."""
 
     sentences: dict[str, list[str]]
     words: dict[str, str]
@@ -140,8 +141,8 @@ def _read_treebank(path: Path) -> _Treebank:
     words: dict[str, str] = {}
     for sentence in _parse_xml(path).iterfind(".//s"):
         terminals = sentence.findall(".//t")
-        sentences[sentence.get("id", "")] = [each.get("id", "") for each in terminals]
-        words |= {each.get("id", ""): each.get("word", "") for each in terminals}
+        sentences[sentence.get("id", "")] = [terminal.get("id", "") for terminal in terminals]
+        words |= {terminal.get("id", ""): terminal.get("word", "") for terminal in terminals}
     if not words:
         raise UserError("this is no treebank in TIGER-XML: it has no words", where=str(path))
     return _Treebank(sentences, words)
@@ -170,7 +171,8 @@ class _Groups:
                 continue
             group = self._group[0, name]
             sides = [
-                [each for each in bank.sentences if (side, each) in group] for side, bank in enumerate((source, target))
+                [sentence for sentence in bank.sentences if (side, sentence) in group]
+                for side, bank in enumerate((source, target))
             ]
             done |= set(sides[0])
             yield sides[0], sides[1]
@@ -183,10 +185,10 @@ def _pair(
         [word for sentence in names for word in bank.sentences[sentence]]
         for names, bank in zip(group, (source, target), strict=True)
     ]
-    places = [{word: place for place, word in enumerate(words)} for words in ids]
-    found: dict[bool, list[Link]] = {True: [], False: []}
+    positions = [{word: position for position, word in enumerate(words)} for words in ids]
+    by_kind: dict[bool, list[Link]] = {True: [], False: []}
     for one, other, good in links:
-        if one in places[0] and other in places[1]:
-            found[good].append((places[0][one], places[1][other]))
+        if one in positions[0] and other in positions[1]:
+            by_kind[good].append((positions[0][one], positions[1][other]))
     texts = [tuple(bank.words[word] for word in words) for words, bank in zip(ids, (source, target), strict=True)]
-    return AlignedPair(texts[0], texts[1], make_links(found[True], found[False]))
+    return AlignedPair(texts[0], texts[1], make_links(by_kind[True], by_kind[False]))

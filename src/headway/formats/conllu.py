@@ -74,8 +74,8 @@ def read_conllu(path: Path, label: str, labels: Sequence[str] | None = None) -> 
     for sentence in read_sentences(path):
         if words := sentence.words():
             forms = tuple(check_word(word.form, f"{path}:{word.line}") for word in words)
-            found = tuple(check_label(getattr(word, label), labels, f"{path}:{word.line}") for word in words)
-            yield Labelled(sentence.line, forms, (found,))
+            column = tuple(check_label(getattr(word, label), labels, f"{path}:{word.line}") for word in words)
+            yield Labelled(sentence.line, forms, (column,))
 
 
 def read_sentences(path: Path) -> Iterator[ConlluSentence]:

@@ -156,8 +156,8 @@ def open_corpora(corpus: GivenCorpus, where: str, product: str) -> list[CorpusFo
     """
     check_product(corpus, where, product)
     formats = [open_format(config, key) for key, config in parts(corpus, where)]
-    for each in formats:
-        each.check()
+    for format in formats:
+        format.check()
     return formats
 
 

@@ -30,10 +30,10 @@ def wrong_words(source: Sequence[str], corrected: Sequence[str]) -> list[str]:
     return labels
 
 
-def mark_missing(labels: list[str], place: int) -> None:
-    """Note that a word is missing before word `place`, which may be one past the last."""
+def mark_missing(labels: list[str], index: int) -> None:
+    """Note that a word is missing before word `index`, which may be one past the last."""
     if labels:
-        labels[min(place, len(labels) - 1)] = INCORRECT
+        labels[min(index, len(labels) - 1)] = INCORRECT
 
 
 def union(sets: Sequence[Sequence[str]]) -> list[str]:

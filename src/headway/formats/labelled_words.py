@@ -82,7 +82,7 @@ def read_columns(
     """
     width = None
     for block in blocks(path):
-        words, found = list[str](), list[str]()
+        words, column = list[str](), list[str]()
         for line, row in block:
             cells = row.split("\t")
             needed = max(columns) if width is None else width
@@ -91,8 +91,8 @@ def read_columns(
                 raise UserError("wrong number of columns", where=f"{path}:{line}", received=len(cells), allowed=allowed)
             width = len(cells)
             words.append(check_word(cells[columns[0] - 1], f"{path}:{line}"))
-            found.append(check_label(cells[columns[1] - 1], labels, f"{path}:{line}"))
-        yield Labelled(block[0][0], tuple(words), (tuple(found),))
+            column.append(check_label(cells[columns[1] - 1], labels, f"{path}:{line}"))
+        yield Labelled(block[0][0], tuple(words), (tuple(column),))
 
 
 def write_columns(sentences: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:

@@ -19,7 +19,7 @@ class M2(CorpusFormat):
     """Words that an annotator edited are wrong."""
 
     class Config(CorpusConfig):
-        """The file, and the number of one `annotator`; by default all of them, each with a labelling of his own."""
+        """The file, and the number of one `annotator`; by default all of them, each with another labelling."""
 
         path: Path
         annotator: Index | None = None
@@ -36,7 +36,7 @@ def read_m2(path: Path, annotator: int | None = None) -> list[Labelled]:
 
     Args:
         path: the file.
-        annotator: whose edits; by default those of all who edited any sentence, each a labelling of its own.
+        annotator: whose edits; by default those of all who edited any sentence, each of them another labelling.
 
     Raises:
         UserError: with file and line: a line that is not M2, or an edit outside its sentence; without a line: nobody
@@ -76,7 +76,7 @@ def _read_block(path: Path, block: list[tuple[int, str]]) -> tuple[int, tuple[st
         if not 0 <= start <= end <= len(words):
             raise UserError(
                 "this edit lies outside its sentence", where=where, received=fields[0],
-                allowed=f"places from 0 to {len(words)}",
+                allowed=f"positions from 0 to {len(words)}",
             )  # fmt: skip
         spans.append((start, end))
     return first, words, edits

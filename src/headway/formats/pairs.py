@@ -45,7 +45,7 @@ def open_source(corpus: GivenCorpus, where: str) -> PairSource:
     Raises:
         UserError: a file that is missing, unreadable or empty; a data set that cannot be loaded.
     """
-    return joined([each.pairs() for each in open_corpora(corpus, where, PAIRS)])
+    return joined([format.pairs() for format in open_corpora(corpus, where, PAIRS)])
 
 
 def joined(sources: Sequence[PairSource]) -> PairSource:

@@ -15,7 +15,7 @@ from headway.trees.tree import Leaf, Tree, unescape
 TOKEN = re.compile(r"[()]|[^\s()]+")
 
 
-class Found(NamedTuple):
+class TreeAtLine(NamedTuple):
     """A tree and the line that it begins at; None for a sentence without one, such as `(())`."""
 
     line: int
@@ -33,7 +33,7 @@ class _Bracket:
     holds_brackets: bool = False
 
 
-def read_penn(path: Path) -> Iterator[Found]:
+def read_penn(path: Path) -> Iterator[TreeAtLine]:
     """The trees of a file, plain or compressed, as they stand there.
 
     Raises:
@@ -42,24 +42,23 @@ def read_penn(path: Path) -> Iterator[Found]:
     return parse_penn(read_lines(path), str(path))
 
 
-def parse_penn(lines: Iterable[str], where: str) -> Iterator[Found]:
+def parse_penn(lines: Iterable[str], where: str) -> Iterator[TreeAtLine]:
     """The trees of some lines, which errors call `where`."""
     reader = _Reader(where)
     for number, line in enumerate(lines, start=1):
         for token in TOKEN.findall(line):
-            found = reader.take(token, number)
-            if found is not None:
-                yield found
+            if (tree := reader.take(token, number)) is not None:
+                yield tree
     if reader.open:
         raise UserError("this bracket is never closed", where=f"{where}:{reader.open[-1].line}")
 
 
 def parse_tree(text: str) -> Tree:
     """The one tree of some text, as it stands there. Raises UserError where it is not one."""
-    found = [each.tree for each in parse_penn([text], "tree") if each.tree is not None]
-    if len(found) != 1:
+    trees = [tree for _, tree in parse_penn([text], "tree") if tree is not None]
+    if len(trees) != 1:
         raise UserError("this is not one tree", received=text)
-    return found[0]
+    return trees[0]
 
 
 class _Reader:
@@ -68,7 +67,7 @@ class _Reader:
     def __init__(self, where: str) -> None:
         self.where, self.open = where, list[_Bracket]()
 
-    def take(self, token: str, line: int) -> Found | None:
+    def take(self, token: str, line: int) -> TreeAtLine | None:
         """Read one bracket or text; gives a tree that it completes."""
         if token == "(":  # noqa: S105
             self._begin(line)
@@ -91,13 +90,13 @@ class _Reader:
             raise self._error("text outside of brackets", line, text)
         bracket = self.open[-1]
         if bracket.holds_brackets or bracket.word is not None:
-            raise self._error("a word has a bracket of its own, (TAG word)", line, text)
+            raise self._error("every word needs a bracket, (TAG word)", line, text)
         if bracket.label is None:
             bracket.label = text
         else:
             bracket.word = unescape(text)
 
-    def _end(self, line: int) -> Found | None:
+    def _end(self, line: int) -> TreeAtLine | None:
         if not self.open:
             raise self._error("this bracket closes nothing", line, ")")
         bracket = self.open.pop()
@@ -115,7 +114,7 @@ class _Reader:
             if node is not None:
                 self.open[-1].children.append(node)
             return None
-        return Found(bracket.line, Tree("", (node,)) if isinstance(node, Leaf) else node)
+        return TreeAtLine(bracket.line, Tree("", (node,)) if isinstance(node, Leaf) else node)
 
     def _error(self, what: str, line: int, received: str) -> UserError:
         return UserError(what, where=f"{self.where}:{line}", received=received)

@@ -19,7 +19,7 @@ SUFFIXES = (".flac", ".wav")  # of audio beside LibriSpeech's transcripts
 
 
 class Utterance(NamedTuple):
-    """A recording and what is said in it; `line` counts from 1 in its manifest, or among all of a corpus."""
+    """A recording and its transcript; `line` counts from 1 in its manifest, or among all of a corpus."""
 
     line: int
     audio: Path
@@ -95,7 +95,7 @@ def open_recordings(corpus: GivenCorpus, where: str) -> PairSource:
     Raises:
         UserError: a manifest or folder that is missing or empty, or another kind of corpus.
     """
-    return joined([each.recordings() for each in open_corpora(corpus, where, RECORDINGS)])
+    return joined([format.recordings() for format in open_corpora(corpus, where, RECORDINGS)])
 
 
 def read_utterances(source: PairSource) -> list[Utterance]:

@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from headway.errors import UserError
 from headway.formats.lines import open_bytes
-from headway.formats.penn import Found
+from headway.formats.penn import TreeAtLine
 from headway.trees.tree import Leaf, Tree, escape, fill
 
 CHUNK = 1 << 16
@@ -40,7 +40,7 @@ class _Sentence:
     edges: dict[str, list[_Edge]] = field(default_factory=dict)
 
 
-def read_tiger(path: Path) -> Iterator[Found]:
+def read_tiger(path: Path) -> Iterator[TreeAtLine]:
     """The trees of a file, plain or compressed, with the functions of constituents behind their labels: `NP-SB`.
 
     Raises:
@@ -71,9 +71,9 @@ class _Reader:
         self.parser.StartElementHandler, self.parser.EndElementHandler = self._start, self._end
         self._sentence: _Sentence | None = None
         self._constituent: str | None = None
-        self._done: list[Found] = []
+        self._done: list[TreeAtLine] = []
 
-    def take(self) -> list[Found]:
+    def take(self) -> list[TreeAtLine]:
         """The sentences that were finished since the last call."""
         done, self._done = self._done, []
         return done
@@ -101,7 +101,7 @@ class _Reader:
             self.sentences += 1
             where = f"{self.path}:{self._sentence.line}"
             tree = _Raising(self._sentence, where).tree() if self._sentence.words else None
-            self._done.append(Found(self._sentence.line, tree))
+            self._done.append(TreeAtLine(self._sentence.line, tree))
             self._sentence = None
 
     def _get(self, attributes: dict[str, str], name: str) -> str:
@@ -126,14 +126,14 @@ class _Raising:
         words = self.sentence.words
         if not self.held:
             return Tree(ROOT, tuple(words.values()))
-        places = {word: place for place, word in enumerate(self.held)}
-        partners = [places.get(word) for word in words]
+        indices = {word: index for index, word in enumerate(self.held)}
+        partners = [indices.get(word) for word in words]
         return fill(self._continuous(), list(words.values()), partners)
 
     def _continuous(self) -> Tree:
         """The tree over the words that constituents hold."""
         roots = [_Edge(name, NO_LABEL) for name in self.children if name not in self.parent]
-        spans = {word: (place, place + 1) for place, word in enumerate(self.held)}
+        spans = {word: (index, index + 1) for index, word in enumerate(self.held)}
         nodes: dict[str, Tree | Leaf] = dict(self.sentence.words)
         for name in self._lowest_first():
             parts = _parts(self.children[name], spans)
@@ -166,13 +166,13 @@ class _Raising:
                     raise UserError("this constituent is below itself", where=self.where, received=name)
 
     def _lowest_first(self) -> list[str]:
-        """The constituents, each after all that are below it."""
-        found, stack = list[str](), [name for name in self.children if name not in self.parent]
+        """The constituents, every one after all that are below it."""
+        names, stack = list[str](), [name for name in self.children if name not in self.parent]
         while stack:
             name = stack.pop()
-            found.append(name)
+            names.append(name)
             stack.extend(edge.child for edge in self.sentence.edges[name] if edge.child in self.children)
-        return found[::-1]
+        return names[::-1]
 
 
 def _parts(edges: Sequence[_Edge], spans: dict[str, tuple[int, int]]) -> list[list[_Edge]]:
@@ -193,10 +193,10 @@ def _with_head(parts: list[list[_Edge]], spans: dict[str, tuple[int, int]]) -> l
 
 def _nodes(edges: Sequence[_Edge], nodes: dict[str, Tree | Leaf]) -> tuple[Tree | Leaf, ...]:
     """The children, constituents with their functions behind their labels."""
-    found = list[Tree | Leaf]()
+    children = list[Tree | Leaf]()
     for edge in edges:
         node = nodes[edge.child]
         if isinstance(node, Tree) and edge.label != NO_LABEL:
             node = Tree(f"{node.label}-{escape(edge.label)}", node.children)
-        found.append(node)
-    return tuple(found)
+        children.append(node)
+    return tuple(children)

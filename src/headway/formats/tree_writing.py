@@ -39,8 +39,8 @@ def write_trees(
         raise UserError("unknown format", where=option("format"), received=style, allowed=STYLES)
     if leaves not in get_args(Leaves):
         raise UserError("unknown leaves", where=option("leaves"), received=leaves, allowed=get_args(Leaves))
-    found = (tree for _, tree in read_trees(path, functions=functions))
-    for tree in found if sample is None else _sample(found, sample):
+    trees = (tree for _, tree in read_trees(path, functions=functions))
+    for tree in trees if sample is None else _sample(trees, sample):
         if tree is None:
             yield ""
         elif style == "linear":
@@ -52,4 +52,4 @@ def write_trees(
 def _sample(trees: Iterator[Tree | None], count: int) -> list[Tree | None]:
     everything = list(trees)
     chosen = sorted(random.Random(1).sample(range(len(everything)), min(count, len(everything))))
-    return [everything[place] for place in chosen]
+    return [everything[index] for index in chosen]

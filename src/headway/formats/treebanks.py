@@ -8,13 +8,13 @@ from pathlib import Path
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import PAIRS, TREES, CorpusFormat, Pair, PairSource
 from headway.formats.lines import read_lines
-from headway.formats.penn import Found, read_penn
+from headway.formats.penn import TreeAtLine, read_penn
 from headway.formats.tiger import read_tiger
 from headway.trees.linear_form import Leaves, linearise
 from headway.trees.tree import clean
 
 
-def read_trees(path: Path, *, functions: bool = False) -> Iterator[Found]:
+def read_trees(path: Path, *, functions: bool = False) -> Iterator[TreeAtLine]:
     """The trees of a treebank in Penn brackets or TIGER-XML, plain or compressed, as `clean` leaves them.
 
     Raises:
@@ -23,7 +23,7 @@ def read_trees(path: Path, *, functions: bool = False) -> Iterator[Found]:
     first = next((line for line in read_lines(path) if line.strip()), "")
     read = read_tiger if first.lstrip().startswith("<") else read_penn
     for line, tree in read(path):
-        yield Found(line, tree and clean(tree, functions=functions))
+        yield TreeAtLine(line, tree and clean(tree, functions=functions))
 
 
 class TreePairs(PairSource):

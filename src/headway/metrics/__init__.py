@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from headway.metrics.metric import Metric, Score
     from headway.metrics.signature import Signature
     from headway.metrics.significance import (
-        Comparison,
         Interval,
+        PairedDifference,
         approximate_randomisation,
         bootstrap_interval,
         paired_bootstrap,
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRICS",
-    "Comparison",
     "GroupScore",
     "Interval",
     "Metric",
+    "PairedDifference",
     "Score",
     "Signature",
     "approximate_randomisation",
@@ -41,7 +41,7 @@ _HOMES = {
     "Metric": "metric",
     "Score": "metric",
     "Signature": "signature",
-    "Comparison": "significance",
+    "PairedDifference": "significance",
     "Interval": "significance",
     "approximate_randomisation": "significance",
     "bootstrap_interval": "significance",

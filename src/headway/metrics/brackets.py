@@ -1,6 +1,6 @@
 """Scores of constituency trees by EVALB's conventions (Sekine and Collins 1997, with COLLINS.prm).
 
-A segment is a tree in brackets, or the linear form that a model writes, which is mended first over the words of the
+A segment is a tree in brackets, or the linear form that a model writes, which is repaired first over the words of the
 reference (see `headway.trees.linear_form`). An empty hypothesis has no brackets.
 
 - Punctuation is taken out of both trees before spans are counted, by the tags of the reference, so that it does not
@@ -73,10 +73,10 @@ def is_linear(text: str) -> bool:
 class TreeMetric(Metric):
     """A metric of trees. Files are treebanks (brackets, TIGER-XML) or the linear lines that a model wrote.
 
-    Statistics: those of `NAMES`, in that order, and how often each of `KINDS` had to be mended.
+    Statistics: those of `NAMES`, in that order, and how often each of `KINDS` had to be repaired.
     """
 
-    NAMES = ("matched", "output", "reference", "complete", "sentences", "right tags", "tags", "crossing", "mended")
+    NAMES = ("matched", "output", "reference", "complete", "sentences", "right tags", "tags", "crossing", "repaired")
 
     def read(self, path: Path) -> list[str]:
         first = next((line for line in read_lines(path) if line.strip()), "")
@@ -124,7 +124,7 @@ class TreeMetric(Metric):
 
 
 def _read(text: str, words: Sequence[str]) -> tuple[Tree | None, Counter[str]]:
-    """The tree of a hypothesis, and what had to be mended for it; None where there is no hypothesis."""
+    """The tree of a hypothesis, and what had to be repaired for it; None where there is no hypothesis."""
     if not text.strip():
         return None, Counter({NO_TREE: 1})
     if not is_linear(text):
@@ -171,7 +171,7 @@ class BracketPrecision(TreeShare):
 
 
 class BracketRecall(TreeShare):
-    """The share of the reference's labelled brackets that were found, times 100."""
+    """The share of the reference's labelled brackets that are in the output, times 100."""
 
     name, part, whole = "bracket-recall", "matched", "reference"
 
@@ -200,15 +200,15 @@ class CrossingBrackets(TreeMetric):
 
 
 class WellFormed(TreeMetric):
-    """The share of hypotheses that are trees over the words of the sentence before any mending, times 100."""
+    """The share of hypotheses that are trees over the words of the sentence before any repair, times 100."""
 
     name = "well-formed"
 
     def aggregate(self, totals: Statistics) -> float:
         sentences = self.total(totals, "sentences")
-        return _share(sentences - self.total(totals, "mended"), sentences)
+        return _share(sentences - self.total(totals, "repaired"), sentences)
 
     def notes(self, totals: Statistics) -> list[str]:
         counts = dict(zip(KINDS, totals[len(self.NAMES) :], strict=True))
         kinds = [f"{kind}: {count:,.0f}" for kind, count in counts.items() if count]
-        return [f"mended: {', '.join(kinds)}"] if kinds else []
+        return [f"repaired: {', '.join(kinds)}"] if kinds else []

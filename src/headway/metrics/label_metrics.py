@@ -155,10 +155,10 @@ def best_threshold(
         The highest of such thresholds, half-way to the next lower score, and its F-beta.
     """
     order = np.argsort(-scores, kind="stable")
-    found = np.cumsum(wanted[order])
+    hits = np.cumsum(wanted[order])
     given = np.arange(1, len(order) + 1)
     # F = (1 + b^2) TP / (b^2 (TP + FN) + TP + FP)
-    values = (1 + beta**2) * found / np.maximum(beta**2 * wanted.sum() + given, 1e-12)
+    values = (1 + beta**2) * hits / np.maximum(beta**2 * wanted.sum() + given, 1e-12)
     last_of_equals = np.append(np.diff(scores[order]) != 0, True)  # words of one score are given the label together
     best = int(np.argmax(np.where(last_of_equals, values, -1)))
     below = scores[order][best + 1] if best + 1 < len(order) else 0.0

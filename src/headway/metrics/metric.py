@@ -83,6 +83,10 @@ class Metric(ABC):
     def aggregate(self, totals: Statistics) -> float:
         """The corpus score from statistics (k,) summed over segments."""
 
+    def aggregate_all(self, totals: Statistics) -> Statistics:
+        """The corpus scores (R,) from R sums of statistics (R, k), as resampling needs them."""
+        return np.array([self.aggregate(row) for row in totals])
+
     @abstractmethod
     def signature(self) -> Signature:
         """Settings and versions; with the number of reference sets once `statistics` has run."""

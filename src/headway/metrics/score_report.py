@@ -14,15 +14,15 @@ from headway.metrics.groups import GroupScore, scores_by_group
 from headway.metrics.metric import Metric, Score, Statistics
 from headway.metrics.score_options import ScoreOptions, Significance
 from headway.metrics.significance import (
-    Comparison,
     Interval,
+    PairedDifference,
     approximate_randomisation,
     bootstrap_interval,
     paired_bootstrap,
 )
 from headway.tables import Cell, Column, Spread, Table
 
-TESTS: dict[Significance, Callable[[Metric, Statistics, Statistics, int, int], Comparison]] = {
+TESTS: dict[Significance, Callable[[Metric, Statistics, Statistics, int, int], PairedDifference]] = {
     "bootstrap": paired_bootstrap,
     "randomisation": approximate_randomisation,
 }
@@ -41,7 +41,7 @@ class SystemScore:
     system: str
     score: Score
     interval: Interval
-    comparison: Comparison | None
+    comparison: PairedDifference | None
     by_reference: tuple[float, ...] = ()
     groups: tuple[GroupScore, ...] = ()
     notes: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedDifference:
     """One system against a baseline.
 
     Args:
@@ -75,7 +75,7 @@ def paired_bootstrap(
     seed: int = 12345,
     *,
     formulation: Literal["centred", "sacrebleu"] = "centred",
-) -> Comparison:
+) -> PairedDifference:
     """Paired bootstrap resampling: both systems on the same drawn segments (Koehn 2004).
 
     With d the observed difference, d_r that of resample r, and the mean taken over the R resamples, the p-value is
@@ -105,7 +105,7 @@ def paired_bootstrap(
 
 def approximate_randomisation(
     metric: Metric, a: Statistics, b: Statistics, trials: int = 10000, seed: int = 12345
-) -> Comparison:
+) -> PairedDifference:
     """Paired approximate randomisation (Noreen 1989; Riezler and Maxwell 2005), two-sided.
 
     Each trial swaps the two outputs of each segment with probability 1/2. With d the observed difference and d_r that
@@ -124,7 +124,7 @@ def approximate_randomisation(
     differences = np.empty(trials)
     for rows, keep in _chunks(trials, len(a), seed, _draw_swaps):
         totals = keep @ (a - b) + total_b
-        differences[rows] = _scores(metric, total_a + total_b - totals) - _scores(metric, totals)
+        differences[rows] = metric.aggregate_all(total_a + total_b - totals) - metric.aggregate_all(totals)
     return _compare("approximate randomisation", metric, a, b, np.abs(differences), None, seed)
 
 
@@ -136,13 +136,13 @@ def _compare(
     null: NDArray[np.float64],
     interval: Interval | None,
     seed: int,
-) -> Comparison:
+) -> PairedDifference:
     """The comparison whose p-value is how many of `null` (R,), sizes of differences by chance, reach the observed."""
     scores = [metric.aggregate(statistics.sum(axis=0)) for statistics in (baseline, system)]
     difference = scores[1] - scores[0]
     reached = int((null >= abs(difference) - TIE).sum())
     p_value = (reached + 1) / (len(null) + 1)
-    return Comparison(method, scores[0], scores[1], difference, p_value, interval, len(null), seed)
+    return PairedDifference(method, scores[0], scores[1], difference, p_value, interval, len(null), seed)
 
 
 def _bootstrap_scores(metric: Metric, systems: list[Statistics], samples: int, seed: int) -> list[NDArray[np.float64]]:
@@ -151,13 +151,8 @@ def _bootstrap_scores(metric: Metric, systems: list[Statistics], samples: int, s
     scores = [np.empty(samples) for _ in systems]
     for rows, counts in _chunks(samples, len(systems[0]), seed, _draw_counts):
         for resampled, statistics in zip(scores, systems, strict=True):
-            resampled[rows] = _scores(metric, counts @ statistics)
+            resampled[rows] = metric.aggregate_all(counts @ statistics)
     return scores
-
-
-def _scores(metric: Metric, totals: Statistics) -> NDArray[np.float64]:
-    """Scores (R,) of totals (R, k)."""
-    return np.array([metric.aggregate(row) for row in totals])
 
 
 Draw = Callable[[np.random.Generator, int, int], NDArray[np.float64]]

@@ -10,7 +10,6 @@ from headway.mixers import MIXERS
 from headway.models.presets import model_section
 from headway.models.stacks import MatchConfig, StackedConfig
 
-TOLERANCE = 0.01
 LARGEST = 1 << 16
 
 Build = Callable[[StackedConfig], nn.Module]
@@ -29,7 +28,7 @@ def matched(config: StackedConfig, build: Build) -> StackedConfig:
         build: makes a model of a section, with the vocabularies that both are to have.
 
     Raises:
-        UserError: no size comes within 1 %, or no mixer has the option that is to be sized.
+        UserError: no size comes near enough, or no mixer has the option that is to be sized.
     """
     match = config.match_parameters
     if match is None:
@@ -48,9 +47,9 @@ def matched(config: StackedConfig, build: Build) -> StackedConfig:
         low, high = (middle, high) if count(_with_size(config, match, middle)) < goal else (low, middle)
     counts = {size: count(_with_size(config, match, size)) for size in (low, high)}
     size = min(counts, key=lambda size: abs(counts[size] - goal))
-    if abs(counts[size] - goal) > TOLERANCE * goal:
+    if abs(counts[size] - goal) > match.within * goal:
         raise UserError(
-            f"no {match.by} gives {goal:,} parameters to within 1 %",
+            f"no {match.by} gives {goal:,} parameters to within {100 * match.within:g} %",
             where="model.match_parameters",
             received=", ".join(f"{count:,} parameters with {match.by} {size}" for size, count in counts.items()),
             allowed="another number, or sizing another of feed_forward, head_dim, n and hidden (by)",

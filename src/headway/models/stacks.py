@@ -50,14 +50,16 @@ def _match(value: Any) -> Any:
 
 
 class MatchConfig(Section):
-    """A wish for as many parameters as another model has, within 1 %.
+    """A wish for as many parameters as another model has.
 
     `to`: their number, or another recipe (its `model` section is taken over when the recipe is read). `by`: what is
     sized for it; `head_dim`, `n` and `hidden` are those of every mixer of the stacks that has such an option.
+    `within`: the share by which the numbers may differ.
     """
 
     to: Annotated[int, Field(gt=0, le=10**12)] | dict[str, Any]
     by: Literal["feed_forward", "head_dim", "n", "hidden"] = "feed_forward"
+    within: Annotated[float, Field(gt=0, lt=1)] = 0.01
 
 
 class StackedConfig(ModelConfig):

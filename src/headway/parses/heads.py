@@ -1,4 +1,4 @@
-"""The dependency heads of pieces as labels of a corpus."""
+"""The dependency heads of subwords as labels of a corpus."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -17,7 +17,7 @@ from headway.processing.text.text_processor import TextProcessor
 
 
 class HeadLabeller(Labeller):
-    """`source_heads` or `target_heads`: where each piece's head stands; on the target side never to the right.
+    """`source_heads` or `target_heads`: where the head of each subword stands; on the target side never to the right.
 
     Raises:
         UserError: the store is missing or damaged.
@@ -40,7 +40,7 @@ class HeadLabeller(Labeller):
         return self._fingerprint
 
     def project(self, line: str, side: TextProcessor) -> Projection:
-        """The heads of a line's pieces, those to the right included."""
+        """The heads of a line's subwords, those to the right included."""
         return project(side.encode_with_spans(line), self._store.get(line), segmented=side.config.segment != "none")
 
     def label(self, line: str, processor: TextProcessor) -> tuple[NDArray[np.integer], Sequence[int]]:

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 
 class Token(NamedTuple):
-    """A parser's token: characters [start, end) of the raw line, its head's index (a root's is its own), its label."""
+    """A parser's token: characters [start, end) of the raw line, its head's index (a root is its head), its label."""
 
     start: int
     end: int
@@ -53,18 +53,18 @@ class Parse:
 
 def depths(heads: Sequence[int]) -> list[int]:
     """The number of edges from each token to its root. Raises NotATreeError where there is none."""
-    found: dict[int, int] = {}
+    levels: dict[int, int] = {}
     for token in range(len(heads)):
-        path, place = list[int](), token
-        while place not in found:
-            head = heads[place]
+        path, token_above = list[int](), token
+        while token_above not in levels:
+            head = heads[token_above]
             if not 0 <= head < len(heads) or len(path) > len(heads):
-                raise NotATreeError(f"token {place} has no way to a root (its head is {head})")
-            if head == place:
-                found[place] = 0
+                raise NotATreeError(f"token {token_above} has no way to a root (its head is {head})")
+            if head == token_above:
+                levels[token_above] = 0
             else:
-                path.append(place)
-                place = head
-        for step, below in enumerate(reversed(path), start=found[place] + 1):
-            found[below] = step
-    return [found[token] for token in range(len(heads))]
+                path.append(token_above)
+                token_above = head
+        for step, below in enumerate(reversed(path), start=levels[token_above] + 1):
+            levels[below] = step
+    return [levels[token] for token in range(len(heads))]

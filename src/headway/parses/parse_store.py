@@ -89,26 +89,26 @@ class ParseStore:
         self.path, self.header = path, _read_header(path)
         with path.open("rb") as file:
             self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        prefixes, places = [], []
+        prefixes, offsets = [], []
         self._content.readline()
         while True:
-            place = self._content.tell()
+            offset = self._content.tell()
             line = self._content.readline()
             if not line.endswith(b"\n"):
                 break
             prefixes.append(int(line[:16], 16))
-            places.append(place)
-        found = np.array(prefixes, dtype=np.uint64)
-        order = np.argsort(found, kind="stable")
-        self._prefixes, self._places = found[order], np.array(places, dtype=np.int64)[order]
+            offsets.append(offset)
+        unordered = np.array(prefixes, dtype=np.uint64)
+        order = np.argsort(unordered, kind="stable")
+        self._prefixes, self._offsets = unordered[order], np.array(offsets, dtype=np.int64)[order]
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._offsets)
 
     def keys(self) -> Iterator[str]:
         """The keys of all sentences."""
-        for place in self._places:
-            yield self._content[int(place) : int(place) + 2 * KEY_BYTES].decode()
+        for offset in self._offsets:
+            yield self._content[int(offset) : int(offset) + 2 * KEY_BYTES].decode()
 
     def get(self, line: str) -> Parse | None:
         """The parse of a sentence, without tokens where the parser had none; None where it was never parsed.
@@ -119,8 +119,8 @@ class ParseStore:
         key = key_of(line)
         at = int(np.searchsorted(self._prefixes, np.uint64(int(key[:16], 16))))
         while at < len(self._prefixes) and int(self._prefixes[at]) == int(key[:16], 16):
-            place = int(self._places[at])
-            text = self._content[place : self._content.find(b"\n", place)].decode()
+            offset = int(self._offsets[at])
+            text = self._content[offset : self._content.find(b"\n", offset)].decode()
             if text.startswith(f"{key}\t"):
                 try:
                     return Parse.read(text[len(key) + 1 :])

@@ -92,15 +92,16 @@ class SpacyParser(Parser):
 
     def parse(self, lines: Sequence[str]) -> Iterator[Parse]:
         spans = [_visible_spans(line, self.config.whitespace) for line in lines]
-        for line, places, parsed in zip(lines, spans, self.pipeline.pipe(map(self._document, lines)), strict=True):
+        for line, positions, parsed in zip(lines, spans, self.pipeline.pipe(map(self._document, lines)), strict=True):
             if self.config.whitespace == "tokens":
-                yield _parse(places, [each.head.i for each in parsed], [each.dep_ for each in parsed])
+                yield _parse(positions, [token.head.i for token in parsed], [token.dep_ for token in parsed])
                 continue
-            characters = [(each.idx, each.idx + len(each)) for each in parsed]
+            characters = [(token.idx, token.idx + len(token)) for token in parsed]
             if self.config.whitespace == "none":
-                characters = [(places[start][0], places[end - 1][1]) for start, end in characters]
+                characters = [(positions[start][0], positions[end - 1][1]) for start, end in characters]
             kept = [line[start:end].strip() != "" for start, end in characters]
-            yield _without_blanks(characters, [each.head.i for each in parsed], [each.dep_ for each in parsed], kept)
+            heads, labels = [token.head.i for token in parsed], [token.dep_ for token in parsed]
+            yield _without_blanks(characters, heads, labels, kept)
 
     def _document(self, line: str) -> Any:
         if self.config.whitespace == "tokens":
@@ -127,7 +128,7 @@ class StanzaParser(Parser):
                 lang=folder.name, processors="tokenize,pos,lemma,depparse", download_method=None, verbose=False,
                 tokenize_pretokenized=config.whitespace == "tokens", **options,
             )  # fmt: skip
-        except Exception as error:  # a missing model and a missing language have classes of their own
+        except Exception as error:  # a missing model and a missing language have different classes
             raise UserError(f"cannot load these Stanza models ({error})", where=where, received=config.model) from error
         self.version = str(stanza.__version__)
 
@@ -137,7 +138,7 @@ class StanzaParser(Parser):
 
     def _parse_line(self, line: str) -> Parse:
         whitespace = self.config.whitespace
-        places = _visible_spans(line, whitespace)
+        positions = _visible_spans(line, whitespace)
         text = {"text": line, "none": "".join(line.split()), "tokens": " ".join(line.split())}[whitespace]
         spans, heads, labels, seen = [], list[int](), [], 0
         for sentence in self.pipeline(text).sentences if text.strip() else ():
@@ -145,9 +146,9 @@ class StanzaParser(Parser):
             for token in sentence.tokens:
                 span = token.start_char, token.end_char
                 if whitespace == "none":
-                    span = places[span[0]][0], places[span[1] - 1][1]
+                    span = positions[span[0]][0], positions[span[1] - 1][1]
                 elif whitespace == "tokens":
-                    span = places[seen]
+                    span = positions[seen]
                 seen += 1
                 for word in token.words:  # the words of a contraction share its characters
                     spans.append(span)
@@ -182,7 +183,7 @@ class ConlluParser(Parser):
             yield self._find(line)
 
     def _find(self, line: str) -> Parse:
-        places = _visible_spans(line, "none")
+        positions = _visible_spans(line, "none")
         text, done, tokens = "".join(line.split()), 0, list[Token]()
         while done < len(text):
             sizes = [size for size in self.lengths if done + size <= len(text)]
@@ -191,7 +192,7 @@ class ConlluParser(Parser):
                 return Parse(())
             offset = len(tokens)
             for start, end, head, label in self.sentences[text[done : done + fitting[0]]].tokens:
-                span = places[done + start][0], places[done + end - 1][1]
+                span = positions[done + start][0], positions[done + end - 1][1]
                 tokens.append(Token(*span, offset + head, label))
             done += fitting[0]
         return Parse(tokens)
@@ -216,15 +217,15 @@ def _conllu_sentence(sentence: ConlluSentence) -> tuple[str, Parse]:
     """The text, with spaces where SpaceAfter=No does not forbid them, and the parse."""
     spans, heads, labels, visible, text, until, shared = [], list[int](), [], 0, "", 0, (0, 0)
     for token in sentence.tokens:
-        first, mark, last = token.id if isinstance(token.id, tuple) else (token.id, "", token.id)
-        if mark == ".":  # an empty node
+        first, separator, last = token.id if isinstance(token.id, tuple) else (token.id, "", token.id)
+        if separator == ".":  # an empty node
             continue
-        if mark or first > until:  # a word with characters of its own, or the whole of a contraction
+        if separator or first > until:  # a word with its characters, or the whole of a contraction
             form = "".join(token.form.split())
             shared, visible = (visible, visible + len(form)), visible + len(form)
             text += token.form + ("" if token.misc.get("SpaceAfter") == "No" else " ")
             until = last
-        if not mark:
+        if not separator:
             spans.append(shared)
             heads.append(token.head - 1 if token.head else len(heads))
             labels.append(token.deprel)
@@ -234,9 +235,9 @@ def _conllu_sentence(sentence: ConlluSentence) -> tuple[str, Parse]:
 def _visible_spans(line: str, whitespace: str) -> list[tuple[int, int]]:
     """The raw characters of each given token (`tokens`) or of each character that is no white space (`none`)."""
     if whitespace == "tokens":
-        return [found.span() for found in re.finditer(r"\S+", line)]
+        return [match.span() for match in re.finditer(r"\S+", line)]
     if whitespace == "none":
-        return [(place, place + 1) for place, character in enumerate(line) if not character.isspace()]
+        return [(index, index + 1) for index, character in enumerate(line) if not character.isspace()]
     return []
 
 
@@ -248,16 +249,16 @@ def _without_blanks(
     spans: Sequence[tuple[int, int]], heads: Sequence[int], labels: Sequence[str], kept: Sequence[bool]
 ) -> Parse:
     """The parse without the tokens that are white space; what hangs on one hangs on the next above."""
-    places = {token: place for place, token in enumerate(token for token in range(len(kept)) if kept[token])}
+    positions = {token: position for position, token in enumerate(token for token in range(len(kept)) if kept[token])}
 
     def above(token: int) -> int:
         head = heads[token]
-        while head not in places and heads[head] != head:
+        while head not in positions and heads[head] != head:
             head = heads[head]
-        return head if head in places else token  # a root of white space leaves its children as roots
+        return head if head in positions else token  # a root of white space leaves its children as roots
 
-    chosen = list(places)
-    return _parse([spans[t] for t in chosen], [places[above(t)] for t in chosen], [labels[t] for t in chosen])
+    chosen = list(positions)
+    return _parse([spans[t] for t in chosen], [positions[above(t)] for t in chosen], [labels[t] for t in chosen])
 
 
 def _import(module: str, where: str) -> Any:

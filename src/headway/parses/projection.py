@@ -1,4 +1,4 @@
-"""From a parser's tokens to the pieces of a vocabulary, by the characters that both cover.
+"""From a parser's tokens to the subwords of a vocabulary, by the characters that both cover.
 
 The translator's segmentation and the parser's need not agree. Words and tokens that share characters, directly or by
 way of others, make a block, which is one node of the tree:
@@ -6,13 +6,13 @@ way of others, make a block, which is one node of the tree:
 - one word, one token: the word's head is the token's;
 - one word, several tokens (`can't`; a compound that the parser cuts): the tokens are merged, and the block's head is
   that of its highest token, of equals the first;
-- several words, one token (`New York`): the words are chained like the pieces of one word;
-- several of both, cut at different places: merged and chained.
+- several words, one token (`New York`): the words are chained like the subwords of one word;
+- several of both, cut at different positions: merged and chained.
 
-Heads are then given to pieces as Deguchi et al. do: a piece that is not its block's last points to the next one; the
-last points to the first piece of the head block, and, in a root, to itself.
+Heads are then given to subwords as Deguchi et al. do: a subword that is not its block's last points to the next one;
+the last points to the first subword of the head block, and, in a root, to itself.
 
-Shapes: L pieces of a line.
+Shapes: L subwords of a line.
 """
 
 from bisect import bisect_left, bisect_right
@@ -39,10 +39,10 @@ class Projection:
     """The result of carrying a parse over.
 
     Attributes:
-        heads: (L,) the head of each piece, its own place for the last piece of a root, `NONE` where there is no edge.
-        blocks: (L,) the number of the block that each piece belongs to.
+        heads: (L,) the head of each subword, its index for the last subword of a root, `NONE` where there is no edge.
+        blocks: (L,) the index of the block that each subword belongs to.
         counts: as `COUNTED` names them. `merged` tokens gave up their edge to another one in their block, `dropped`
-            tokens cover no piece, `split` tokens cover several words.
+            tokens cover no subword, `split` tokens cover several words.
     """
 
     heads: NDArray[np.int32]
@@ -59,7 +59,7 @@ class Projection:
 
 @dataclass
 class _Word:
-    """Consecutive pieces [first, last], the characters [start, end) they cover, and the block they are in."""
+    """Consecutive subwords [first, last], the characters [start, end) they cover, and the block they are in."""
 
     first: int
     last: int
@@ -68,35 +68,35 @@ class _Word:
     block: int
 
 
-def project(pieces: Sequence[TextToken], parse: Parse | None, *, segmented: bool = True) -> Projection:
-    """The heads of the pieces of a line.
+def project(subwords: Sequence[TextToken], parse: Parse | None, *, segmented: bool = True) -> Projection:
+    """The heads of the subwords of a line.
 
     Args:
-        pieces: all pieces of the line, as `TextProcessor.pieces` gives them.
+        subwords: all subwords of the line, as `TextProcessor.encode_with_spans` gives them.
         parse: its parse, None where there is none.
         segmented: whether white space in the prepared line separates words. Where it does not (Japanese without a
-            segmenter), a word also ends where a piece and a token end together.
+            segmenter), a word also ends where a subword and a token end together.
     """
     parse = parse or Parse(())
-    words = _words(pieces, parse, segmented)
+    words = _words(subwords, parse, segmented)
     covered = [_covered(words, token.start, token.end) for token in parse.tokens]
     _join(words, covered)
     members: dict[int, list[int]] = {word.block: [] for word in words}
-    for token, place in enumerate(covered):
-        if place:
-            members[words[place[0]].block].append(token)
-    heads = _heads(words, covered, members, parse, len(pieces))
-    blocks = np.zeros(len(pieces), dtype=np.int32)
+    for token, span in enumerate(covered):
+        if span:
+            members[words[span[0]].block].append(token)
+    heads = _heads(words, covered, members, parse, len(subwords))
+    blocks = np.zeros(len(subwords), dtype=np.int32)
     for word in words:
         blocks[word.first : word.last + 1] = word.block
-    dropped = sum(not place for place in covered)
+    dropped = sum(not span for span in covered)
     counts = dict.fromkeys(COUNTED, 0) | {
         "lines": 1,
         "lines without a parse": int(not parse.tokens),
         "tokens": len(parse.tokens),
         "merged": sum(max(0, len(tokens) - 1) for tokens in members.values()),
         "dropped": dropped,
-        "split": sum(len(place) > 1 for place in covered),
+        "split": sum(len(span) > 1 for span in covered),
         "words": len(words),
         "words without a token": sum(not members[word.block] for word in words) if parse.tokens else 0,
         "edges": int((heads != NONE).sum()),
@@ -104,28 +104,28 @@ def project(pieces: Sequence[TextToken], parse: Parse | None, *, segmented: bool
     return Projection(heads, blocks, counts)
 
 
-def _words(pieces: Sequence[TextToken], parse: Parse, segmented: bool) -> list[_Word]:
-    """The words of the line that have pieces, each a block of its own."""
+def _words(subwords: Sequence[TextToken], parse: Parse, segmented: bool) -> list[_Word]:
+    """The words of the line that have subwords, each one a block alone."""
     starts = {token.start for token in parse.tokens} if not segmented else set()
     ends = {token.end for token in parse.tokens} if not segmented else set()
     number, keys = 0, []
-    for place, piece in enumerate(pieces):
-        before = pieces[place - 1] if place else piece
-        cut = _visible(before) and (piece.start in starts or before.end in ends)
-        number += piece.word != before.word or cut
+    for index, subword in enumerate(subwords):
+        before = subwords[index - 1] if index else subword
+        cut = _visible(before) and (subword.start in starts or before.end in ends)
+        number += subword.word != before.word or cut
         keys.append(number)
     words: list[_Word] = []
-    for _, group in groupby(range(len(pieces)), key=keys.__getitem__):
-        places = list(group)
-        shown = [pieces[place] for place in places if _visible(pieces[place])]
-        start = shown[0].start if shown else pieces[places[-1]].end
-        words.append(_Word(places[0], places[-1], start, pieces[places[-1]].end, len(words)))
+    for _, group in groupby(range(len(subwords)), key=keys.__getitem__):
+        indices = list(group)
+        shown = [subwords[index] for index in indices if _visible(subwords[index])]
+        start = shown[0].start if shown else subwords[indices[-1]].end
+        words.append(_Word(indices[0], indices[-1], start, subwords[indices[-1]].end, len(words)))
     return words
 
 
-def _visible(piece: TextToken) -> bool:
-    """Whether a piece is more than the mark of a space, whose characters are no part of the word."""
-    return bool(piece.text.strip("\u2581 "))
+def _visible(subword: TextToken) -> bool:
+    """Whether a subword is more than the mark of a space, whose characters are no part of the word."""
+    return bool(subword.text.strip("\u2581 "))
 
 
 def _covered(words: Sequence[_Word], start: int, end: int) -> range:
@@ -138,8 +138,8 @@ def _covered(words: Sequence[_Word], start: int, end: int) -> range:
 def _join(words: list[_Word], covered: Sequence[range]) -> None:
     """Give all the words that a token covers one block; blocks are numbered in order."""
     joined = [False] * len(words)  # whether a word belongs with the one before it
-    for place in covered:
-        for word in place[1:]:
+    for span in covered:
+        for word in span[1:]:
             joined[word] = True
     for number in range(1, len(words)):
         words[number].block = words[number - 1].block if joined[number] else words[number - 1].block + 1

@@ -14,6 +14,8 @@ from headway.recipe.reading import (
     parse_parser,
     parse_recipe,
     read_tree,
+    recipe_of,
+    set_key,
 )
 from headway.recipe.sections import Recipe, TrainingConfig
 
@@ -29,4 +31,6 @@ __all__ = [
     "parse_parser",
     "parse_recipe",
     "read_tree",
+    "recipe_of",
+    "set_key",
 ]

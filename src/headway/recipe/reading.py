@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from headway.recipe.sections import Recipe
 MOST_BASES = 20  # below each other
 
 
-def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe file, apply `key.path=value` overrides (values are YAML) and check all of it.
+def load_recipe(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe, apply `key.path=value` overrides (values are YAML) and check all of it.
+
+    `recipe` is a file, or its sections as a mapping.
 
     A recipe may begin from another: `base: FILE`, relative to itself, gives every key that it does not.
     Relative paths of data are looked for in `data.folder` where given, else in the current folder, else beside the
@@ -32,12 +35,23 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         UserError: a file that cannot be read, is no YAML mapping, or holds unknown keys or values that are not allowed.
     """
-    path = Path(path)
-    tree = read_tree(path)
+    if isinstance(recipe, Mapping):
+        tree, beside = deepcopy(dict(recipe)), Path()
+    else:
+        tree, beside = read_tree(Path(recipe)), Path(recipe).parent
     for override in overrides:
         apply_override(tree, override)
-    _resolve_match(tree, path.parent)
-    return resolve_paths(parse_recipe(tree), path.parent)
+    return recipe_of(tree, beside)
+
+
+def recipe_of(tree: dict[str, Any], beside: Path) -> Recipe:
+    """The recipe of a raw tree, whose relative paths are looked for as `load_recipe` says, `beside` for the last.
+
+    Raises:
+        UserError: unknown keys, or values that are not allowed.
+    """
+    _resolve_match(tree, beside)
+    return resolve_paths(parse_recipe(tree), beside)
 
 
 def _resolve_match(tree: dict[str, Any], beside: Path, below: Sequence[Path] = ()) -> None:
@@ -103,7 +117,11 @@ def apply_override(tree: dict[str, Any], override: str) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key:
         raise UserError("an override is key.path=value", where=override)
-    value = parse_yaml(text, override, "the value of this override", numbered=False)
+    set_key(tree, key, parse_yaml(text, override, "the value of this override", numbered=False), override)
+
+
+def set_key(tree: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Set the value at a `key.path` of the raw tree. Raises UserError, at `where`, for a path through a value."""
     *parents, last = key.split(".")
     section = tree
     for parent in parents:
@@ -113,7 +131,7 @@ def apply_override(tree: dict[str, Any], override: str) -> None:
         elif isinstance(below, str):  # a bare name, such as a preset or a mixer
             below = section[parent] = {"preset" if parent == "model" else "kind": below}
         if not isinstance(below, dict):
-            raise UserError(f"{parent} holds a value, not keys", where=override, received=below)
+            raise UserError(f"{parent} holds a value, not keys", where=where, received=below)
         section = below
     section[last] = value
 

@@ -1,1 +1,1 @@
-"""Constituency trees: files of them, their linear form, how a broken one is mended, and trees made of dependencies."""
+"""Constituency trees: files of them, their linear form, the repair of broken ones, and trees made of dependencies."""

@@ -59,7 +59,7 @@ def linearise(tree: Tree, leaves: Leaves = "tags") -> str:
 
 
 def repair(text: str, words: Sequence[str], tags: Sequence[str] | None = None) -> Repaired:
-    """The tree that a linear form says, over exactly these words.
+    """The tree that a linear form writes, over exactly these words.
 
     Args:
         text: symbols, separated by spaces, well-formed or not.
@@ -68,28 +68,28 @@ def repair(text: str, words: Sequence[str], tags: Sequence[str] | None = None) -
     """
     counts = Counter[str]()
     shape = _shape(text.split(), counts)
-    said = [leaf.tag for leaf in shape.leaves()] if shape else []
-    given = list(tags) if tags is not None else None
-    partners = _align(said, words, given) if len(said) != len(words) else list(range(len(words)))
+    given = [leaf.tag for leaf in shape.leaves()] if shape else []
+    known = list(tags) if tags is not None else None
+    partners = _align(given, words, known) if len(given) != len(words) else list(range(len(words)))
     final = [
-        Leaf(given[place] if given else said[leaf] if leaf is not None else UNKNOWN_TAG, word)
-        for place, (word, leaf) in enumerate(zip(words, partners, strict=True))
+        Leaf(known[index] if known else given[leaf] if leaf is not None else UNKNOWN_TAG, word)
+        for index, (word, leaf) in enumerate(zip(words, partners, strict=True))
     ]
     kept = sum(leaf is not None for leaf in partners)
     counts[MISSING] += len(words) - kept
-    counts[SUPERFLUOUS] += len(said) - kept
+    counts[SUPERFLUOUS] += len(given) - kept
     return Repaired(fill(shape, final, partners) if shape else flat(final), +counts)
 
 
 def _shape(symbols: Sequence[str], counts: Counter[str]) -> Tree | None:
     """The tree over leaves without words; None where there is no constituent."""
     builder, early = Builder(), list[Leaf]()
-    words = [place for place, symbol in enumerate(symbols) if symbol[0] not in "()"]
+    words = [index for index, symbol in enumerate(symbols) if symbol[0] not in "()"]
     last = words[-1] if words else -1
-    for place, symbol in enumerate(symbols):
+    for index, symbol in enumerate(symbols):
         label = escape(symbol[1:])
         if symbol[0] == ")":
-            _close(builder, label, place < last, counts)
+            _close(builder, label, index < last, counts)
         elif symbol[0] == "(" and label:
             builder.open(label)
             while early:
@@ -128,16 +128,16 @@ def _close(builder: Builder, label: str, more: bool, counts: Counter[str]) -> No
         counts[MISLABELLED] += 1
 
 
-def _align(said: Sequence[str], words: Sequence[str], tags: Sequence[str] | None) -> list[int | None]:
+def _align(given: Sequence[str], words: Sequence[str], tags: Sequence[str] | None) -> list[int | None]:
     """The leaf of each word, None where none is left for it: the cheapest edits, each of which costs 1."""
-    if not said:
+    if not given:
         return [None] * len(words)
     costs = np.array(
-        [[_differ(tag, word, tags[place] if tags else None) for place, word in enumerate(words)] for tag in said]
+        [[_differ(tag, word, tags[index] if tags else None) for index, word in enumerate(words)] for tag in given]
     )
-    table = np.zeros((len(said) + 1, len(words) + 1), dtype=np.int64)
-    table[:, 0], table[0] = np.arange(len(said) + 1), np.arange(len(words) + 1)
-    for i in range(1, len(said) + 1):
+    table = np.zeros((len(given) + 1, len(words) + 1), dtype=np.int64)
+    table[:, 0], table[0] = np.arange(len(given) + 1), np.arange(len(words) + 1)
+    for i in range(1, len(given) + 1):
         for j in range(1, len(words) + 1):
             table[i, j] = min(table[i - 1, j] + 1, table[i, j - 1] + 1, table[i - 1, j - 1] + costs[i - 1, j - 1])
     partners: list[int | None] = [None] * len(words)
@@ -153,11 +153,11 @@ def _align(said: Sequence[str], words: Sequence[str], tags: Sequence[str] | None
     return partners
 
 
-def _differ(said: str, word: str, tag: str | None) -> bool:
+def _differ(given: str, word: str, tag: str | None) -> bool:
     """Whether a leaf can be seen not to be this word."""
-    if said == UNKNOWN_TAG:
+    if given == UNKNOWN_TAG:
         return False
-    return said != tag if tag is not None else _is_punctuation(said) != _is_punctuation(word)
+    return given != tag if tag is not None else _is_punctuation(given) != _is_punctuation(word)
 
 
 def _is_punctuation(text: str) -> bool:

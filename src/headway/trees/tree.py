@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 TOP = "TOP"  # the label of a root that is no constituent of the grammar
-UNKNOWN_TAG = "XX"  # the tag of a word whose part of speech is not said (Vinyals et al. 2015)
+UNKNOWN_TAG = "XX"  # the tag of a word whose part of speech is not known (Vinyals et al. 2015)
 TRACE = "-NONE-"  # the tag of what stands for nothing in the sentence
 
 # Brackets in words and labels, as the Penn Treebank writes them.
@@ -68,19 +68,19 @@ class Tree:
 
     def constituents(self) -> list[Constituent]:
         """All constituents, outer before inner ones, with the words [start, end) that they cover."""
-        found: list[Constituent] = []
+        constituents: list[Constituent] = []
         open_ones: list[int] = []
         words = 0
         for event in self.events():
             if event.kind == "open":
-                open_ones.append(len(found))
-                found.append(Constituent(event.label, words, words))
+                open_ones.append(len(constituents))
+                constituents.append(Constituent(event.label, words, words))
             elif event.kind == "close":
-                place = open_ones.pop()
-                found[place] = found[place]._replace(end=words)
+                index = open_ones.pop()
+                constituents[index] = constituents[index]._replace(end=words)
             else:
                 words += 1
-        return found
+        return constituents
 
     def write(self) -> str:
         """The tree in Penn Treebank brackets, on one line."""
@@ -173,12 +173,12 @@ def clean(tree: Tree, *, functions: bool = False) -> Tree | None:
     Traces are left out, and grammatical functions unless `functions`; a root bracket without a label, or with one that
     only says that it is the root, is left out where it has a single constituent, and else is `TOP`.
     """
-    found = change(tree, lambda leaf: leaf.tag != TRACE, (lambda label: label) if functions else without_functions)
-    if found is None:
+    kept = change(tree, lambda leaf: leaf.tag != TRACE, (lambda label: label) if functions else without_functions)
+    if kept is None:
         return None
-    while found.label in ROOTS and len(found.children) == 1 and isinstance(found.children[0], Tree):
-        found = found.children[0]
-    return Tree(TOP, found.children) if found.label in ROOTS else found
+    while kept.label in ROOTS and len(kept.children) == 1 and isinstance(kept.children[0], Tree):
+        kept = kept.children[0]
+    return Tree(TOP, kept.children) if kept.label in ROOTS else kept
 
 
 def flat(words: Sequence[Leaf]) -> Tree:
@@ -197,14 +197,14 @@ def fill(shape: Tree, words: Sequence[Leaf], partners: Sequence[int | None]) -> 
             word that is none (None) goes below the lowest constituent that holds the leaves on both sides of it, or
             below the root where one side has none.
     """
-    builder, place, leaf = Builder(), 0, 0  # the next word, and how many leaves of the shape are done
+    builder, position, leaf = Builder(), 0, 0  # the next word, and how many leaves of the shape are done
     word_of = {partner: word for word, partner in enumerate(partners) if partner is not None}
 
     def add_missing() -> None:
-        nonlocal place
-        while place < len(words) and partners[place] is None:
-            builder.leaf(words[place])
-            place += 1
+        nonlocal position
+        while position < len(words) and partners[position] is None:
+            builder.leaf(words[position])
+            position += 1
 
     for event in shape.events():
         if event.kind == "close":
@@ -220,10 +220,10 @@ def fill(shape: Tree, words: Sequence[Leaf], partners: Sequence[int | None]) -> 
                 add_missing()  # those before the first leaf
             continue
         if leaf in word_of:
-            builder.leaf(words[place])
-            place += 1
+            builder.leaf(words[position])
+            position += 1
         leaf += 1
     (whole,) = builder.finish()
     assert isinstance(whole, Tree)
-    assert place == len(words)
+    assert position == len(words)
     return whole

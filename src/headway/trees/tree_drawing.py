@@ -21,9 +21,9 @@ def draw(tree: Tree) -> str:
             continue
         indent = " " * (len(node.label) + 1)
         last = len(node.children) - 1
-        for place in reversed(range(last + 1)):
-            branch = BRANCHES[place > 0, place < last]
-            before = f"{first}{node.label} ─" if place == 0 else f"{others}{indent} "
-            below = f"{others}{indent} " + ("│  " if place < last else "   ")
-            stack.append((before + branch, below, node.children[place]))
+        for index in reversed(range(last + 1)):
+            branch = BRANCHES[index > 0, index < last]
+            before = f"{first}{node.label} ─" if index == 0 else f"{others}{indent} "
+            below = f"{others}{indent} " + ("│  " if index < last else "   ")
+            stack.append((before + branch, below, node.children[index]))
     return "\n".join(rows)

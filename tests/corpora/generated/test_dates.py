@@ -114,10 +114,10 @@ def test_every_text_holds_its_year_and_day(data: DateData) -> None:
         for example in examples:
             day = date.fromisoformat(example.iso)
             assert 1900 <= day.year <= 2099
-            found = numbers(example.text)
-            assert day.year in found, example
-            assert day.day in found, example
-            assert found.index(day.year) == 0 or any(char.isalpha() for char in example.text), example
+            values = numbers(example.text)
+            assert day.year in values, example
+            assert day.day in values, example
+            assert values.index(day.year) == 0 or any(char.isalpha() for char in example.text), example
 
 
 def test_one_text_has_one_date() -> None:
@@ -208,7 +208,7 @@ def test_files_are_aligned(tmp_path: Path) -> None:
         rows = [line.split("\t") for line in Path(f"{stem}.tsv").read_text("utf-8").splitlines()]
         ways = [line.split("\t") for line in Path(f"{stem}.ways.tsv").read_text("utf-8").splitlines()]
         assert [(*row, *way) for row, way in zip(rows, ways, strict=True)] == [
-            tuple(vars(each).values()) for each in examples
+            tuple(vars(example).values()) for example in examples
         ]
 
 

@@ -30,19 +30,19 @@ def test_no_recording_is_in_two_parts(folder):
     assert len(spoken) == 120
     parts = split_digits(spoken, OPTIONS)
     assert {name: len(part) for name, part in parts.items()} == {"train": 40, "dev": 40, "test-speaker": 40}
-    assert {each.take for each in parts["train"]} == {0, 1}
-    assert {each.take for each in parts["dev"]} == {2, 3}
-    assert {each.speaker for each in parts["train"] + parts["dev"]} == {"anna", "ben"}
-    assert {each.speaker for each in parts["test-speaker"]} == {"cleo"}
+    assert {digit.take for digit in parts["train"]} == {0, 1}
+    assert {digit.take for digit in parts["dev"]} == {2, 3}
+    assert {digit.speaker for digit in parts["train"] + parts["dev"]} == {"anna", "ben"}
+    assert {digit.speaker for digit in parts["test-speaker"]} == {"cleo"}
     other = split_digits(spoken, DigitOptions(dev_takes=(2, 3), left_out="ben"))
-    assert {each.speaker for each in other["test-speaker"]} == {"ben"}
+    assert {digit.speaker for digit in other["test-speaker"]} == {"ben"}
 
 
 def test_digits_stand_apart_in_noise(folder):
     spoken = read_digits(folder, 8000)[:3]
     random = np.random.default_rng(1)
     samples = join(spoken, random, 8000)
-    spoken_length = sum(len(each.samples) for each in spoken)
+    spoken_length = sum(len(digit.samples) for digit in spoken)
     pauses = (len(samples) - spoken_length) / 8000
     assert 4 * 0.05 <= pauses <= 4 * 0.3 + 1e-3
     assert np.abs(samples[:400]).max() > 0  # the first pause is not silent
@@ -58,7 +58,7 @@ def test_what_is_written(folder, tmp_path):
         rows = [line.split("\t") for line in (tmp_path / "strings" / f"{name}.tsv").read_text().splitlines()]
         words = [text.split() for _, text in rows]
         assert sum(map(len, words)) == part.digits
-        assert {word for each in words for word in each} <= set(WORDS)
+        assert {word for string in words for word in string} <= set(WORDS)
         lengths |= set(map(len, words))
         infos = [soundfile.info(tmp_path / "strings" / path) for path, _ in rows]
         assert sum(info.duration for info in infos) == pytest.approx(part.seconds)
@@ -72,7 +72,7 @@ def test_the_seed_decides_everything(folder, tmp_path):
         write_digits(folder, tmp_path / name, DigitOptions(seed, 5, 3, (2, 3)))
     files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
     assert len(files) == 3 + 5 + 3 + 3
-    assert all((tmp_path / "one" / each).read_bytes() == (tmp_path / "same" / each).read_bytes() for each in files)
+    assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "same" / name).read_bytes() for name in files)
     assert (tmp_path / "one" / "train.tsv").read_text() != (tmp_path / "other" / "train.tsv").read_text()
 
 

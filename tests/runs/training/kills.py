@@ -12,7 +12,7 @@ import yaml
 from tests.conftest import REVERSAL, write_reversal
 
 ROOT = Path(__file__).parents[3]
-TIMINGS = ("seconds", "target_tokens_per_second", "evaluation_seconds")
+TIMINGS = ("seconds", "cpu_seconds", "target_tokens_per_second", "evaluation_seconds")
 # Dropout, accumulation, evaluation, averages and a schedule that goes on: all that an update can depend on.
 TRAINING = {
     "updates": 420, "batch_tokens": 128, "accumulate": 2, "checkpoint_every": 7, "evaluate_every": 42,

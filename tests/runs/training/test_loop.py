@@ -28,7 +28,16 @@ def metrics(run):
 
 def test_metrics_have_the_keys_that_others_rely_on(tmp_path):
     lines = metrics(toys.run(tmp_path, log_every=3))
-    keys = {"update", "loss", "target_tokens", "target_tokens_per_second", "learning_rate", "gradient_norm", "seconds"}
+    keys = {
+        "update",
+        "loss",
+        "target_tokens",
+        "target_tokens_per_second",
+        "learning_rate",
+        "gradient_norm",
+        "seconds",
+        "cpu_seconds",
+    }
     training = [line for line in lines if "loss" in line]
     assert all(keys <= line.keys() for line in training)
     assert [line["update"] for line in training] == [2, 3, 4, 6]

@@ -225,7 +225,7 @@ def generate_dates(
 def hold_out(generator: random.Random, share: float) -> set[Writing]:
     """Choose `share` of all writings, such that every pattern, language and character of theirs remains in others.
 
-    Chosen are only writings whose texts are mostly their own: what another language writes alike would not be unseen.
+    Chosen are only writings whose texts are mostly unique: what another language writes alike would not be unseen.
     """
     ways = [way for language in languages() for way in writings(language)]
     texts = {way: [way.write(day) for day in PROBES] for way in ways}
@@ -269,5 +269,7 @@ def write_dates(data: DateData, folder: Path) -> None:
     for part in fields(data):
         examples: list[DateExample] = getattr(data, part.name)
         name = part.name.replace("_", "-")
-        write_text(folder / f"{name}.tsv", "".join(f"{each.text}\t{each.iso}\n" for each in examples))
-        write_text(folder / f"{name}.ways.tsv", "".join(f"{each.language}\t{each.pattern}\n" for each in examples))
+        write_text(folder / f"{name}.tsv", "".join(f"{example.text}\t{example.iso}\n" for example in examples))
+        write_text(
+            folder / f"{name}.ways.tsv", "".join(f"{example.language}\t{example.pattern}\n" for example in examples)
+        )

@@ -25,7 +25,7 @@ LOUDEST = 0.99  # of the range of samples
 
 
 class Spoken(NamedTuple):
-    """One digit, said once."""
+    """One digit, spoken once."""
 
     digit: int
     speaker: str
@@ -56,14 +56,14 @@ class DigitPart:
 
 def read_digits(folder: Path, sample_rate: int) -> list[Spoken]:
     """All recordings `DIGIT_SPEAKER_TAKE.wav` in a folder. Raises UserError where there are none, or one is broken."""
-    found = []
+    recordings = []
     for path in sorted(folder.glob("*")):
         if named := NAME.fullmatch(path.name):
             samples = read_recording(path, sample_rate)
-            found.append(Spoken(int(named["digit"]), named["speaker"], int(named["take"]), samples))
-    if not found:
+            recordings.append(Spoken(int(named["digit"]), named["speaker"], int(named["take"]), samples))
+    if not recordings:
         raise UserError("there are no recordings DIGIT_SPEAKER_TAKE.wav here", where=str(folder))
-    return found
+    return recordings
 
 
 def split_digits(spoken: Sequence[Spoken], options: DigitOptions) -> dict[str, list[Spoken]]:
@@ -72,16 +72,16 @@ def split_digits(spoken: Sequence[Spoken], options: DigitOptions) -> dict[str, l
     Raises:
         UserError: no such speaker, or a part without recordings.
     """
-    speakers = sorted({each.speaker for each in spoken})
+    speakers = sorted({digit.speaker for digit in spoken})
     left_out = options.left_out or speakers[-1]
     if left_out not in speakers:
         raise UserError("nobody of this name speaks", where=option("left_out"), received=left_out, allowed=speakers)
     first, last = options.dev_takes
-    known = [each for each in spoken if each.speaker != left_out]
+    known = [digit for digit in spoken if digit.speaker != left_out]
     parts = {
-        "train": [each for each in known if not first <= each.take <= last],
-        "dev": [each for each in known if first <= each.take <= last],
-        "test-speaker": [each for each in spoken if each.speaker == left_out],
+        "train": [digit for digit in known if not first <= digit.take <= last],
+        "dev": [digit for digit in known if first <= digit.take <= last],
+        "test-speaker": [digit for digit in spoken if digit.speaker == left_out],
     }
     for name, part in parts.items():
         if not part:
@@ -95,11 +95,11 @@ def join(spoken: Sequence[Spoken], random: np.random.Generator, sample_rate: int
     def pause() -> Samples:
         return np.zeros(round(random.uniform(*PAUSE) * sample_rate), dtype=np.float32)
 
-    pieces = [pause()]
-    for each in spoken:
-        pieces += [each.samples, pause()]
-    speech = np.concatenate(pieces)
-    power = np.mean(np.concatenate([each.samples for each in spoken]).astype(np.float64) ** 2)
+    parts = [pause()]
+    for digit in spoken:
+        parts += [digit.samples, pause()]
+    speech = np.concatenate(parts)
+    power = np.mean(np.concatenate([digit.samples for digit in spoken]).astype(np.float64) ** 2)
     noise = np.sqrt(power * 10 ** (-random.uniform(*SIGNAL_TO_NOISE) / 10)) * random.standard_normal(len(speech))
     loud = (speech + noise) * 10 ** (random.uniform(*GAIN) / 20)
     samples: Samples = np.clip(loud, -LOUDEST, LOUDEST).astype(np.float32)
@@ -130,16 +130,16 @@ def write_digits(folder: Path, output: Path, options: DigitOptions) -> dict[str,
         random = np.random.default_rng([options.seed, number])
         (output / name).mkdir(parents=True, exist_ok=True)
         by_speaker: dict[str, list[Spoken]] = {}
-        for each in spoken:
-            by_speaker.setdefault(each.speaker, []).append(each)
+        for digit in spoken:
+            by_speaker.setdefault(digit.speaker, []).append(digit)
         groups, rows, digits, length = list(by_speaker.values()), list[str](), 0, 0
         for string in range(1, sizes[name] + 1):
             group = groups[random.integers(len(groups))]
-            chosen = [group[place] for place in random.integers(len(group), size=random.integers(1, MOST_DIGITS + 1))]
+            chosen = [group[index] for index in random.integers(len(group), size=random.integers(1, MOST_DIGITS + 1))]
             samples = join(chosen, random, options.sample_rate)
             path = Path(name) / f"{string:05}-{chosen[0].speaker}.wav"
             write_wav(output / path, samples, options.sample_rate)
-            rows.append(f"{path}\t{' '.join(WORDS[each.digit] for each in chosen)}\n")
+            rows.append(f"{path}\t{' '.join(WORDS[digit.digit] for digit in chosen)}\n")
             digits, length = digits + len(chosen), length + len(samples)
         write_text(output / f"{name}.tsv", "".join(rows))
         made[name] = DigitPart(len(rows), digits, length / options.sample_rate)

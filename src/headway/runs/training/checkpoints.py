@@ -37,6 +37,7 @@ class TrainingState:
     best: list[tuple[float, int]] = field(default_factory=list)
     target_tokens: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     stopped: str = ""
     evaluation_pending: bool = False
 

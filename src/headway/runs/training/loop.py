@@ -51,7 +51,7 @@ def train(recipe: Recipe, output: Path, *, resume: bool = False) -> int:
 def _loop(session: Session, signals: Signals) -> None:
     """Update until training is complete, which `state.stopped` says, or a signal asks for an end."""
     config, state, parallel = session.recipe.training, session.state, session.parallel
-    began = time.monotonic() - state.seconds
+    began, cpu_began = time.monotonic() - state.seconds, _cpu_seconds(parallel.world_size) - state.cpu_seconds
     session.model.train()
     with progress("training", config.updates, "updates") as line, closing(session.updates()) as updates:
         for update in updates:
@@ -64,6 +64,7 @@ def _loop(session: Session, signals: Signals) -> None:
             make_update(session.optimizer, gradients, rate)
             stop = parallel.sum(signals.received is not None) > 0
             seconds = parallel.sum(time.monotonic() - began) / parallel.world_size
+            state.cpu_seconds = _cpu_seconds(parallel.world_size) - cpu_began
             session.record(update.plan, gradients, rate, seconds, stop=stop)
             line.update(state.update, session.progress_text(_left(config, state)))
             regular = state.update % config.checkpoint_every == 0
@@ -71,6 +72,11 @@ def _loop(session: Session, signals: Signals) -> None:
                 session.checkpoint(signals, regular=regular, stop=stop)
             if stop or state.evaluation_pending:
                 return
+
+
+def _cpu_seconds(processes: int) -> float:
+    """The processor time of all processes and their threads so far; all processes do the same work."""
+    return time.process_time() * processes
 
 
 def _finished(config: TrainingConfig, state: TrainingState) -> str:

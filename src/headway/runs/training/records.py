@@ -111,6 +111,7 @@ class Records:
                 "gradient_norm": sum(outcome.norm for outcome in good) / len(good) if good else None,
                 "skipped": len(self._window) - len(good),
                 "seconds": state.seconds,
+                "cpu_seconds": state.cpu_seconds,
             }
         )
         self.shown = f"loss {loss or 0:.3f} · {tokens / elapsed:,.0f} tokens/s"

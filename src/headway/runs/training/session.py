@@ -207,6 +207,7 @@ class Session:
                 "dev": result.scores,
                 **({"baselines": self.baselines} if self.baselines else {}),
                 "seconds": self.state.seconds,
+                "cpu_seconds": self.state.cpu_seconds,
                 "evaluation_seconds": time.monotonic() - began,
             }
         )
@@ -224,7 +225,9 @@ class Session:
         else:
             self.checkpoint(signals, regular=True)
         if self.parallel.first and not self.state.evaluation_pending:
-            self.folder.write_manifest({"updates": self.state.update, "seconds": self.state.seconds})
+            state = self.state
+            totals = {"updates": state.update, "seconds": state.seconds, "cpu_seconds": state.cpu_seconds}
+            self.folder.write_manifest(totals | {"target_tokens": state.target_tokens})
             say(f"training is complete ({self.state.stopped}): {self.folder.weights}")
 
 

@@ -51,9 +51,9 @@ def follow(prompt: str) -> tuple[str, int]:
 
 
 def sort_numbers(prompt: str) -> tuple[str, int]:
-    numbers = [number(each) for each in prompt.split(" , ")]
-    assert all(10 <= each <= 9999 for each in numbers)
-    return " , ".join(" ".join(str(each)) for each in sorted(numbers)), len(numbers)
+    numbers = [number(item) for item in prompt.split(" , ")]
+    assert all(10 <= item <= 9999 for item in numbers)
+    return " , ".join(" ".join(str(item)) for item in sorted(numbers)), len(numbers)
 
 
 def over_tokens(answer: Callable[[list[str]], list[str]]) -> Callable[[str], tuple[str, int]]:
@@ -112,7 +112,7 @@ def test_test_prompts_of_trained_lengths_exist_where_there_are_enough() -> None:
 def test_addition_has_every_pair_of_lengths_and_then_a_longer_number() -> None:
     data = lengths_data("addition", sizes=Sizes(train=4000, dev=10, test=80))
     sizes = [
-        [tuple(len(each.split()) for each in example.prompt.split(" + ")) for example in part]
+        [tuple(len(item.split()) for item in example.prompt.split(" + ")) for example in part]
         for part in (data.train, data.test)
     ]
     assert set(sizes[0]) == {(first, second) for first in range(1, 9) for second in range(1, 9)}
@@ -179,8 +179,8 @@ def write_scan(folder: Path, train: list[str], test: list[str]) -> Path:
 
 
 def test_scan_is_read_as_it_is_split(tmp_path: Path) -> None:
-    train = [f"IN: walk {place} OUT: {' '.join(['I_WALK'] * (1 + place % 5))}" for place in range(300)]
-    test = [f"IN: run {place} OUT: {' '.join(['I_RUN'] * 7)} " for place in range(9)]
+    train = [f"IN: walk {index} OUT: {' '.join(['I_WALK'] * (1 + index % 5))}" for index in range(300)]
+    test = [f"IN: run {index} OUT: {' '.join(['I_RUN'] * 7)} " for index in range(9)]
     data: LengthData = lengths_data(
         "scan", sizes=Sizes(dev=3, test=4), scan=write_scan(tmp_path, [*train, train[0]], test)
     )
@@ -193,7 +193,7 @@ def test_scan_is_read_as_it_is_split(tmp_path: Path) -> None:
     assert len(prompts) == len(set(prompts))
     assert 260 < len(data.train) < 300
     assert len(data.dev) == 3
-    lines = {f"IN: {each.prompt} OUT: {each.answer}" for part in (data.train, data.dev, data.test) for each in part}
+    lines = {f"IN: {item.prompt} OUT: {item.answer}" for part in (data.train, data.dev, data.test) for item in part}
     assert lines <= {line.strip() for line in [*train, *test]}
 
 

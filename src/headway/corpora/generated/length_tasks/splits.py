@@ -33,8 +33,8 @@ PATIENCE = 2000
 def part_of(prompt: str, seed: int) -> Part:
     """The part that a prompt of a trained length is in."""
     digest = hashlib.blake2b(f"{seed}\t{prompt}".encode(), digest_size=8).digest()
-    place = int.from_bytes(digest, "big") / 2**64
-    return "test" if place < TEST_SHARE else "dev" if place < TEST_SHARE + DEV_SHARE else "train"
+    position = int.from_bytes(digest, "big") / 2**64
+    return "test" if position < TEST_SHARE else "dev" if position < TEST_SHARE + DEV_SHARE else "train"
 
 
 def generate(
@@ -110,9 +110,9 @@ def _in_turn(sources: list[Iterator[LengthExample]], count: int) -> list[LengthE
     """`count` examples, one from each source after the other; fewer where all of them end."""
     examples: list[LengthExample] = []
     while sources and len(examples) < count:
-        found = [(source, next(source, None)) for source in sources[: count - len(examples)]]
-        examples += [example for _, example in found if example is not None]
-        ended = [source for source, example in found if example is None]
+        drawn = [(source, next(source, None)) for source in sources[: count - len(examples)]]
+        examples += [example for _, example in drawn if example is not None]
+        ended = [source for source, example in drawn if example is None]
         sources = [source for source in sources if source not in ended]
     return examples
 
@@ -124,6 +124,6 @@ def write_lengths(data: LengthData, folder: Path, facts: dict[str, str | int]) -
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in (("train", data.train), ("dev", data.dev), ("test", data.test)):
-        write_text(folder / f"{name}.tsv", "".join(f"{each.prompt}\t{each.answer}\n" for each in part))
-    write_text(folder / "test.lengths", "".join(f"{each.length}\n" for each in data.test))
+        write_text(folder / f"{name}.tsv", "".join(f"{example.prompt}\t{example.answer}\n" for example in part))
+    write_text(folder / "test.lengths", "".join(f"{example.length}\n" for example in data.test))
     write_json(folder / "lengths.json", facts | {"trained": data.trained})

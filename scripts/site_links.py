@@ -1,0 +1,11 @@
+"""A hook of the site: files outside docs/ are no pages of it, so links to them become the names of the files."""
+
+import re
+from typing import Any
+
+OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(\.\./([^)]+)\)")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The text of a page, with `[text](../FILE)` as text and file name."""
+    return OUTSIDE.sub(lambda link: f"{link[1]} (`{link[2]}`)" if link[2] not in link[1] else link[1], markdown)

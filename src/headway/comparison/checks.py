@@ -1,0 +1,135 @@
+"""Checks of cells before they are compared: each mistake is one error that says what, where and what would be right."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headway.comparison.cell_results import CellName, CellOutput, CellResult
+from headway.errors import UserError, nearest, option
+
+SURE = 0.9  # the share from which on outputs are called tokenised; below 1 - SURE they are not
+LEAST = 10  # places that must be seen before anything is said
+
+PUNCTUATION = re.compile(r"(?<=\w)( ?)[.,!?;:](?=\s|$)")
+WIDE = r"[\u3040-\u30ff\u3400-\u9fff]"
+BETWEEN_CHARACTERS = re.compile(rf"(?<={WIDE})( ?)(?={WIDE})")
+PIECES = re.compile(r"@@(?=\s|$)|▁")
+
+
+def check_cells(cells: Sequence[CellResult], baseline: str | None = None, *, any_tokenization: bool = False) -> None:
+    """See that cells can be compared.
+
+    Args:
+        cells: of all variants.
+        baseline: the variant that the others are compared with.
+        any_tokenization: allow hypotheses of which some look tokenised and others do not.
+
+    Raises:
+        UserError: as `check_names`; test sets that are not the same, hypotheses that are not one a segment, or of
+            different tokenisation.
+    """
+    check_names([cell.name for cell in cells], baseline)
+    _check_tests(cells)
+    if not any_tokenization:
+        _check_tokenization(cells)
+
+
+def check_names(cells: Sequence[CellName], baseline: str | None = None) -> None:
+    """See that cells make a table, before any work.
+
+    Raises:
+        UserError: fewer than two variants, two cells of one name, a seed that a variant has not, or no such baseline.
+    """
+    variants = list(dict.fromkeys(cell.variant for cell in cells))
+    for (variant, seed), count in Counter((cell.variant, cell.seed) for cell in cells).items():
+        if count > 1:
+            paths = [str(cell.path) for cell in cells if (cell.variant, cell.seed) == (variant, seed) and cell.path]
+            what, where = "two cells of one name", f"{variant}, seed {seed}"
+            raise UserError(
+                what, where=where, received=", ".join(paths), allowed="another one for each: NAME:SEED=PATH"
+            )
+    if len(variants) < 2:
+        raise UserError("a comparison needs two variants or more", where="variants", received=", ".join(variants))
+    if baseline is not None and baseline not in variants:
+        what = f"no such variant{nearest(baseline, variants)}"
+        raise UserError(what, where=option("baseline"), received=baseline, allowed=variants)
+    _check_seeds(cells, variants)
+
+
+def _check_seeds(cells: Sequence[CellName], variants: Sequence[str]) -> None:
+    """Raise UserError where a variant has a seed that another has not; a seed alone is paired with any."""
+    seeds = {name: sorted(cell.seed for cell in cells if cell.variant == name) for name in variants}
+    if all(len(row) == 1 for row in seeds.values()):
+        return
+    every = sorted(set().union(*seeds.values()))
+    for name, row in seeds.items():
+        missing = [str(seed) for seed in every if seed not in row]
+        if missing:
+            what = f"seed {', '.join(missing)} is missing; seeds are paired by their number"
+            received, allowed = ", ".join(map(str, row)), ", ".join(map(str, every))
+            raise UserError(what, where=name, received=received, allowed=f"the seeds of all variants: {allowed}")
+
+
+def _check_tests(cells: Sequence[CellResult]) -> None:
+    first = cells[0]
+    names = [output.test.name for output in first.outputs]
+    if not names:
+        raise UserError("there is no test set", where=str(first.name))
+    for cell in cells:
+        tests = [output.test.name for output in cell.outputs]
+        if tests != names:
+            what, allowed = "variants are compared on the same test sets", f"those of {first.name}: {', '.join(names)}"
+            raise UserError(what, where=str(cell.name), received=", ".join(tests), allowed=allowed)
+        for output, other in zip(cell.outputs, first.outputs, strict=True):
+            if output.test is not other.test and output.test.references != other.test.references:
+                what = f"the references of {output.test.name} are not those of {first.name}"
+                raise UserError(what, where=str(cell.name), allowed="the same test set for all variants")
+            check_lines(output, str(cell.name))
+
+
+def check_lines(output: CellOutput, where: str) -> None:
+    """Raise UserError unless there is a hypothesis, a source and a group, where there are any, for each reference."""
+    test = output.test
+    given = {"hypotheses": output.hypotheses, "sources": test.sources, "groups": test.groups}
+    for name, lines in [*given.items(), *(("references", lines) for lines in test.references)]:
+        if len(lines) != len(test) and (lines or name == "hypotheses"):
+            what = f"{len(lines):,} {name} for {len(test):,} references; there must be one a segment"
+            raise UserError(what, where=f"{where}, {test.name}")
+
+
+class Tokenization(NamedTuple):
+    """The share of places at which hypotheses look tokenised, where there are enough of them."""
+
+    punctuation: float | None
+    characters: float | None
+    pieces: bool
+
+
+def tokenization(lines: Sequence[str]) -> Tokenization:
+    """How outputs look: blanks before punctuation, blanks between wide characters, pieces that were not joined."""
+    text = "\n".join(lines)
+    return Tokenization(_share(PUNCTUATION, text), _share(BETWEEN_CHARACTERS, text), len(PIECES.findall(text)) >= LEAST)
+
+
+def _share(places: re.Pattern[str], text: str) -> float | None:
+    found = [bool(blank) for blank in places.findall(text)]
+    return sum(found) / len(found) if len(found) >= LEAST else None
+
+
+def _check_tokenization(cells: Sequence[CellResult]) -> None:
+    """Raise UserError where the hypotheses of one cell look tokenised and those of another do not."""
+    for outputs in zip(*(cell.outputs for cell in cells), strict=True):
+        looks = [tokenization(output.hypotheses) for output in outputs]
+        for kind, shares in (
+            ("punctuation stands apart", [look.punctuation for look in looks]),
+            ("characters stand apart", [look.characters for look in looks]),
+            ("pieces are not joined", [float(look.pieces) for look in looks]),
+        ):
+            known = [(share, cell) for share, cell in zip(shares, cells, strict=True) if share is not None]
+            apart = [str(cell.name) for share, cell in known if share >= SURE]
+            joined = [str(cell.name) for share, cell in known if share <= 1 - SURE]
+            if apart and joined:
+                what = f"these hypotheses are tokenised ({kind}), and those of {joined[0]} are not"
+                allowed = f"the same tokenisation for all, or {option('any_tokenization')}"
+                raise UserError(what, where=apart[0], allowed=allowed)

@@ -1,0 +1,369 @@
+"""The comparison of variants over seeds and test sets: scores, differences with intervals, and verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from statistics import fmean, stdev
+from types import MappingProxyType
+from typing import Any, Literal
+
+from headway.comparison.cell_results import CellResult, Costs, EvaluationSet
+from headway.comparison.checks import check_cells
+from headway.comparison.statistics import Estimate, Linearised, holm, linearise
+from headway.errors import UserError, nearest
+from headway.metrics.metric import Metric, Statistics
+from headway.tables import Cell, Column, Spread, Table
+
+Verdict = Literal["better", "worse", "even", "none"]
+SIGNIFICANT = 0.05
+IN_WORDS: dict[Verdict, str] = {"better": "better", "worse": "worse", "even": "even", "none": "no verdict"}
+COST_COLUMNS = {
+    "parameters": Column("parameters", format=","),
+    "flops_per_token": Column("FLOPs a token", format=",.0f"),
+    "cpu_seconds": Column("CPU time", "s", ",.0f"),
+    "gpu_seconds": Column("GPU time", "s", ",.0f"),
+    "training_tokens_per_second": Column("training", "tokens/s", ",.0f"),
+    "decoding_tokens_per_second": Column("decoding", "tokens/s", ",.0f"),
+    "peak_memory": Column("peak memory", "MB", ",.0f"),
+    "decoding_state": Column("state", "bytes a sentence", ","),
+    "learning_rate": Column("learning rate", format="g"),
+}
+MEGABYTE = 1e6
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One metric on one test set.
+
+    Args:
+        key: its name in JSON: that of the metric, and of the test set where there are several.
+        label: its name as people read it.
+        metric: what scores.
+        test: the index of the test set in the outputs of each cell.
+    """
+
+    key: str
+    label: str
+    metric: Metric
+    test: int = 0
+
+
+@dataclass(frozen=True)
+class SeedScores:
+    """The scores of one variant by one measure: a score a seed, their mean, and their deviation, None with one seed."""
+
+    scores: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds."""
+        return fmean(self.scores)
+
+    @property
+    def sd(self) -> float | None:
+        """The standard deviation between seeds."""
+        return stdev(self.scores) if len(self.scores) > 1 else None
+
+
+@dataclass(frozen=True)
+class ComparedVariant:
+    """A variant: its seeds in ascending order, its scores by the key of a measure, and its mean costs."""
+
+    name: str
+    seeds: tuple[int, ...]
+    scores: Mapping[str, SeedScores]
+    costs: Costs
+
+
+@dataclass(frozen=True)
+class ComparedPair:
+    """Variant b against variant a by one measure.
+
+    Args:
+        a, b: their names.
+        metric: the key of the measure.
+        estimate: b - a, whichever direction is better.
+        verdict: of b over a: `better`, `worse`, `even` where the interval lies within the margin, `none`.
+        p_value: of both sources of chance; None with one seed.
+        raised_p_value: the same by Holm's method over all pairs of the measure.
+    """
+
+    a: str
+    b: str
+    metric: str
+    estimate: Estimate
+    verdict: Verdict
+    p_value: float | None
+    raised_p_value: float | None
+
+    @property
+    def difference(self) -> float:
+        """b - a."""
+        return self.estimate.value
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All variants by all measures, and the verdict on every pair, or on every variant against the baseline.
+
+    Args:
+        variants: in the order of their first cells.
+        pairs: by measure, in the order of the variants.
+        measures: metrics and test sets.
+        margin: by the name or the label of a metric, the difference up to which variants are even.
+        baseline: the variant that the others are compared with; None for every pair.
+        cells: by variant, in ascending order of seeds.
+        statistics: by the key of a measure and the variant, those of every seed.
+    """
+
+    variants: tuple[ComparedVariant, ...]
+    pairs: tuple[ComparedPair, ...]
+    measures: tuple[Measure, ...]
+    margin: Mapping[str, float]
+    baseline: str | None
+    cells: Mapping[str, tuple[CellResult, ...]] = field(repr=False)
+    statistics: Mapping[tuple[str, str], tuple[Statistics, ...]] = field(repr=False)
+
+    @property
+    def seeds(self) -> int:
+        """The seeds of each variant."""
+        return len(self.variants[0].seeds)
+
+    @property
+    def tests(self) -> tuple[EvaluationSet, ...]:
+        """The test sets."""
+        return tuple(output.test for output in self.cells[self.variants[0].name][0].outputs)
+
+    def measure(self, key: str) -> Measure:
+        """A measure by its key. Raises UserError where there is none of it."""
+        found = {measure.key: measure for measure in self.measures}
+        if key not in found:
+            raise UserError(f"there is no such measure{nearest(key, found)}", received=key, allowed=found)
+        return found[key]
+
+    def table(self) -> Table:
+        """A row a variant: its scores, as mean ± standard deviation between seeds, and its costs."""
+        known = [name for name in COST_COLUMNS if any(name in variant.costs.known() for variant in self.variants)]
+        columns = [Column("variant"), *(Column(measure.label, format=".2f") for measure in self.measures)]
+        rows: list[list[Cell]] = []
+        for variant in self.variants:
+            scores = [_with_deviation(variant.scores[measure.key]) for measure in self.measures]
+            rows.append([variant.name, *scores, *(_cost(name, variant.costs) for name in known)])
+        return Table([*columns, *(COST_COLUMNS[name] for name in known)], rows, title="Variants", notes=self._notes())
+
+    def pair_table(self) -> Table:
+        """A row a pair and measure, with the verdict on b over a."""
+        labels = {measure.key: measure.label for measure in self.measures}
+        rows: list[list[Cell]] = []
+        for pair in self.pairs:
+            low, high = pair.estimate.interval()
+            numbers = [pair.difference, low, high, pair.raised_p_value]
+            rows.append([labels[pair.metric], pair.a, pair.b, *numbers, IN_WORDS[pair.verdict]])
+        numbers_of = [Column(name, format="+.2f") for name in ("b - a", "low", "high")]
+        columns = [Column("metric"), Column("a"), Column("b"), *numbers_of, Column("p", format=".4f"), Column("b is")]
+        return Table(columns, rows, title="Differences", notes=self._verdict_notes())
+
+    def _notes(self) -> list[str]:
+        tests = ", ".join(f"{test.name} ({len(test):,} segments)" for test in self.tests)
+        seeds = f"{self.seeds} seeds; ±: standard deviation between seeds" if self.seeds > 1 else "one seed"
+        return [f"{tests}; {seeds}", *(f"{measure.label}: {measure.metric.signature()}" for measure in self.measures)]
+
+    def _verdict_notes(self) -> list[str]:
+        if self.seeds == 1:
+            return ["The interval holds 95 % over test sets. One seed says nothing of the method: there is no verdict."]
+        notes = ["The interval holds 95 % over seeds and test sets; p is raised by Holm's method over the pairs."]
+        margins = ", ".join(f"{name} ±{value:g}" for name, value in self.margin.items())
+        return [*notes, f"Even is an interval within the margin: {margins}."] if margins else notes
+
+    def text(self) -> str:
+        """Both tables, to be read."""
+        return f"{self.table().text()}\n\n{self.pair_table().text()}"
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers as values that JSON can hold."""
+        return {
+            "variants": {variant.name: _variant_in_json(variant) for variant in self.variants},
+            "pairs": [_pair_in_json(pair) for pair in self.pairs],
+            "tests": [{"name": test.name, "segments": len(test)} for test in self.tests],
+            "metrics": {
+                measure.key: {
+                    "signature": str(measure.metric.signature()),
+                    "higher_is_better": measure.metric.higher_is_better,
+                    "margin": margin_of(measure.metric, self.margin),
+                }
+                for measure in self.measures
+            },
+            "significance": [_significance_in_json(pair) for pair in self.pairs],
+            "baseline": self.baseline,
+        }
+
+    def __repr__(self) -> str:
+        said = [f"{pair.b} {IN_WORDS[pair.verdict]} against {pair.a} by {pair.metric}" for pair in self.pairs[:3]]
+        more = len(self.pairs) - len(said)
+        shown = "; ".join([*said, *([f"{more} more"] if more else [])])
+        return f"Comparison({len(self.variants)} variants, seeds: {self.seeds}; {shown})"
+
+    def _repr_html_(self) -> str:
+        return f"{self.table().html()}\n{self.pair_table().html()}"
+
+
+def compare(
+    cells: Sequence[CellResult],
+    metrics: Sequence[Metric],
+    margin: Mapping[str, float] = MappingProxyType({}),
+    baseline: str | None = None,
+    *,
+    any_tokenization: bool = False,
+) -> Comparison:
+    """Compare variants: every pair, or every variant with a baseline.
+
+    Args:
+        cells: of at least two variants, with the same seeds and the same test sets.
+        metrics: what scores; at least one.
+        margin: by the name or the label of a metric, the difference up to which variants are even. Without one, only
+            variants of which nothing differs are even.
+        baseline: the name of a variant.
+        any_tokenization: compare also hypotheses of which some look tokenised and others do not.
+
+    Raises:
+        UserError: cells that cannot be compared (see `check_cells`), a margin of no metric, or no such baseline.
+    """
+    check_cells(cells, baseline, any_tokenization=any_tokenization)
+    names = list(dict.fromkeys(cell.variant for cell in cells))
+    by_variant = {name: _of_variant(cells, name) for name in names}
+    measures = _measures(metrics, [output.test for output in cells[0].outputs])
+    _check_margin(margin, measures)
+    variants = {
+        name: ComparedVariant(name, tuple(c.seed for c in row), {}, _mean(row)) for name, row in by_variant.items()
+    }
+    statistics: dict[tuple[str, str], tuple[Statistics, ...]] = {}
+    scores: dict[str, dict[str, SeedScores]] = {name: {} for name in names}
+    pairs: list[ComparedPair] = []
+    for measure in measures:
+        linearised = {}
+        for name, row in by_variant.items():
+            statistics[measure.key, name] = tuple(_statistics(measure, cell) for cell in row)
+            linearised[name] = linearise(measure.metric, statistics[measure.key, name])
+            scores[name][measure.key] = SeedScores(tuple(linearised[name].scores.tolist()))
+        pairs += compared_pairs(measure, linearised, margin_of(measure.metric, margin) or 0.0, baseline)
+    compared = tuple(ComparedVariant(v.name, v.seeds, scores[v.name], v.costs) for v in variants.values())
+    return Comparison(compared, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics)
+
+
+def compared_pairs(
+    measure: Measure, linearised: Mapping[str, Linearised], margin: float, baseline: str | None
+) -> list[ComparedPair]:
+    """The verdicts on all pairs of systems, or on all against a baseline, by one measure."""
+    names = list(linearised)
+    pairs = [*combinations(names, 2)] if baseline is None else [(baseline, name) for name in names if name != baseline]
+    estimates = [(linearised[b] - linearised[a]).estimate() for a, b in pairs]
+    p_values = [estimate.p_value() for estimate in estimates]
+    known = [p for p in p_values if p is not None]
+    raised: list[float | None] = [*holm(known)] if len(known) == len(pairs) else [None] * len(pairs)
+    return [
+        ComparedPair(a, b, measure.key, estimate, verdict(estimate, high_p, margin, measure.metric), p, high_p)
+        for (a, b), estimate, p, high_p in zip(pairs, estimates, p_values, raised, strict=True)
+    ]
+
+
+def verdict(estimate: Estimate, raised_p_value: float | None, margin: float, metric: Metric) -> Verdict:
+    """The verdict on a difference: none with one seed; even where the interval lies within the margin."""
+    if raised_p_value is None:
+        return "none"
+    low, high = estimate.interval()
+    if -margin <= low and high <= margin:
+        return "even"
+    if raised_p_value > SIGNIFICANT:
+        return "none"
+    return "better" if (estimate.value > 0) is metric.higher_is_better else "worse"
+
+
+def _measures(metrics: Sequence[Metric], tests: Sequence[EvaluationSet]) -> tuple[Measure, ...]:
+    if not metrics:
+        raise UserError("a comparison needs at least one metric", where="metrics")
+    names = [metric.name for metric in metrics]
+    if len(set(names)) < len(names):
+        names = [metric.label for metric in metrics]
+    if len(set(names)) < len(names):
+        raise UserError("two metrics of one name", where="metrics", received=", ".join(names))
+    several = len(tests) > 1
+    return tuple(
+        Measure(
+            f"{name} on {test.name}" if several else name,
+            f"{metric.label} on {test.name}" if several else metric.label,
+            metric,
+            index,
+        )
+        for index, test in enumerate(tests)
+        for name, metric in zip(names, metrics, strict=True)
+    )
+
+
+def margin_of(metric: Metric, margin: Mapping[str, float]) -> float | None:
+    """The margin of a metric, by its name or its label; None where there is none."""
+    return margin.get(metric.name, margin.get(metric.label))
+
+
+def _check_margin(margin: Mapping[str, float], measures: Sequence[Measure]) -> None:
+    names = {name for measure in measures for name in (measure.metric.name, measure.metric.label)}
+    for name, value in margin.items():
+        if name not in names:
+            raise UserError(f"no such metric{nearest(name, names)}", where=f"margin.{name}", allowed=sorted(names))
+        if not value >= 0:
+            raise UserError("a margin is not below 0", where=f"margin.{name}", received=value)
+
+
+def _of_variant(cells: Sequence[CellResult], name: str) -> tuple[CellResult, ...]:
+    return tuple(sorted((cell for cell in cells if cell.variant == name), key=lambda cell: cell.seed))
+
+
+def _statistics(measure: Measure, cell: CellResult) -> Statistics:
+    output = cell.outputs[measure.test]
+    return measure.metric.statistics(output.hypotheses, output.test.references)
+
+
+def _mean(cells: Sequence[CellResult]) -> Costs:
+    """The means of costs over the seeds; of those that are known of all."""
+    known = [cell.costs.known() for cell in cells]
+    means: dict[str, Any] = {}
+    for name in known[0]:
+        values = [costs[name] for costs in known if name in costs]
+        if len(values) == len(cells):
+            means[name] = values[0] if len(set(values)) == 1 else fmean(values)
+    return Costs(**means)
+
+
+def _with_deviation(scores: SeedScores) -> Cell:
+    return scores.mean if scores.sd is None else Spread(scores.mean, scores.sd)
+
+
+def _cost(name: str, costs: Costs) -> Cell:
+    value = costs.known().get(name)
+    if value is not None and name == "peak_memory":
+        return value / MEGABYTE
+    return round(value) if value is not None and name in ("parameters", "decoding_state") else value
+
+
+def _variant_in_json(variant: ComparedVariant) -> dict[str, Any]:
+    scores = {
+        key: {"mean": scores.mean, "sd": scores.sd, "seeds": list(scores.scores)}
+        for key, scores in variant.scores.items()
+    }
+    return scores | variant.costs.known()
+
+
+def _pair_in_json(pair: ComparedPair) -> dict[str, Any]:
+    low, high = pair.estimate.interval()
+    values = {"a": pair.a, "b": pair.b, "metric": pair.metric, "difference": pair.difference}
+    return values | {"low": low, "high": high, "verdict": pair.verdict}
+
+
+def _significance_in_json(pair: ComparedPair) -> dict[str, Any]:
+    estimate = pair.estimate
+    return {
+        "a": pair.a, "b": pair.b, "metric": pair.metric, "p": pair.p_value, "p_holm": pair.raised_p_value,
+        "seeds": estimate.seeds, "segments": estimate.segments, "seed_variance": estimate.seed_variance,
+        "segment_variance": estimate.segment_variance,
+    }  # fmt: skip

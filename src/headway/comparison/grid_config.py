@@ -1,0 +1,119 @@
+"""The keys of a comparison's grid, and the short forms of their values.
+
+Names of annotations are read when the module is imported, so `from __future__ import annotations` stands first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PositiveInt
+
+from headway.config import Metrics, Section
+from headway.formats.corpus_config import CorpusField
+
+
+def _evaluation_set(value: Any) -> Any:
+    """A corpus alone stands for one without groups."""
+    return value if isinstance(value, Mapping) and "corpus" in value else {"corpus": value}
+
+
+def _evaluation_sets(value: Any) -> Any:
+    """Corpora by name, a list of corpora, or one alone."""
+    if isinstance(value, Mapping) and not _is_corpus(value):
+        return [_evaluation_set(corpus) | {"name": str(name)} for name, corpus in value.items()]
+    return [_evaluation_set(corpus) for corpus in (value if isinstance(value, list | tuple) else [value])]
+
+
+def _is_corpus(value: Mapping[str, Any]) -> bool:
+    """Whether a mapping is one corpus, and not several by name: the options of a corpus are no mappings."""
+    return "corpus" in value or not all(isinstance(option, Mapping) for option in value.values())
+
+
+class EvaluationSetConfig(Section):
+    """A corpus that outputs are scored on.
+
+    `name`: by default that of its first file. `groups`: a file with the name of a group for each of its examples.
+    `alignments`: a file with the true word alignment of each pair, for which outputs are the alignments of the model.
+    """
+
+    corpus: CorpusField
+    name: str | None = None
+    groups: Path | None = None
+    alignments: Path | None = None
+
+
+def _variant_entry(value: Any) -> Any:
+    """A recipe alone stands for one without changes."""
+    return {} if value is None else {"recipe": value} if isinstance(value, str | Path) else value
+
+
+def _share(value: Any) -> Any:
+    """A share of one: `1%` is 0.01."""
+    if isinstance(value, str) and (match := re.fullmatch(r"\s*([\d.]+)\s*%\s*", value)):
+        return float(match[1]) / 100
+    return value
+
+
+def _match(value: Any) -> Any:
+    """`true`, or a share alone, stands for matching the first variant."""
+    if value is True:
+        return {}
+    if value is False:
+        return None
+    share = _share(value)
+    return {"within": share} if isinstance(share, float) else value
+
+
+class MatchVariantsConfig(Section):
+    """Equal numbers of parameters.
+
+    `to`: the variant, or the number, that all others are sized to; by default the first variant. `by`: what is sized
+    for it. `within`: the share by which numbers may differ.
+    """
+
+    to: str | PositiveInt | None = None
+    by: Literal["feed_forward", "head_dim", "n", "hidden"] = "feed_forward"
+    within: Annotated[float, BeforeValidator(_share), Field(gt=0, lt=1)] = 0.01
+
+
+class TuneConfig(Section):
+    """Tuning, the same for every variant: short runs with each value of one key, compared by the first metric.
+
+    `on`: the corpus that they are compared on, which no table reports; by default the recipe's dev. `updates`: those
+    of a short run.
+    """
+
+    key: str
+    values: Annotated[tuple[Any, ...], Field(min_length=2)]
+    on: CorpusField | None = None
+    updates: PositiveInt
+
+
+VariantEntry = Annotated[dict[str, Any], BeforeValidator(_variant_entry)]
+
+
+class GridConfig(Section):
+    """A comparison as a file says it.
+
+    `recipe`: what variants begin from. `variants`: by name, overrides by key path, or a recipe of their own, or both
+    (`{recipe: FILE, key.path: VALUE}`). `overrides`: changes to all recipes. `seeds`: of training. `test`: what is
+    reported; a list of corpora, or corpora by name. `metrics`: by default those of the task. `margin`: by metric, the
+    size of differences that count as even. `baseline`: the variant that all others are compared with; by default every
+    pair is compared. `predict`: options of prediction on test sets.
+    """
+
+    recipe: Path | None = None
+    variants: Annotated[dict[str, VariantEntry], Field(min_length=1)]
+    overrides: dict[str, Any] = Field(default={})
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+    tune: TuneConfig | None = None
+    match_parameters: Annotated[MatchVariantsConfig | None, BeforeValidator(_match)] = None
+    test: Annotated[tuple[EvaluationSetConfig, ...], BeforeValidator(_evaluation_sets), Field(min_length=1)]
+    metrics: Metrics | None = None
+    margin: dict[str, Annotated[float, Field(ge=0)]] = Field(default={})
+    baseline: str | None = None
+    predict: dict[str, Any] = Field(default={})

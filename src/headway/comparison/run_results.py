@@ -1,0 +1,205 @@
+"""The result of a run: its outputs for test sets, its costs and its learning curve."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.comparison.cell_results import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet
+from headway.comparison.grid import NamedCorpus
+from headway.errors import UserError
+from headway.formats.lines import read_lines
+from headway.mixers import State
+from headway.models import Seq2Seq
+from headway.models.cross_attention import View
+from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
+from headway.predictors.word_alignment import build_aligner
+from headway.recipe import Recipe
+from headway.runs.inspect.parameters import count_parts
+from headway.runs.load import AnyPredictor, load
+from headway.runs.run_folder import RunFolder
+from headway.tasks import build_task
+from headway.tasks.task import RawExample
+from headway.tensors.batch import collate
+
+TOGETHER = 128  # inputs that are decoded together: the frames of a recording take about 0.5 MB
+LENGTH = 32  # tokens of a source and of a target, for FLOPs and the state
+
+
+@dataclass(frozen=True)
+class ReadCorpus:
+    """A test set, read: its examples, and how they are scored."""
+
+    examples: Sequence[RawExample]
+    scored: EvaluationSet
+
+
+def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
+    """The examples of a test set, as the task of a recipe reads them.
+
+    Raises:
+        UserError: files that are missing or at fault, examples without references, or not as many groups.
+    """
+    where = f"test.{corpus.name}"
+    data = recipe.data.model_copy(update={"dev": corpus.corpus})
+    raw = build_task(recipe.task).raw_corpus(recipe.model_copy(update={"data": data}))
+    examples = list(raw.examples)
+    if not examples or not all(example.references for example in examples):
+        raise UserError("a test set has examples, each with a reference", where=where)
+    groups = () if corpus.groups is None else tuple(read_lines(corpus.groups))
+    references: tuple[tuple[str, ...], ...] = tuple(zip(*(example.references for example in examples), strict=True))
+    if corpus.alignments is not None:
+        references = (tuple(read_lines(corpus.alignments)),)
+    for path, lines in ((corpus.groups, groups), (corpus.alignments, references[0])):
+        if path is not None and len(lines) != len(examples):
+            raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=f"{where}: {path}")
+    sources = tuple(example.source for example in examples)
+    return ReadCorpus(examples, EvaluationSet(corpus.name, references, sources, groups))
+
+
+@dataclass(frozen=True)
+class DecodedSet:
+    """The outputs of a run for a test set, how many tokens they have, and the seconds that they took."""
+
+    hypotheses: tuple[str, ...]
+    tokens: int
+    seconds: float
+
+
+def decode(predictor: AnyPredictor, examples: Sequence[RawExample], options: Mapping[str, Any]) -> DecodedSet:
+    """The outputs of a run, as metrics read them. Raises UserError where an input cannot be read."""
+    began, texts, tokens = time.perf_counter(), list[str](), 0
+    for some in _chunks(examples):
+        for text, count in _outputs(predictor, some, options):
+            texts.append(text)
+            tokens += count
+    return DecodedSet(tuple(texts), tokens, time.perf_counter() - began)
+
+
+def _chunks(examples: Sequence[RawExample]) -> Iterator[list[RawExample]]:
+    rest = iter(examples)
+    while some := list(islice(rest, TOGETHER)):
+        yield some
+
+
+def _outputs(
+    predictor: AnyPredictor, examples: Sequence[RawExample], options: Mapping[str, Any]
+) -> Iterator[tuple[str, int]]:
+    """The output of each example with the number of its tokens, the end mark included."""
+    if isinstance(predictor, LabelPredictor):
+        for labelled in predictor.predict([example.words for example in examples], **options):
+            yield " ".join(labelled.labels), len(labelled.labels)
+        return
+    if not isinstance(predictor, SequencePredictor):
+        for output in predictor.predict([example.source for example in examples], **options):
+            yield str(output), 0
+        return
+    for prediction in predictor.predict([example.source for example in examples], truncate=True, **options):
+        # Metrics of trees repair what the model wrote, and count how often that was needed.
+        text = prediction.written if isinstance(predictor, TreePredictor) else prediction.text
+        yield text, len(prediction.tokens) + 1
+
+
+def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> DecodedSet:
+    """The word alignments that a run's attention makes of given pairs. Raises UserError where it has none."""
+    if not isinstance(predictor, SequencePredictor):
+        raise UserError("only models that write token by token align words", where="test.alignments")
+    began, texts, tokens = time.perf_counter(), list[str](), 0
+    aligner = build_aligner(predictor)
+    for some in _chunks(examples):
+        sources, targets = [example.source for example in some], [example.target or "" for example in some]
+        for prediction in predictor.force(sources, targets, capture=(aligner.layer,)):
+            texts.append(aligner(prediction).pharaoh())
+            tokens += len(prediction.tokens) + 1
+    return DecodedSet(tuple(texts), tokens, time.perf_counter() - began)
+
+
+def result_of_run(
+    run: Path,
+    variant: str,
+    seed: int,
+    tests: Sequence[NamedCorpus],
+    options: Mapping[str, Any] | None = None,
+    *,
+    peak_memory: int | None = None,
+    device: str = "auto",
+    allow_code: bool = True,
+) -> CellResult:
+    """Decode test sets with a finished run, and gather its costs and its curve.
+
+    Args:
+        run: the run folder.
+        variant: the name that it is compared by.
+        seed: pairs it with the runs of other variants.
+        tests: what is decoded.
+        options: of prediction.
+        peak_memory: of training, in bytes.
+        device: of the model.
+        allow_code: import what the run names by import path, as one's own recipe may.
+
+    Raises:
+        UserError: a folder that holds no finished run, or test sets that cannot be read.
+    """
+    predictor = load(run, device=device, allow_code=allow_code)
+    recipe, outputs, tokens, seconds = predictor.recipe, list[CellOutput](), 0, 0.0
+    for test in tests:
+        corpus = read_corpus(recipe, test)
+        aligned = test.alignments is not None
+        decoded = align(predictor, corpus.examples) if aligned else decode(predictor, corpus.examples, options or {})
+        outputs.append(CellOutput(corpus.scored, decoded.hypotheses))
+        tokens, seconds = tokens + decoded.tokens, seconds + decoded.seconds
+    costs = _costs(predictor, run, tokens / seconds if seconds and tokens else None, peak_memory)
+    return CellResult(variant, seed, tuple(outputs), run, costs, tuple(learning_curve(run)))
+
+
+def learning_curve(run: Path) -> Iterator[CurvePoint]:
+    """The evaluations on dev of a run."""
+    for line in RunFolder(run).metrics.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        if "dev_loss" in entry:
+            seconds = entry.get("cpu_seconds", entry["seconds"])
+            yield CurvePoint(entry["update"], seconds, {"loss": entry["dev_loss"], **entry["dev"]})
+
+
+def _costs(predictor: AnyPredictor, run: Path, decoding: float | None, peak_memory: int | None) -> Costs:
+    manifest, model = RunFolder(run).read_manifest(), predictor.runs[0].model
+    on_device = predictor.device.type != "cpu"
+    seconds, tokens = manifest.get("seconds"), manifest.get("target_tokens")
+    flops = state = None
+    if isinstance(model, Seq2Seq):
+        sizes = predictor.runs[0].source.size, predictor.runs[0].target.size
+        flops, state = count_parts(model, sizes, LENGTH).flops_per_token, decoding_state(model)
+    return Costs(
+        parameters=manifest.get("parameters"),
+        flops_per_token=flops,
+        cpu_seconds=manifest.get("cpu_seconds"),
+        gpu_seconds=seconds if on_device else None,
+        training_tokens_per_second=tokens / seconds if tokens and seconds else None,
+        decoding_tokens_per_second=decoding,
+        peak_memory=peak_memory,
+        decoding_state=state,
+        learning_rate=predictor.recipe.optimizer.learning_rate,
+    )
+
+
+@torch.inference_mode()
+def decoding_state(model: Seq2Seq) -> int:
+    """The bytes that a model keeps of a sentence of `LENGTH` tokens while it writes as many."""
+    batch = collate([model.trial_source(LENGTH - 1)], None).to(next(model.parameters()).device)
+    state = model.start(model.encode(batch.source, batch.source_mask), LENGTH)
+    return _bytes(state)
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, State | View):
+        return sum(_bytes(getattr(value, entry.name)) for entry in fields(value))
+    return sum(map(_bytes, value)) if isinstance(value, tuple) else 0

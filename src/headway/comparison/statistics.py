@@ -1,0 +1,143 @@
+"""Means and differences of corpus scores, with both sources of chance: training's seeds and a test set's segments.
+
+A corpus score is linearised by the jackknife (Efron and Tibshirani 1993, section 11.5). The influence of segment i on
+the score x_s of seed s is psi_si, and the difference of two systems has the difference of their influences. Seeds and
+segments are crossed random effects (Searle, Casella and McCulloch 1992, section 4.7):
+
+    psi_si = segment_i + (seed x segment)_si        x_s - mean = seed_s + mean over i of (seed x segment)_si
+
+The variance of the seeds' scores over n therefore holds the interaction already. What the mean over n seeds owes to the
+test set alone, var(segment)/N, is added. It is var(mean over s of psi_si)/N less var(interaction)/(n N).
+
+The two variances have different degrees of freedom, n - 1 (few) and N - 1 (many). With w their estimates, the interval
+
+    mean +- sqrt(t(n - 1)^2 w_seeds + t(N - 1)^2 w_segments)
+
+holds the true value at least as often as its level says, for normal effects (Banerjee 1960). Satterthwaite's degrees of
+freedom promise no such thing, and at three seeds an estimate of w_seeds that is small by chance makes them too large.
+
+Shapes: n seeds, N segments, k statistics of one segment.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from headway.errors import UserError
+from headway.metrics.metric import Metric, Statistics
+
+LEVEL = 0.95
+LEAST_P = 1e-30  # nothing smaller is told apart
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds, or a difference of two, with its variances.
+
+    Args:
+        value: the mean.
+        seeds: n.
+        segments: N.
+        seed_variance: of the mean, by the seeds and by what they do to segments; None with one seed.
+        segment_variance: of the mean, by the segments that were drawn. With one seed all that segments do.
+    """
+
+    value: float
+    seeds: int
+    segments: int
+    seed_variance: float | None
+    segment_variance: float
+
+    def half_width(self, level: float = LEVEL) -> float:
+        """Half of the interval around the value; with one seed it is that of the test set alone."""
+        return self._half_width((1 - level) / 2)
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """The ends of the interval around the value."""
+        half = self.half_width(level)
+        return self.value - half, self.value + half
+
+    def p_value(self) -> float | None:
+        """The least 1 - level whose interval leaves out 0; None with one seed, where there is none for the method."""
+        if self.seed_variance is None:
+            return None
+        distance = abs(self.value)
+        if not distance:
+            return 1.0
+        if self._half_width(LEAST_P / 2) <= distance:
+            return LEAST_P
+        return exp(optimize.brentq(lambda log_p: distance - self._half_width(exp(log_p) / 2), log(LEAST_P), 0.0))
+
+    def _half_width(self, tail: float) -> float:
+        """The same from the probability of either tail."""
+        total = _quantile(tail, self.segments - 1) ** 2 * self.segment_variance
+        if self.seed_variance:
+            total += _quantile(tail, self.seeds - 1) ** 2 * self.seed_variance
+        return sqrt(total)
+
+
+def _quantile(tail: float, degrees: int) -> float:
+    """The value that Student's t exceeds with this probability."""
+    return float(-special.stdtrit(degrees, tail))
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """Corpus scores (n,) of seeds, and the influence (n, N) of each segment on them."""
+
+    scores: Floats
+    influences: Floats
+
+    def __sub__(self, other: "Linearised") -> "Linearised":
+        """The difference, seed by seed and segment by segment."""
+        return Linearised(self.scores - other.scores, self.influences - other.influences)
+
+    def estimate(self) -> Estimate:
+        """The mean over seeds with its variances."""
+        seeds, segments = self.influences.shape
+        means = self.influences.mean(axis=0)
+        of_segments = float(means @ means) / (segments * (segments - 1))
+        if seeds == 1:
+            return Estimate(float(self.scores[0]), 1, segments, None, of_segments)
+        rest = self.influences - means
+        interaction = float((rest**2).sum()) / ((seeds - 1) * (segments - 1)) / (seeds * segments)
+        of_seeds = float(self.scores.var(ddof=1)) / seeds
+        return Estimate(float(self.scores.mean()), seeds, segments, of_seeds, max(0.0, of_segments - interaction))
+
+
+def linearise(metric: Metric, statistics: Sequence[Statistics]) -> Linearised:
+    """Corpus scores of seeds with the influence of each segment, from statistics (N, k) of each seed.
+
+    Raises:
+        UserError: fewer than two segments.
+    """
+    rows = [_jackknife(metric, one) for one in statistics]
+    return Linearised(np.array([score for score, _ in rows]), np.stack([influence for _, influence in rows]))
+
+
+def _jackknife(metric: Metric, statistics: Statistics) -> tuple[float, Floats]:
+    segments = len(statistics)
+    if segments < 2:
+        raise UserError("an interval needs two segments or more", where="references", received=segments)
+    totals = statistics.sum(axis=0)
+    score = metric.aggregate(totals)
+    kinds, index = np.unique(statistics, axis=0, return_inverse=True)  # many segments may have the same statistics
+    without = metric.aggregate_all(totals - kinds)[index.reshape(-1)]
+    influence = (segments - 1) * (score - without)
+    return score, influence - influence.mean()
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values of several tests, raised so that all together keep their level (Holm 1979)."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    raised, highest = [1.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        raised[index] = highest
+    return raised

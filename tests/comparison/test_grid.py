@@ -1,0 +1,156 @@
+"""Grids are read with all that they may say, and every mistake in one is named before any work."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.comparison.grid import load_grid
+from headway.errors import UserError
+from headway.models import StackedConfig
+from tests.comparison.grids import GRID, write_grid
+
+TUNE = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "updates": 2, "on": {"tsv": "dev.tsv"}}
+
+
+def test_variants_are_recipes_or_changes_by_key_path(tmp_path: Path) -> None:
+    grid = load_grid(write_grid(tmp_path))
+    attention, local, ngram = (variant.recipe.model for variant in grid.variants)
+    assert [variant.name for variant in grid.variants] == ["attention", "local", "ngram"]
+    mixers = [model.encoder.mixer for model in (attention, local, ngram)]  # type: ignore[attr-defined]
+    assert mixers == [{"kind": "attention"}, {"kind": "local", "n": 3}, {"kind": "ngram", "n": 2}]
+
+
+def test_cells_are_variants_by_seeds(tmp_path: Path) -> None:
+    grid = load_grid(write_grid(tmp_path))
+    cells = [cell for variant in grid.variants for cell in grid.cells(variant)]
+    assert [cell.name for cell in cells] == [f"{name}-{seed}" for name in GRID["variants"] for seed in (1, 2)]
+    assert [cell.recipe.training.seed for cell in cells] == [1, 2] * 3
+    assert {cell.recipe.training.updates for cell in cells} == {6}
+    assert grid.tests[0].name == "test"
+    assert grid.tests[0].corpus.path == tmp_path / "test.tsv"  # type: ignore[union-attr]
+
+
+def test_overrides_change_the_grid_or_all_recipes(tmp_path: Path) -> None:
+    grid = load_grid(write_grid(tmp_path), ["seeds=[7]", "training.updates=3", "model.dim=8", "margin.chrf=2"])
+    cells = [cell for variant in grid.variants for cell in grid.cells(variant)]
+    assert [(cell.seed, cell.recipe.training.updates, cell.recipe.model.width()) for cell in cells] == [(7, 3, 8)] * 3
+    assert grid.config.margin == {"chrf": 2}
+    for_all = load_grid(write_grid(tmp_path, overrides={"training.updates": 5, "optimizer": {"warmup": 1}}))
+    for variant in for_all.variants:
+        assert (variant.recipe.training.updates, variant.recipe.training.batch_tokens) == (5, 128)
+        assert (variant.recipe.optimizer.warmup, variant.recipe.optimizer.learning_rate) == (1, 1e-2)
+
+
+def test_tuning_runs_are_short_and_the_same_for_all(tmp_path: Path) -> None:
+    grid = load_grid(write_grid(tmp_path, tune=TUNE))
+    for variant in grid.variants:
+        runs = grid.tuning_runs(variant)
+        assert [run.name for run in runs] == [f"{variant.name}-0.01", f"{variant.name}-0.02"]
+        assert [run.recipe.optimizer.learning_rate for run in runs] == [0.01, 0.02]
+        assert {(run.recipe.training.updates, run.recipe.training.seed) for run in runs} == {(2, 1)}
+        assert {cell.recipe.optimizer.learning_rate for cell in grid.cells(variant, 0.02)} == {0.02}
+
+
+@pytest.mark.parametrize("given", [True, "1%", {"to": "attention", "by": "feed_forward"}])
+def test_parameters_are_matched_to_the_first_variant(tmp_path: Path, given: Any) -> None:
+    attention, local, ngram = load_grid(write_grid(tmp_path, match_parameters=given)).variants
+    assert isinstance(attention.recipe.model, StackedConfig)
+    assert attention.recipe.model.match_parameters is None
+    for variant in (local, ngram):
+        assert isinstance(variant.recipe.model, StackedConfig)
+        match = variant.recipe.model.match_parameters
+        assert match is not None
+        assert (match.to, match.within) == (attention.recipe.model.model_dump(mode="json"), 0.01)
+
+
+VARIANTS: dict[str, Any] = GRID["variants"]
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown key": ({"seed": [1]}, r"seed: unknown key; did you mean 'seeds'\?"),
+    "no seeds": ({"seeds": None}, "seeds: this key is needed"),
+    "an empty list of seeds": ({"seeds": []}, "seeds: "),
+    "a seed twice": ({"seeds": [1, 1]}, "two cells of one name; received 'attention-1, attention-1'"),
+    "names that differ by case": ({"variants": {"A": {}, "a": "ngram.yaml"}}, "two cells of one name"),
+    "two short runs of one name": (
+        {"tune": TUNE | {"values": ["de", "DE"], "key": "text.source.language"}},
+        "two cells of one name; received 'attention-de, attention-DE'",
+    ),
+    "no variants": ({"variants": {}}, "variants: "),
+    "a name that is a path": ({"variants": {"a/b": {}}}, "a variant's name is a part of a file's name"),
+    "a variant that does not differ": (
+        {"variants": VARIANTS | {"same": {"model.dim": 16}}},
+        "variants.same: this variant does not differ from attention",
+    ),
+    "an unknown key of a recipe": (
+        {"variants": VARIANTS | {"wrong": {"model.encoder.mixr": "local"}}},
+        r"variants.wrong: model.encoder.mixr: unknown key; did you mean 'mixer'\?",
+    ),
+    "an unknown mixer": (
+        {"variants": VARIANTS | {"wrong": {"model.encoder.mixer": "loca"}}},
+        "variants.wrong: (.|\n)*unknown mixer; did you mean 'local'",
+    ),
+    "a recipe that is not there": ({"variants": VARIANTS | {"wrong": "none.yaml"}}, "variants.wrong: .*cannot read"),
+    "no recipe": ({"recipe": None}, "variants.attention: a variant begins from a recipe"),
+    "a seed of a variant's own": (
+        {"variants": VARIANTS | {"lucky": {"training.seed": 3}}},
+        "variants.lucky: training.seed: the seeds of a comparison are the same",
+    ),
+    "variants of other tasks": (
+        {"variants": VARIANTS | {"other": {"task": "summarization"}}},
+        "variants.other: variants of one task are compared",
+    ),
+    "an unknown baseline": ({"baseline": "atention"}, r"baseline: no such variant; did you mean 'attention'\?"),
+    "a model that cannot be sized": (
+        {"match_parameters": True, "variants": VARIANTS | {"lstm": {"model": "luong"}}},
+        "variants.lstm",
+    ),
+    "an unknown metric": ({"metrics": ["bluee"]}, r"unknown metric; did you mean 'bleu'\?"),
+    "a metric twice": ({"metrics": ["chrf", "chrf"]}, "metrics: two metrics of one name"),
+    "a margin of no metric": ({"margin": {"bleu": 1}}, "margin.bleu: no such metric here"),
+    "a negative margin": ({"margin": {"chrf": -1}}, "margin.chrf"),
+    "two test sets of one name": (
+        {"test": [{"tsv": "test.tsv"}, {"tsv": "test.tsv", "columns": [2, 1]}]},
+        "test: two test sets of one name; received 'test'; allowed: test: {NAME: CORPUS",
+    ),
+    "no test": ({"test": None}, "test: this key is needed"),
+    "a corpus that is none": ({"test": [{"tvs": "test.tsv"}]}, "test"),
+    "tuning on a reported split": (
+        {"tune": TUNE | {"on": {"tsv": "test.tsv"}}},
+        "tune.on: the test set test reports this split",
+    ),
+    "tuning on dev, which is reported": (
+        {"tune": {key: value for key, value in TUNE.items() if key != "on"}, "test": {"held": {"tsv": "dev.tsv"}}},
+        "tune.on: the test set held reports this split",
+    ),
+    "one value to tune": ({"tune": TUNE | {"values": [1]}}, "tune.values"),
+    "values that do not differ": (
+        {"tune": TUNE | {"values": [0.01, "1.0e-2"]}},
+        "tune.values: two of the values make the same recipe",
+    ),
+    "an unknown tuned key": ({"tune": TUNE | {"key": "optimizer.rate"}}, "variants.attention: optimizer.rate"),
+    "a tuned key that a variant sets": (
+        {"tune": TUNE, "variants": VARIANTS | {"fast": {"optimizer.learning_rate": 1}}},
+        "variants.fast: optimizer.learning_rate: this key is tuned",
+    ),
+    "an unknown option of prediction": ({"predict": {"beem": 2}}, r"predict: beem: unknown key; did you mean 'beam'\?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named_before_any_work(tmp_path: Path, mistake: str) -> None:
+    changes, message = MISTAKES[mistake]
+    path = write_grid(tmp_path, **changes)
+    with pytest.raises(UserError, match=message):
+        load_grid(path)
+
+
+def test_a_copy_of_the_tested_file_is_recognised(tmp_path: Path) -> None:
+    path = write_grid(tmp_path, tune=TUNE | {"on": {"tsv": "copy.tsv"}})
+    (tmp_path / "copy.tsv").write_bytes((tmp_path / "test.tsv").read_bytes())
+    with pytest.raises(UserError, match="reports this split"):
+        load_grid(path)
+
+
+def test_an_unknown_override_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"sedes=\[1\]: unknown key; did you mean 'seeds'"):
+        load_grid(write_grid(tmp_path), ["sedes=[1]"])

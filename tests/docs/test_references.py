@@ -1,0 +1,44 @@
+"""Every paper that code or documentation cites stands on the page of references."""
+
+import re
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+NAME = r"[A-Z][a-zçéöüñ]+[A-Za-zçéöüñ]*"
+CITATION = re.compile(rf"({NAME}(?: et al\.|(?:, {NAME})* and {NAME})?),? \(?((?:19|20)\d\d)\b")
+NO_PAPERS = {"Mai", "Jan", "March", "May", "April", "WMT", "Penn"}  # dates and data that look like citations
+READ = [
+    *sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md",
+    *sorted((ROOT / "recipes").rglob("*.yaml")), *sorted((ROOT / "recipes").rglob("*.md")),
+]  # fmt: skip
+
+
+def cited() -> dict[tuple[str, str], str]:
+    """The citations (authors, year) of code and documentation, with a file that has each."""
+    found = {}
+    for path in READ:
+        if path.name != "references.md":
+            text = re.sub(r"\s+", " ", path.read_text(encoding="utf-8"))
+            for authors, year in CITATION.findall(text):
+                found.setdefault((authors, year), str(path.relative_to(ROOT)))
+    return {citation: path for citation, path in found.items() if citation[0].split()[0] not in NO_PAPERS}
+
+
+CITED = cited()
+
+
+def test_citations_are_seen() -> None:
+    assert ("Vaswani et al.", "2017") in CITED
+    assert ("Kaneko and Komachi", "2019") in CITED
+    assert len(CITED) > 40
+
+
+@pytest.mark.parametrize("citation", sorted(CITED), ids=" ".join)
+def test_the_page_of_references_has_it(citation: tuple[str, str]) -> None:
+    authors, year = citation
+    page = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
+    entries = re.sub(r"\s+", " ", page).split("- ")
+    first = authors.split(" et al.")[0].split(",")[0].split(" and ")[0]
+    assert any(first in entry and f"({year})" in entry for entry in entries), CITED[citation]
