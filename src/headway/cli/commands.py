@@ -11,6 +11,7 @@ from headway.cli.arguments import LARGEST_SEED, MOST, AllowCode, Device
 from headway.cli.bench_commands import bench_app
 from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
+from headway.cli.export_commands import export
 from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
 from headway.cli.prediction_options import PREDICT_OPTIONS
@@ -32,6 +33,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
 app.add_typer(score_app, name="score")
 app.add_typer(inspect_app, name="inspect")
+command(app)(export)
 app.add_typer(recipes_app, name="recipes")
 command(app)(compare)
 
@@ -85,6 +87,9 @@ def predict(
     average: Annotated[
         int | None, typer.Option(min=1, max=MOST, help="Use the mean of the run's last N checkpoints.")
     ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="ctranslate2 or onnx: decode with an export, kept beside the run.")
+    ] = None,
     device: Device = "auto",
     allow_code: AllowCode = False,
 ) -> None:
@@ -97,7 +102,9 @@ def predict(
         raise UserError(what, where=option("runs"), received=str(runs[0]), allowed="headway predict RUN < FILE")
     files = [path for path in runs[1:] if not path.is_dir()]
     runs = [path for path in runs if path not in files]
-    shown = run_predict(runs, options, files=files, device=device, average=average, allow_code=allow_code)
+    shown = run_predict(
+        runs, options, files=files, device=device, average=average, engine=engine, allow_code=allow_code
+    )
     draw_alignments(shown, options.get("alignment_figure"))
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.standard_streams import write
 from headway.comparison.compare_options import CompareOptions
 
 
@@ -26,6 +27,6 @@ def compare(
         options.output.mkdir(parents=True, exist_ok=True)
     comparison = compare_existing(arguments or [], options, options.output)
     if options.json_output:
-        typer.echo(json.dumps(comparison.to_json(), ensure_ascii=False, indent=1))
+        write(json.dumps(comparison.to_json(), ensure_ascii=False, indent=1))
     else:
-        typer.echo(comparison.text())
+        write(comparison.text())

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from headway.cli.arguments import RunArgument
 from headway.cli.options import command
-from headway.cli.standard_streams import fail, write
+from headway.cli.standard_streams import write
 from headway.errors import UserError
 from headway.runs.inspect.inspect_options import (
     DependencyOptions,
@@ -36,10 +36,7 @@ class InspectGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments, of which the first is made the verb."""
         if args and args[0] not in self.commands and "--help" not in args:
-            try:
-                args = with_verb(args)
-            except UserError as error:
-                fail(str(error), error.exit_code)
+            args = with_verb(args)
         return super().parse_args(ctx, args)
 
 

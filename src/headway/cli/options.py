@@ -23,7 +23,6 @@ A field's `description` is its help, and its bounds are checked as the flags are
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
@@ -35,9 +34,9 @@ from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
-from headway.cli.standard_streams import check_output, drop_output, fail
+from headway.cli.failures import failures_told
 from headway.config import validated_options
-from headway.errors import HeadwayError, RunError, UserError
+from headway.errors import UserError
 from headway.errors import option as named_option
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -55,11 +54,7 @@ class Given:
 
 
 class Command(TyperCommand):
-    """A command that spells the options in errors as its flags, and ends in one message and an exit code.
-
-    Besides the errors that headway raises on purpose, these are those of files that cannot be read or written, and of
-    memory.
-    """
+    """A command that spells the options in errors as its own flags; the error is one message and an exit code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; `--references a b` is `--references a --references b`."""
@@ -67,23 +62,8 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a mistake of the user's is 2, and what failed is 1."""
-        try:
-            check_output()
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-        except HeadwayError as error:
-            fail(error.spelled(self.spell), error.exit_code)
-        except BrokenPipeError:  # who reads has had enough; typer ends in silence
-            raise
-        except OSError as error:
-            drop_output()
-            file = f"{error.filename}: " if error.filename is not None else ""
-            fail(f"{file}cannot be read or written ({error.strerror or error})", RunError.exit_code)
-        except (MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
-                raise
-            fail(f"out of memory ({str(error).strip() or 'no more is to be had'})", RunError.exit_code)
-        return result
+        with failures_told(self.spell):
+            return super().invoke(ctx)
 
     def spell(self, name: str) -> str:
         """An option or argument, named by key, as it is written in this command."""
@@ -93,12 +73,7 @@ class Command(TyperCommand):
                     return str(parameter.metavar or name.upper()).strip("[].")
                 off = parameter.default is True and parameter.secondary_opts
                 return str((parameter.secondary_opts if off else parameter.opts)[0])
-        return POSITIONAL.get(name, _flag_of(name))
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory was asked for that is not there; torch says so by a RuntimeError."""
-    return isinstance(error, MemoryError) or "allocate" in str(error) or type(error).__name__ == "OutOfMemoryError"
+        return POSITIONAL.get(name, flag_of(name))
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
@@ -307,18 +282,19 @@ def _option_type(kind: Any) -> Any:
     return kind if kind in (bool, int, float, str, Path) else str
 
 
-def _flag_of(name: str) -> str:
+def flag_of(name: str) -> str:
+    """The flag of an option."""
     return "--" + name.replace("_", "-")
 
 
 def _declarations(name: str, option: _Option) -> list[str]:
-    flag = _flag_of(option.extra.get("flag", name))
+    flag = flag_of(option.extra.get("flag", name))
     if option.type is bool and flag.startswith("--no-"):
         return [f" /{flag}"]
     if option.type is bool and (option.default is True or option.optional):
         return [f"{flag}/--no-{flag.removeprefix('--')}"]
     alias = option.extra.get("alias")
-    return [flag] if alias is None else [flag, _flag_of(alias)]
+    return [flag] if alias is None else [flag, flag_of(alias)]
 
 
 def _metavar(option: _Option, several: bool) -> str | None:

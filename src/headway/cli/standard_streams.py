@@ -1,14 +1,11 @@
 """Standard input and output of the commands: lines as they come, and results that a terminal can show."""
 
-import os
 import select
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
-from typing import Any, NoReturn, TypeVar
-
-import typer
+from typing import Any, TypeVar
 
 from headway.errors import UserError, printable
 from headway.formats.lines import BYTE_ORDER_MARK
@@ -100,12 +97,6 @@ def windows(items: Iterable[Item], size: int, source: StandardInput | None = Non
         yield window
 
 
-def check_output() -> None:
-    """Raise UserError where standard output is closed."""
-    if sys.stdout is None:
-        raise UserError("standard output is closed", allowed="a file, a pipe, a terminal or /dev/null")
-
-
 def write(text: str, *, end: str = "\n", coloured: bool = False) -> None:
     """Write results to standard output: to a terminal only what it shows, to anything else the text itself.
 
@@ -118,21 +109,7 @@ def write(text: str, *, end: str = "\n", coloured: bool = False) -> None:
     sys.stdout.write(shown + end)
 
 
-def fail(message: str, code: int) -> NoReturn:
-    """End the command with a message on standard error and an exit code."""
-    typer.echo(printable(f"error: {message}"), err=True)
-    raise typer.Exit(code) from None
-
-
 def prepare_output() -> None:
     """Make standard output UTF-8, as all input is, whatever the locale; half a character becomes its number."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-
-
-def drop_output() -> None:
-    """Forget what could not be written to standard output, so that the end of the process does not try it again."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):
-        return

@@ -4,38 +4,27 @@ The verb is then the first that understands the arguments: that has all their fl
 and gets all that it needs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from typer.core import TyperGroup
-from typer.exceptions import TyperException
 
-from headway.cli.options import spread_variadic, variadic_flags
-from headway.errors import printable
+from headway.cli.failures import failures_told
+from headway.cli.options import flag_of, spread_variadic, variadic_flags
 
 
 class Root(TyperGroup):
-    """The group of all commands; what it says of a wrong command line is printable, whatever stands there."""
+    """The group of all commands, which tells what fails before one of them runs."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the arguments of the group itself."""
-        with _printable_mistakes():
+        with failures_told(flag_of):
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Read the rest of the arguments, and run the command."""
-        with _printable_mistakes():
+        with failures_told(flag_of):
             return super().invoke(ctx)
-
-
-@contextmanager
-def _printable_mistakes() -> Iterator[None]:
-    try:
-        yield
-    except TyperException as error:  # of which typer shows `message`
-        error.message = printable(error.message)
-        raise
 
 
 class VerbGroup(TyperGroup):
