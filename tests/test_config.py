@@ -33,7 +33,8 @@ def sections() -> dict[str, type[BaseModel]]:
     components = {
         f"{kind}.{name}": config_of(registry_of(kind).get(name)) for kind in CATALOGUE for name in registry_of(kind)
     }
-    return {f"{each.__module__}.{each.__name__}": each for each in subclasses(Section)} | components
+    found = {f"{section.__module__}.{section.__name__}": section for section in subclasses(Section)}
+    return {name: section for name, section in found.items() if name.startswith("headway.")} | components
 
 
 def subclasses(section: type[BaseModel]) -> Iterator[type[BaseModel]]:

@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,16 @@ FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
 def exists(path: Path, *, folder: bool = False) -> bool:
     """Whether there is a file or folder (a folder) there; there is none by a name that no file can have."""
     return os.path.isdir(path) if folder else os.path.exists(path)  # noqa: PTH110, PTH112 - pathlib's raise OSError
+
+
+@contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Within this context an OSError, such as that of a full disk, names `path` where it names no file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path) if error.filename is None else error.filename
+        raise
 
 
 def check_output_file(path: Path | None) -> Path | None:
@@ -52,20 +64,21 @@ def write_bytes(path: Path, content: bytes) -> None:
 
     A device or a pipe is written to as it is.
     """
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
-            file.write(content)
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    with named_in_errors(path):
+        if path.exists() and not path.is_file():
+            with path.open("wb") as device:
+                device.write(content)
+            return
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
 
 
 def write_text(path: Path, content: str) -> None:

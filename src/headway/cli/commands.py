@@ -153,4 +153,4 @@ def doctor() -> None:
     """Say what this installation has, what is missing for each extra, and whether it works (about 10 seconds)."""
     from headway.experiments.doctor import run_doctor
 
-    raise typer.Exit(run_doctor())
+    raise typer.Exit(run_doctor(write))

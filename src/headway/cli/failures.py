@@ -26,7 +26,11 @@ def failures_told(spell: Callable[[str], str]) -> Iterator[None]:
     try:
         if sys.stdout is None:
             raise UserError("standard output is closed", allowed="a file, a pipe, a terminal or /dev/null")
-        yield
+        try:
+            yield
+        except typer.Exit:
+            sys.stdout.flush()
+            raise
         sys.stdout.flush()
     except HeadwayError as error:
         _fail(error.spelled(spell), error.exit_code)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from headway.cli.prediction_options import TargetScoreOptions, WriterOptions
 from headway.cli.standard_streams import StandardInput, windows, write
 from headway.errors import UserError, option
+from headway.files import named_in_errors
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.lines import check_file, read_lines
 from headway.log import progress, say, warn
@@ -73,14 +74,14 @@ class Writer:
             def write(prediction: Prediction, line: int) -> None:
                 if attention is not None:
                     record = attention_record(prediction, line, self.patterns)
-                    attention.write(json.dumps(record, ensure_ascii=False) + "\n")
+                    attention(json.dumps(record, ensure_ascii=False))
                 if self.aligner is None:
                     return
                 alignment = self.aligner(prediction)
                 if alignments is not None:
                     as_json = self.alignments is not None and self.alignments.suffix == ".jsonl"
                     text = json.dumps(alignment.record(line), ensure_ascii=False) if as_json else alignment.pharaoh()
-                    alignments.write(text + "\n")
+                    alignments(text)
                 if len(self.shown) < MOST_SHOWN and alignment.source:
                     self.shown.append(alignment)
 
@@ -210,13 +211,25 @@ def _with_prefixes(options: PredictOptions, prefixes: Iterator[str], count: int,
     return options.model_copy(update={"prefixes": chosen})
 
 
-def _open(path: Path | None, where: str, stack: ExitStack) -> TextIO | None:
+def _open(path: Path | None, where: str, stack: ExitStack) -> Callable[[str], None] | None:
+    """A function that writes lines to a file, which is closed with the stack."""
     if path is None:
         return None
     try:
-        return stack.enter_context(path.open("w", encoding="utf-8"))
+        file = path.open("w", encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write there ({error.strerror})", where=f"{where} {path}") from error
+
+    def write_line(text: str) -> None:
+        with named_in_errors(path):
+            file.write(f"{text}\n")
+
+    def close() -> None:
+        with named_in_errors(path):
+            file.close()
+
+    stack.callback(close)
+    return write_line
 
 
 def score_pairs(predictor: SequencePredictor, options: TargetScoreOptions) -> list[WordAlignment]:
