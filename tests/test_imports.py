@@ -20,7 +20,7 @@ GROUND: dict[str, set[str]] = {
     "tables": set(),
     "tensors": set(),
     "processes": {"errors"},
-    "device": {"errors"},
+    "device": {"errors", "processes"},
     "config": {"errors", "files"},
     "storage": {"files", "errors"},
     "registry": {"errors", "config"},
