@@ -18,6 +18,7 @@ from headway.recipe import Recipe, changed_keys
 from headway.runs.run_folder import RunFolder, load_weights
 from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_latest, restore_optimizer
 from headway.runs.training.evaluation import baseline_scores
+from headway.runs.training.origin import check_origin, provenance
 from headway.runs.training.parallel import Parallel, launch, shut_down
 from headway.runs.training.preparation import (
     Corpora,
@@ -50,6 +51,8 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
         with nullcontext() if parallel.first else silenced():
             folder = RunFolder(output)
             parallel.from_first(partial(check_recipe, recipe))
+            if not folder.vocabulary.is_dir():
+                parallel.from_first(partial(check_origin, recipe))
             parallel.from_first(partial(_claim, recipe, output, resume))
             corpora = prepare(recipe, folder) if parallel.first else None
             parallel.from_first(lambda: None)
@@ -142,6 +145,7 @@ def _start_records(
             "seed": recipe.training.seed,
             "parameters": parameters,
             "data": hashes,
+            **provenance(recipe),
             "machine": machine(),
         }
     )
