@@ -21,6 +21,7 @@ from headway.metrics import build_metric
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from tests.comparison.grids import write_grid
+from tests.conftest import Command
 from tests.runs.training.kills import ROOT, environment
 
 TUNE = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "updates": 6, "on": {"tsv": "dev.tsv"}}
@@ -207,3 +208,22 @@ def test_a_test_set_at_fault_is_named_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"test\.tsv:1"):
         compare_grid(load_grid(path), tmp_path / "out", GridOptions())
     assert not (tmp_path / "out").exists()
+
+
+def test_the_command_line(made: tuple[Grid, Path], run_headway: Command) -> None:
+    _, out = made
+    grid = out.parent / "grid.yaml"
+    ended = run_headway("compare", grid, "--output", out, "--json")
+    assert ended.code == 0, ended.err
+    assert set(json.loads(ended.out)["variants"]) == {"attention", "ngram"}
+    ended = run_headway("compare", grid, "seeds=[1]", "--output", out, "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "0:00 of training are left" in ended.out
+    for arguments, error in {
+        (grid,): "--output: the runs of a grid need a folder",
+        (grid, "--output", out, "--metric", "bleu"): "--metric: a grid says this itself",
+        (out / "cells" / "ngram-1", "--workers", "2"): "--workers: this is about a grid of runs to be made",
+        (grid, "sed=1", "--output", out): "sed=1: unknown key; did you mean 'seeds'",
+    }.items():
+        ended = run_headway("compare", *arguments)
+        assert (ended.code, error in ended.err) == (2, True), ended.err
