@@ -157,7 +157,7 @@ CLEARLY = 1.1
 CACHED = 1 << 21  # numbers that are touched before each try, so that no weight waits in the processor's own caches
 
 
-class Trial(NamedTuple):
+class ProductTrial(NamedTuple):
     """The quickest kind of product of a precision for weights of one shape, and its seconds for `TRIAL_ROWS` rows."""
 
     kind: type[Product]
@@ -165,7 +165,7 @@ class Trial(NamedTuple):
 
 
 @cache
-def trial(precision: str, outputs: int, inputs: int) -> Trial | None:
+def trial(precision: str, outputs: int, inputs: int) -> ProductTrial | None:
     """Measure the kinds of products of a precision in turns, each by its best try; None where none works here.
 
     In decoding a weight is read anew at each step, while the code that reads it stays in the cache: between two tries
@@ -189,7 +189,7 @@ def trial(precision: str, outputs: int, inputs: int) -> Trial | None:
                 seconds[kind] = min(spent, seconds.get(kind, spent))
     order = list(seconds)
     best = min(order, key=lambda kind: seconds[kind] * CLEARLY ** order.index(kind), default=None)
-    return None if best is None else Trial(best, seconds[best])
+    return None if best is None else ProductTrial(best, seconds[best])
 
 
 def _working(kind: type[Product], weight: Tensor, rows: Tensor) -> Product | None:
