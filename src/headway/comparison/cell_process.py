@@ -25,6 +25,7 @@ import torch
 from headway.comparison.cell_results import CellResult, read_result, write_result
 from headway.comparison.grid import NamedCorpus
 from headway.comparison.run_results import result_of_run
+from headway.device import threads_set
 from headway.errors import HeadwayError, RunError
 from headway.files import write_json
 from headway.log import logger, say
@@ -108,8 +109,7 @@ def run_cell(job: CellJob) -> int:
     with _logged(job.log):
         say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {job.name}: process {os.getpid()}, {job.threads} threads")
         try:
-            torch.set_num_threads(job.threads)
-            with locked(job.run.with_name(f".{job.run.name}.lock")):
+            with threads_set(job.threads), locked(job.run.with_name(f".{job.run.name}.lock")):
                 return _make(job)
         except HeadwayError as error:
             logger.error("error: %s", error)
