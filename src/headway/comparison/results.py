@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from headway.recipe import read_tree
 from headway.tables import Table
 
 CONTENTS = "contents.yaml"
+WIDTH = 128  # of a line of text
 
 
 class Measured(Section):
@@ -147,8 +149,6 @@ def results_page(results: Path, claims: Path) -> str:
             record = read_record(there[name])
             lines += ["", f"### {record.title}"] if len(names) > 1 else []
             lines += _record_lines(record)
-        for name in section.claims:
-            lines += _findings(claims, name)
     if left := sorted(there.keys() - shown):
         raise UserError("no section of the page has this record", where=str(path), received=", ".join(left))
     return "\n".join(lines) + "\n"
@@ -164,33 +164,38 @@ def _fitting(wanted: str, names: Sequence[str], where: Path) -> list[str]:
 def _paragraph(sentences: Sequence[str]) -> Iterator[str]:
     if sentences:
         yield ""
-        yield " ".join(sentences)
+        yield from _wrapped(" ".join(sentences))
+
+
+def _wrapped(text: str, first: str = "", others: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=others, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _items(texts: Sequence[str]) -> Iterator[str]:
+    yield ""
+    for text in texts:
+        yield from _wrapped(text, "- ", "  ")
 
 
 def _questions(folder: Path, name: str) -> Iterator[str]:
-    """The claims of a file, a line each, with the command that decides them."""
+    """The claims of a file with the command that decides them, and what has been found so far."""
     claims = read_claims(folder / f"{name}.yaml")
     where = f"{claims.document}, {claims.table}" if claims.table else claims.document
     command = f"`headway reproduce {name.replace('-', '/', 1)}`"
-    yield from _paragraph([f"{claims.title} ({where}). {command} decides these [claims](../claims/{name}.yaml):"])
-    yield ""
-    yield from (f"- {claim.says}" for claim in claims.claims)
-
-
-def _findings(folder: Path, name: str) -> Iterator[str]:
-    claims = read_claims(folder / f"{name}.yaml")
+    decided = f"{command} decides these [claims](../claims/{name}.yaml):"
+    yield from _paragraph([f"**{claims.title}.**", f"{where}: {claims.setting}.", decided])
+    yield from _items([claim.says for claim in claims.claims])
     if claims.findings:
-        yield ""
-        yield "Found:"
-        yield ""
-        yield from (f"- {finding}" for finding in claims.findings)
+        yield from ("", "Found so far:")
+        yield from _items(claims.findings)
 
 
 def _record_lines(record: ResultRecord) -> Iterator[str]:
     measured = record.measured
     if measured.commands:
-        yield ""
-        yield from (f"    {line}" for command in measured.commands for line in command.splitlines())
+        yield from ("", "```", *measured.commands, "```")
     yield from _paragraph(record.text)
     for table in record.tables:
         yield ""
