@@ -3,6 +3,7 @@
 import ctypes
 import os
 import platform
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +40,13 @@ def processor() -> str:
     except OSError:
         names = []
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def peak_memory() -> int:
+    """The most bytes that this process had at a time: on its accelerator where there is one."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def machine() -> dict[str, Any]:

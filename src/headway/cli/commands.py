@@ -66,8 +66,18 @@ def train(
     ] = None,
     output: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("run"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Read, check, build, make a few updates, and say what all will take."),
+    ] = False,
 ) -> None:
     """Train a model from raw text. Killed at any moment, the same command with --resume goes on, bit for bit."""
+    if dry_run:
+        from headway.recipe import load_recipe
+        from headway.runs.training.dry_run import dry_run as run_dry
+
+        typer.echo(run_dry(load_recipe(recipe, overrides or ())).table().text())
+        return
     from headway.runs.training.trained import train as run_training
 
     raise typer.Exit(run_training(recipe, output, overrides or (), resume=resume).code)
