@@ -24,12 +24,12 @@ def reproduce(
     options: ReproduceOptions,
 ) -> None:
     """Decide the claims of a document: prepare data, train and compare variants, print the paper's numbers and ours."""
-    from headway.comparison.claims import ClaimPath
+    from headway.comparison.claims import ClaimPath, claims_folder
     from headway.comparison.reproduce import listed_claims
     from headway.comparison.reproduce import reproduce as decide_claims
 
     if claim is None:
-        typer.echo(listed_claims(options.claims).text())
+        typer.echo(listed_claims(claims_folder(options.claims)).text())
         return
     command = " ".join(["headway", *sys.argv[1:]])
     tables, code = decide_claims(ClaimPath.parse(claim), options, overrides or (), command)
@@ -40,11 +40,12 @@ def reproduce(
 def results(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The records.")] = Path("results"),
     *,
-    claims: Annotated[Path, typer.Option(help="The folder of the claim files.")] = Path("claims"),
+    claims: Annotated[Path | None, typer.Option(help="The folder of the claim files.", show_default="claims")] = None,
     output: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/results.md"),
 ) -> None:
     """Write the page of all records of what was measured, with what was found beside each claim."""
+    from headway.comparison.claims import claims_folder
     from headway.comparison.results import results_page
     from headway.files import write_text
 
-    write_text(output, results_page(folder, claims))
+    write_text(output, results_page(folder, claims_folder(claims)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -144,22 +145,29 @@ class ClaimPath(NamedTuple):
         return cls(*parts)
 
 
+def claims_folder(given: Path | None = None) -> Path:
+    """The folder of the claim files: as given, `claims` here, or that which comes with headway."""
+    if given is not None:
+        return given
+    here = Path("claims")
+    return here if here.is_dir() else Path(str(files("headway.experiments"))) / "claims"
+
+
 def claim_files(folder: Path) -> dict[str, Path]:
     """The claim files of a folder, named `PAPER-TABLE.yaml`, by `PAPER/TABLE`. Raises UserError without any."""
     found = {path.stem.replace("-", "/", 1): path for path in sorted(folder.glob("*.yaml"))}
     if not found:
-        what = "there are no claim files here; a clone of headway has them in claims/"
-        raise UserError(what, where=str(folder))
+        raise UserError("there are no claim files here", where=str(folder))
     return found
 
 
 def chosen_files(folder: Path, chosen: ClaimPath) -> dict[str, Path]:
     """The claim files of a document, or the one that is named. Raises UserError where there is none."""
-    files = claim_files(folder)
+    known = claim_files(folder)
     wanted = chosen.paper if chosen.table is None else f"{chosen.paper}/{chosen.table}"
-    found = {name: path for name, path in files.items() if name == wanted or name.startswith(f"{wanted}/")}
+    found = {name: path for name, path in known.items() if name == wanted or name.startswith(f"{wanted}/")}
     if not found:
-        raise UserError(f"no such claims{nearest(wanted, files)}", where=wanted, allowed=files)
+        raise UserError(f"no such claims{nearest(wanted, known)}", where=wanted, allowed=known)
     return found
 
 

@@ -19,6 +19,7 @@ from headway.comparison.claims import (
     Decided,
     chosen_files,
     claim_files,
+    claims_folder,
     claims_table,
     decide,
     read_claims,
@@ -70,7 +71,7 @@ def reproduce(
     if options.output is None:
         raise UserError("data and runs need a folder", where=option("output"))
     tables, code = list[Table](), 0
-    for name, path in chosen_files(options.claims, chosen).items():
+    for name, path in chosen_files(claims_folder(options.claims), chosen).items():
         claims, folder = read_claims(path), options.output / path.stem
         data = prepare(claims.data_of(options.budget), folder, options.data, path.parent)
         grid = claimed_grid(claims, path, data, options.budget, chosen.cell, overrides)

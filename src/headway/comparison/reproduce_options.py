@@ -22,6 +22,8 @@ class ReproduceOptions(GridOptions):
         description="The folder of the corpora that the claims name.",
         json_schema_extra={"metavar": "FOLDER", "default_text": "none; some claims make their data"},
     )
-    claims: Path = Field(
-        Path("claims"), description="The folder of the claim files.", json_schema_extra={"metavar": "FOLDER"}
+    claims: Path | None = Field(
+        None,
+        description="The folder of the claim files.",
+        json_schema_extra={"metavar": "FOLDER", "default_text": "claims, else those that come with headway"},
     )
