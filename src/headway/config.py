@@ -20,7 +20,7 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 class Section(BaseModel):
     """A part of the recipe: immutable, and strict about its keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, serialize_by_alias=True)
 
 
 def named(value: Any, key: str) -> Any:
@@ -78,7 +78,7 @@ def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[
     spelled = [spell(key) for key in path[:1]] + path[1:]
     where = ".".join([above, *spelled] if above else spelled) or section.__name__.removesuffix("Config").lower()
     if error["type"] == "extra_forbidden":
-        names = list(innermost.model_fields)
+        names = [field.alias or name for name, field in innermost.model_fields.items()]
         what = f"unknown key{nearest(path[-1], names)}" if names else "unknown key; this has no options"
         return UserError(what, where=where, allowed=names or None).spelled(option)
     if error["type"] == "missing":
@@ -132,7 +132,7 @@ def mistakes_within(error: ValidationError, section: type[BaseModel]) -> Validat
 def _within(error: Any, section: type[BaseModel]) -> InitErrorDetails:
     path, innermost = _keys(error["loc"], section)
     if error["type"] == "extra_forbidden":
-        names = list(innermost.model_fields)
+        names = [field.alias or name for name, field in innermost.model_fields.items()]
         return mistake(f"unknown key{nearest(path[-1], names)}; allowed: {', '.join(names)}", *path)
     if error["type"] == UNKNOWN_KEY:
         return mistake(error["msg"], *path)

@@ -224,7 +224,7 @@ def config_of(component: type[Any]) -> type[BaseModel]:
 def choices_of(section: type[BaseModel]) -> list[Setting]:
     """The options of a section, `kind` left out."""
     return [
-        Setting(name, _type_in_words(field.annotation), field.get_default(call_default_factory=True))
+        Setting(field.alias or name, _type_in_words(field.annotation), field.get_default(call_default_factory=True))
         for name, field in section.model_fields.items()
         if name != "kind"
     ]

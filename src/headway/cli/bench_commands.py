@@ -73,3 +73,16 @@ def bench_mixers(
 
     chosen = pick_device(device)
     typer.echo(run_bench_mixers(length or LENGTHS, precision, rounds, chosen, output, figure).text())
+
+
+@command(bench_app, "race")
+def bench_race(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, finished or not.")],
+    metric: Annotated[str | None, typer.Option(help="Of dev.", show_default="the first")] = None,
+    goal: Annotated[float | None, typer.Option(help="The score whose time is wanted.")] = None,
+    output: JsonFile = None,
+) -> None:
+    """How soon runs reach a score on dev, by processor time of training."""
+    from headway.bench.bench_race import run_bench_race
+
+    typer.echo("\n\n".join(table.text() for table in run_bench_race(runs, metric, goal, output)))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -44,10 +44,12 @@ USUAL_WIDTH = 768  # of pretrained encoders, where a recipe does not say it
 class ModelSection(Section):
     """A `model` section, whatever its kind.
 
-    A model may be written as a preset's name, or as `{preset: NAME, ...}` with changes to it.
+    A model may be written as a preset's name, or as `{preset: NAME, ...}` with changes to it. `from`: the model that
+    training begins from, `hf:FOLDER_OR_NAME` of a Marian model; all other keys are then read from it.
     """
 
     kind: str
+    from_: str | None = Field(default=None, alias="from")
 
     def width(self) -> int | None:
         """D, or None where the recipe alone does not say it."""

@@ -16,6 +16,7 @@ from headway.errors import UserError, option
 from headway.formats.corpus_config import paths_resolved
 from headway.models import ModelSection, TaggerConfig, model_section
 from headway.parses.parsers import AnyParser, ParserConfig
+from headway.recipe.origins import fill_from_origins
 from headway.recipe.sections import Recipe
 
 
@@ -46,6 +47,7 @@ def recipe_of(tree: dict[str, Any], beside: Path) -> Recipe:
     Raises:
         UserError: unknown keys, or values that are not allowed.
     """
+    fill_from_origins(tree, beside, read_tree)
     _resolve_match(tree, beside)
     return resolve_paths(parse_recipe(tree), beside)
 

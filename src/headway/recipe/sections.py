@@ -50,6 +50,8 @@ class AverageConfig(Section):
 class TrainingConfig(Section):
     """The training loop.
 
+    `from`: a run whose vocabulary and final weights training begins with; sections on task, text, vocabulary and model
+    that are left out are that run's.
     `updates`, `epochs`, `minutes`: the end, whichever comes first. `batch_tokens` counts padded tokens of the longer
     side (of speech: frames) and is global: over all processes; with `batch_sentences`, a batch is so many examples
     instead. `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or
@@ -84,6 +86,7 @@ class TrainingConfig(Section):
     tensorboard: bool = False
     compile: bool = False
     activation_checkpointing: bool = False
+    from_: Path | None = Field(default=None, alias="from")
 
     @model_validator(mode="after")
     def _coherent(self) -> TrainingConfig:

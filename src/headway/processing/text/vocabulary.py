@@ -123,6 +123,10 @@ class Vocabulary(ABC):
     def __len__(self) -> int:
         """The number of tokens, the four specials included."""
 
+    def shares_ids_with(self, other: Vocabulary) -> bool:
+        """Whether both sides of a model have one table of pieces, so that they can have one embedding."""
+        return self is other
+
     @abstractmethod
     def encode(self, segmented: str) -> list[int]:
         """The ids of one prepared line, without BOS and EOS; an empty list for a blank line."""
