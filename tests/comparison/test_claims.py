@@ -121,7 +121,8 @@ def test_a_variant_that_was_not_made_is_not_decided() -> None:
 TREE: dict[str, Any] = {
     "title": "Words", "document": "Nobody (2024)", "data": {"about": "made", "prepare": "true"},
     "grid": {
-        "recipe": "base.yaml", "variants": {"good": {}, "bad": {"model.dim": 8}, "same": {"model.dim": 4}}, "seeds": [1],
+        "recipe": "base.yaml", "seeds": [1],
+        "variants": {"good": {}, "bad": {"model.dim": 8}, "same": {"model.dim": 4}},
     },
     "budgets": {"small": {}, "full": {"as_printed": True, "grid": {"seeds": [1, 2, 3]}}},
     "claims": [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headway.comparison.claims import DataConfig
+from headway.comparison.claims import ClaimData
 from headway.comparison.reproduce import prepare
 from headway.comparison.results import read_record
 from headway.errors import RunError, UserError
@@ -76,19 +76,19 @@ def test_the_list_names_all_claims(place: Path, run_headway: Command) -> None:
 
 def test_data_are_prepared_whole_and_once(tmp_path: Path) -> None:
     made = tmp_path / "times"
-    data = DataConfig(about="lines", prepare=f"echo x >> {made}\necho data > $OUTPUT/lines.txt")
+    data = ClaimData(about="lines", prepare=f"echo x >> {made}\necho data > $OUTPUT/lines.txt")
     for _ in range(2):
         folder = prepare(data, tmp_path / "out", None, tmp_path)
         assert (folder / "lines.txt").read_text() == "data\n"
     assert made.read_text() == "x\n"
-    failing = DataConfig(about="lines", prepare="echo half > $OUTPUT/lines.txt\necho no such thing >&2\nexit 3")
+    failing = ClaimData(about="lines", prepare="echo half > $OUTPUT/lines.txt\necho no such thing >&2\nexit 3")
     with pytest.raises(RunError, match=r"could not be prepared \(exit code 3\): no such thing"):
         prepare(failing, tmp_path / "out", None, tmp_path)
     assert (folder / "lines.txt").read_text() == "data\n", "what was there stays"
 
 
 def test_missing_data_are_named(tmp_path: Path) -> None:
-    data = DataConfig(about="the words of https://example.org", prepare="true", needs=("words.txt",))
+    data = ClaimData(about="the words of https://example.org", prepare="true", needs=("words.txt",))
     with pytest.raises(UserError, match=r"these claims need the words of https://example\.org; received 'no folder'"):
         prepare(data, tmp_path / "out", None, tmp_path)
     with pytest.raises(UserError, match=r"without words\.txt"):

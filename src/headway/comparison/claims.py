@@ -75,7 +75,7 @@ class ClaimConfig(Section):
         return Inequality(match[1], match[2], match[3])  # type: ignore[arg-type]
 
 
-class DataConfig(Section):
+class ClaimData(Section):
     """The data of a claim file.
 
     `about`: what they are and where they come from. `prepare`: shell commands that write into `$OUTPUT`, and read
@@ -106,8 +106,8 @@ class ClaimFile(Section):
     document: str
     table: str = ""
     setting: str = ""
-    data: DataConfig
-    full_data: DataConfig | None = None
+    data: ClaimData
+    full_data: ClaimData | None = None
     grid: dict[str, Any]
     budgets: dict[Literal["small", "full"], BudgetConfig]
     claims: tuple[ClaimConfig, ...]
@@ -124,7 +124,7 @@ class ClaimFile(Section):
                 return config
         raise UserError("these claims have no such budget", where="budget", received=budget, allowed=list(self.budgets))
 
-    def data_of(self, budget: str) -> DataConfig:
+    def data_of(self, budget: str) -> ClaimData:
         """The data of a budget."""
         return self.full_data if budget == "full" and self.full_data is not None else self.data
 

@@ -15,7 +15,7 @@ from typing import Any
 from headway.comparison.claims import (
     ClaimFile,
     ClaimPath,
-    DataConfig,
+    ClaimData,
     Decided,
     chosen_files,
     claim_files,
@@ -124,7 +124,7 @@ def record_of(
     )
 
 
-def prepare(data: DataConfig, folder: Path, given: Path | None, beside: Path) -> Path:
+def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> Path:
     """Run the commands that make the data, unless these are there already; gives their folder, whole.
 
     Args:

@@ -29,8 +29,8 @@ CONTENTS = "contents.yaml"
 WIDTH = 128  # of a line of text
 
 
-class Measured(Section):
-    """How something was measured. `commands`: as they were typed; `commit` and `date`: of the code."""
+class Provenance(Section):
+    """The way in which something was measured. `commands`: as they were typed; `commit` and `date`: of the code."""
 
     commands: tuple[str, ...]
     machine: str
@@ -50,7 +50,7 @@ class ResultRecord(Section):
     """Tables that were measured together. `text`: what else is to be said of how, a sentence each."""
 
     title: str
-    measured: Measured
+    measured: Provenance
     text: tuple[str, ...] = ()
     tables: tuple[dict[str, Any], ...] = ()
     figures: tuple[Figure, ...] = ()
@@ -96,10 +96,10 @@ def commit_in_words() -> str:
         return f"headway {headway.__version__}"
 
 
-def measured_now(commands: Sequence[str], seeds: Sequence[int]) -> Measured:
+def measured_now(commands: Sequence[str], seeds: Sequence[int]) -> Provenance:
     """The facts of a measurement that has just been made."""
     today = datetime.now(UTC).date().isoformat()
-    return Measured(
+    return Provenance(
         commands=tuple(commands), machine=machine_in_words(), seeds=tuple(seeds), commit=commit_in_words(), date=today
     )
 
