@@ -223,7 +223,7 @@ def config_of(component: type[Any]) -> type[BaseModel]:
     config = getattr(component, "Config", None)
     if isinstance(config, type) and issubclass(config, BaseModel):
         return config
-    return _section_of(component)
+    return _section_of(component)  # type: ignore[arg-type]  # classes are hashable
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.standard_streams import write
 from headway.comparison.reproduce_options import ReproduceOptions
 
 
@@ -29,11 +30,11 @@ def reproduce(
     from headway.comparison.reproduce import reproduce as decide_claims
 
     if claim is None:
-        typer.echo(listed_claims(claims_folder(options.claims)).text())
+        write(listed_claims(claims_folder(options.claims)).text())
         return
     command = " ".join(["headway", *sys.argv[1:]])
     tables, code = decide_claims(ClaimPath.parse(claim), options, overrides or (), command)
-    typer.echo("\n\n".join(table.text() for table in tables))
+    write("\n\n".join(table.text() for table in tables))
     raise typer.Exit(code)
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.comparison.claims import (
+    ClaimData,
     ClaimFile,
     ClaimPath,
-    ClaimData,
     Decided,
     chosen_files,
     claim_files,
