@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headway.cli.standard_streams import write
 from headway.comparison.compare_options import CompareOptions, ExistingOptions
 from headway.comparison.grid_options import GridOptions
 from headway.errors import UserError, option
@@ -41,9 +42,9 @@ def compare(
     if comparison is not None and options.output is not None:
         _write_report(comparison, options, own=is_grid)
     if comparison is not None and options.json_output:
-        typer.echo(json.dumps(comparison.to_json(), ensure_ascii=False, indent=1))
+        write(json.dumps(comparison.to_json(), ensure_ascii=False, indent=1))
     elif comparison is not None:
-        typer.echo(comparison.text())
+        write(comparison.text())
     raise typer.Exit(code)
 
 
@@ -73,7 +74,7 @@ def _of_grid(
         raise UserError("the runs of a grid need a folder", where=option("output"))
     loaded = load_grid(Path(arguments[0]), arguments[1:])
     if workers.dry_run:
-        typer.echo(plan_of(loaded, options.output, workers).text())
+        write(plan_of(loaded, options.output, workers).text())
         return None, 0
     made = compare_grid(loaded, options.output, workers)
     return made.comparison, made.code

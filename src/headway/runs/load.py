@@ -71,14 +71,14 @@ def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, 
         keep_export(engine, load_run(path, cpu, allow_code=allow_code))
     with foreign_code(allow_code):
         with torch.device("meta"):
-            run = _without_weights(path)
+            run = without_weights(path)
         predictor = task.predictor([run], cpu)
         assert isinstance(predictor, SequencePredictor)
         predictor.backend = engine.backend(export_folder(engine, path), run)
     return predictor
 
 
-def _without_weights(path: Path) -> Run:
+def without_weights(path: Path) -> Run:
     """A run whose model has its initial weights, or, on the device `meta`, none."""
     folder = RunFolder(path)
     recipe = folder.read_recipe()
@@ -105,7 +105,7 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
     keep_freed_memory()
     folder = RunFolder(path)
     with foreign_code(allow_code):
-        run = _without_weights(path)
+        run = without_weights(path)
     weights = todays_weights(trained_weights(folder, average), folder.read_manifest().get("format", FORMAT))
     load_weights(run.model, weights, str(folder.weights))
     run.model.to(device)

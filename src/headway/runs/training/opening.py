@@ -2,22 +2,27 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import nn
 
 import headway
-from headway.device import keep_freed_memory, machine
+from headway.device import instruction_set, keep_freed_memory, machine, threads_set
 from headway.errors import UserError, option
 from headway.files import remove_leftovers
 from headway.log import say, silenced, warn
 from headway.losses import Objective
+from headway.models import Model
 from headway.optimizers.optimizers import build_optimizer
 from headway.recipe import Recipe, changed_keys
 from headway.runs.run_folder import RunFolder, load_weights
 from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_latest, restore_optimizer
 from headway.runs.training.evaluation import baseline_scores
+from headway.runs.training.origin import check_origin, provenance
 from headway.runs.training.parallel import Parallel, launch, shut_down
 from headway.runs.training.preparation import (
     Corpora,
@@ -30,9 +35,12 @@ from headway.runs.training.preparation import (
     run_folder,
 )
 from headway.runs.training.records import Records, trim_metrics
+from headway.runs.training.run_arithmetic import Arithmetic, choose_arithmetic
 from headway.runs.training.session import Session
 from headway.runs.training.updates import TrainingStep
 from headway.tasks import dev_metrics
+from headway.tensors.checkpointing import recompute_activations
+from headway.tensors.precision import compared
 
 # Keys that may change when a run goes on: they say when it ends and what it reports, not what an update computes.
 FREE_TO_CHANGE = (
@@ -50,21 +58,27 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
         with nullcontext() if parallel.first else silenced():
             folder = RunFolder(output)
             parallel.from_first(partial(check_recipe, recipe))
-            parallel.from_first(partial(_claim, recipe, output, resume))
-            corpora = prepare(recipe, folder) if parallel.first else None
-            parallel.from_first(lambda: None)
-            session = _session(recipe, folder, corpora or prepare(recipe, folder), parallel)
-            with closing(session.records):
-                yield session
+            if not folder.vocabulary.is_dir():
+                parallel.from_first(partial(check_origin, recipe))
+            arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel.device))
+            parallel = replace(parallel, precision=arithmetic.precision)
+            with threads_set(arithmetic.threads.number):
+                corpora = prepare(recipe, folder) if parallel.first else None
+                parallel.from_first(lambda: None)
+                session = _session(recipe, folder, corpora or prepare(recipe, folder), parallel, arithmetic)
+                with closing(session.records):
+                    yield session
     finally:
         shut_down()
 
 
-def _claim(recipe: Recipe, output: Path, resume: bool) -> None:
-    """Make the folder ours, or, resuming, see that its recipe is this one."""
+def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device) -> Arithmetic:
+    """Make the folder ours, or, resuming, see that its recipe is this one; gives how the run computes."""
     folder = run_folder(output, resume)
     if folder.recipe_file.exists():
-        changes = changed_keys(folder.read_recipe(), recipe)
+        before = folder.read_recipe()
+        recipe = _with_precision_of(before, recipe, folder)
+        changes = changed_keys(before, recipe)
         shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
         if any(key not in FREE_TO_CHANGE for key in changes):
             allowed = f"the run's own recipe, or changes of {', '.join(FREE_TO_CHANGE)}"
@@ -74,10 +88,25 @@ def _claim(recipe: Recipe, output: Path, resume: bool) -> None:
             warn(f"the recipe has changed: {shown}")
     remove_leftovers(folder.path)
     remove_leftovers(folder.checkpoints)
+    arithmetic = choose_arithmetic(recipe, folder.read_manifest(), device)
     folder.write_recipe(recipe)
+    if arithmetic.precision == "bf16" and arithmetic.bf16_speed is not None and arithmetic.bf16_speed < 1:
+        warn(f"training.precision: bf16 {compared(arithmetic.bf16_speed)} on this processor ({instruction_set()})")
+    return arithmetic
 
 
-def _session(recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Parallel) -> Session:
+def _with_precision_of(before: Recipe, recipe: Recipe, folder: RunFolder) -> Recipe:
+    """`recipe` with the precision that the run's own names, where it leaves that open or means the same."""
+    chosen = folder.read_manifest().get("precision", before.training.precision)
+    if recipe.training.precision not in ("auto", chosen):
+        return recipe
+    training = recipe.training.model_copy(update={"precision": before.training.precision})
+    return recipe.model_copy(update={"training": training})
+
+
+def _session(
+    recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Parallel, arithmetic: Arithmetic
+) -> Session:
     hashes = data_hashes(corpora)
     parallel.from_first(partial(_check_same_data, folder, hashes))
     checkpoint = _checkpoint(folder, parallel)
@@ -85,6 +114,8 @@ def _session(recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Para
     model = new_model(recipe, corpora, initial=checkpoint is None)
     if checkpoint:
         load_weights(model, checkpoint.weights, str(folder.checkpoints))
+    if recipe.training.activation_checkpointing:
+        _checkpoint_activations(model)
     step = TrainingStep(model.to(parallel.device), Objective(recipe.objective))
     wrapped = parallel.wrap(step, model.layers())
     if recipe.training.compile:
@@ -96,7 +127,7 @@ def _session(recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Para
     metrics = dev_metrics(recipe)
     baselines = baseline_scores(corpora, metrics) if parallel.first else {}
     if parallel.first:
-        _start_records(folder, recipe, model, hashes, state)
+        _start_records(folder, recipe, model, hashes, state, arithmetic)
     tensorboard = recipe.training.tensorboard
     return Session(
         recipe,
@@ -115,6 +146,17 @@ def _session(recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Para
     )
 
 
+def _checkpoint_activations(model: Model[Any]) -> None:
+    blocks = model.blocks()
+    if not blocks:
+        where = "training.activation_checkpointing"
+        raise UserError(
+            "this kind of model has no blocks to compute again", where=where, received=True, allowed="false"
+        )
+    for block in blocks:
+        recompute_activations(block)
+
+
 def _checkpoint(folder: RunFolder, parallel: Parallel) -> Checkpoint | None:
     """The newest checkpoint; the first process removes damaged ones before the others look."""
     checkpoint = load_latest(folder.checkpoints, warn) if parallel.first else None
@@ -131,7 +173,12 @@ def _check_same_data(folder: RunFolder, hashes: dict[str, str]) -> None:
 
 
 def _start_records(
-    folder: RunFolder, recipe: Recipe, model: nn.Module, hashes: dict[str, str], state: TrainingState
+    folder: RunFolder,
+    recipe: Recipe,
+    model: nn.Module,
+    hashes: dict[str, str],
+    state: TrainingState,
+    arithmetic: Arithmetic,
 ) -> None:
     """Write the manifest, and metrics.jsonl without what came after the checkpoint that training goes on from."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -142,9 +189,12 @@ def _start_records(
             "seed": recipe.training.seed,
             "parameters": parameters,
             "data": hashes,
+            **provenance(recipe),
             "machine": machine(),
+            "precision": arithmetic.precision,
+            "bf16_speed": arithmetic.bf16_speed,
         }
     )
     trim_metrics(folder, state, recipe.training.evaluation_interval)
     begun = f"going on after update {state.update}" if state.update else "starting"
-    say(f"{begun}: {parameters:,} parameters, {machine()['threads']} threads, {folder.path}")
+    say(f"{begun}: {parameters:,} parameters, {arithmetic.text()}, {folder.path}")
