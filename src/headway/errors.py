@@ -38,7 +38,7 @@ class HeadwayError(Exception):
 
     def spelled(self, spell: Callable[[str], str]) -> str:
         """The message, printable, with the options that it names as `spell` writes them: keywords, flags, JSON."""
-        return printable(spelled(super().__str__(), spell))
+        return spelled(super().__str__(), spell)
 
 
 class RunError(HeadwayError):
@@ -87,8 +87,9 @@ def option(name: str) -> str:
 
 
 def spelled(text: str, spell: Callable[[str], str]) -> str:
-    """A text in which every option named by `option` stands as `spell` writes it."""
-    return re.sub(r"\0(\w+)\0", lambda named: spell(named[1]), text)
+    """A text, printable, in which every option named by `option` stands as `spell` writes it."""
+    parts = re.split(r"\0(\w+)\0", text)
+    return "".join(spell(part) if index % 2 else printable(part) for index, part in enumerate(parts))
 
 
 def check_companions(given: Iterable[str], needs: Mapping[str, Sequence[str]]) -> None:

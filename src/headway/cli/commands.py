@@ -9,6 +9,7 @@ import typer
 from headway.catalogue import CATALOGUE, listing
 from headway.cli.arguments import LARGEST_SEED, MOST, AllowCode, Device
 from headway.cli.bench_commands import bench_app
+from headway.cli.claim_commands import reproduce, results
 from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
 from headway.cli.export_commands import export
@@ -36,6 +37,8 @@ app.add_typer(inspect_app, name="inspect")
 command(app)(export)
 app.add_typer(recipes_app, name="recipes")
 command(app)(compare)
+command(app)(reproduce)
+command(app)(results)
 
 
 def _version(show: bool) -> None:
