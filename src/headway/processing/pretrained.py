@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,13 +10,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
+from pydantic import TypeAdapter
+
 from headway.errors import UserError
-from headway.files import write_json
+from headway.files import read_json, write_json
 from headway.processing.processor import Encoded, Processor
 from headway.processing.text.truncation import Truncation
 
 LABELS = "labels.json"
 PACKAGE = "package:"
+LIST_OF_LABELS = TypeAdapter(list[str])
 
 
 class Window(NamedTuple):
@@ -252,7 +254,5 @@ class LabelProcessor(Processor):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        try:
-            return cls(json.loads((folder / LABELS).read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot read the labels ({error})", where=str(folder / LABELS)) from error
+        names: list[str] = read_json(folder / LABELS, LIST_OF_LABELS)
+        return cls(names)

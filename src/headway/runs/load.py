@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
 
 from headway.device import keep_freed_memory, pick_device
 from headway.errors import UserError
@@ -19,6 +22,9 @@ from headway.runs.migration import FORMAT, todays_weights
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
 from headway.tasks import build_task
 from headway.tasks.task import Task
+
+# The functions that draw initial values, as far as torch hands them to a mode; the others call these.
+DRAWS = (Tensor.uniform_, Tensor.normal_, init.uniform_, init.normal_, init.kaiming_uniform_)
 
 AnyPredictor = SequencePredictor | LabelPredictor | Predictor[Any, Any]
 
@@ -52,6 +58,20 @@ def load(
         return task.predictor(runs, where)
 
 
+class NoInitialValues(TorchFunctionMode):
+    """Sets parameters to zero where a model would draw them: weights that are read replace them all."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func not in DRAWS:
+            return func(*args, **kwargs)
+        tensor: Tensor = args[0] if args else kwargs["tensor"]
+        tensor.detach().zero_()
+        return tensor
+
+
 def load_run(path: Path, device: torch.device, average: int | None = None, *, allow_code: bool = False) -> Run:
     """A run with its model, ready to predict; nothing but the run folder is read.
 
@@ -73,7 +93,8 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
         if not folder.vocabulary.is_dir():
             raise UserError("this run has no vocabulary yet: training has not begun", where=str(path))
         processors = task.processors(folder.vocabulary)
-        model = task.model(recipe, processors, initial=False)
+        with NoInitialValues():
+            model = task.model(recipe, processors, initial=False)
     weights = todays_weights(trained_weights(folder, average), folder.read_manifest().get("format", FORMAT))
     load_weights(model, weights, str(folder.weights))
     return Run(recipe, *processors, model.to(device).eval(), path)

@@ -5,17 +5,16 @@ Shapes: F frames, M bins.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
 from headway.errors import UserError
-from headway.files import write_json
+from headway.files import read_json, write_json
 from headway.processing.audio.audio_files import Recording, name_of, read_recording
 from headway.processing.audio.features import AudioConfig, Statistics, filterbanks, frame_settings
 from headway.processing.processor import Encoded, Processor
@@ -24,6 +23,7 @@ from headway.tensors.batch import Frames
 
 FILE = "audio.json"
 FORMAT = 1
+CONTENT = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ class AudioProcessor(Processor):
 
     @classmethod
     def load(cls, folder: Path) -> AudioProcessor:
+        content = read_json(folder / FILE, CONTENT)
         try:
-            content = json.loads((folder / FILE).read_text(encoding="utf-8"))
             if content["format"] != FORMAT:
                 raise ValueError(f"format {content['format']}")
             known = content["statistics"]
             statistics = known and Statistics(*(np.array(known[name]) for name in ("mean", "variance")))
             return cls(AudioConfig.model_validate(content["config"]), statistics)
-        except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"the settings of the audio are damaged ({error})", where=str(folder / FILE)) from error
 
 
