@@ -19,7 +19,7 @@ GROUND: dict[str, set[str]] = {
     "tables": set(),
     "tensors": set(),
     "processes": {"errors"},
-    "device": {"errors"},
+    "device": {"errors", "processes"},
     "config": {"errors"},
     "storage": {"files", "errors"},
     "registry": {"errors", "config"},

@@ -22,6 +22,7 @@ CATALOGUE = {
     "segmenters": "headway.processing:SEGMENTERS",
     "vocabularies": "headway.processing:VOCABULARIES",
     "parsers": "headway.parses:PARSERS",
+    "exporters": "headway.export:EXPORTERS",
 }
 
 

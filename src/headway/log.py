@@ -6,7 +6,7 @@ where. `progress_shown` says how progress is drawn; without it nothing is.
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
@@ -49,21 +49,25 @@ class Progress:
         done: how much of it is done.
         total: how much there is, None where that is not known.
         text: all this in words, empty before the first update.
+        below: further lines, where they can be shown live.
     """
 
     def __init__(self, title: str, total: float | None, unit: str) -> None:
         self.title, self.total, self.unit, self.began = title, total, unit, time.monotonic()
-        self.done, self.text = 0.0, ""
+        self.done, self.text, self.below = 0.0, "", tuple[str, ...]()
         self.redraw: Callable[[], None] = lambda: None
         self._first: float | None = None
 
-    def update(self, done: float, text: str | None = None, *, total: float | None = None) -> None:
-        """Note that `done` of the total is done; `text` replaces the speed."""
+    def update(
+        self, done: float, text: str | None = None, *, total: float | None = None, below: Sequence[str] = ()
+    ) -> None:
+        """Note that `done` of the total is done; `text` replaces the speed and the time left."""
         self.done, self.total = done, total or self.total
         self._first = done if self._first is None else self._first
         elapsed, fresh = time.monotonic() - self.began, done - self._first
         self.text = text if text is not None else f"{done:,.0f} {self.unit} {fresh / max(elapsed, 1e-9):,.0f}/s"
-        if self.total and fresh > 0:
+        self.below = tuple(below)
+        if self.total and fresh > 0 and text is None:
             self.text += f" · {duration(max(0.0, (self.total - done) * elapsed / fresh))} left"
         self.redraw()
 

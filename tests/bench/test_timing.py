@@ -142,6 +142,28 @@ def test_train_command(tmp_path):
     assert [each["contender"] for each in content["measurements"]] == ["headway float32", "plain float32"]
     # A pass forward and backward is about 6 FLOPs a weight and token, here mostly the output's.
     assert 2 < ours.facts["flops_per_token"] / ours.facts["parameters"] < 12
+    assert all(0 <= each.facts["memory"] < 1 for each in report.measurements)
+    lines = report.text().splitlines()
+    assert any("memory (GiB)" in line and "padding" in line for line in lines)
+    assert torch.backends.cpu.get_cpu_capability() in report.text()
+    assert "training.precision auto takes float32 at tiny" in report.text()
+
+
+def test_padding_is_counted_on_both_sides():
+    corpus = SyntheticCorpus(TINY.vocabulary, 60)
+    batches = corpus.plan(1, 0, batch_tokens=256)
+    made = [corpus.collate(indices) for indices in batches]
+    masks = [mask for batch in made for mask in (batch.source_mask, batch.target_mask)]
+    places, tokens = sum(mask.numel() for mask in masks), sum(int(mask.sum()) for mask in masks)
+    assert bench_train.padding(corpus, batches) == pytest.approx(1 - tokens / places)
+    assert 0 < bench_train.padding(corpus, batches) < 1
+
+
+def test_recomputed_blocks_do_the_same_work():
+    plain, again = (bench_train.setup_headway("tiny", "float32", activation_checkpointing=each) for each in (0, 1))
+    assert again[1]["parameters"] == plain[1]["parameters"]
+    assert again[1]["flops_per_token"] > plain[1]["flops_per_token"]
+    assert again[0](0) == plain[0](0)
 
 
 def test_decode_command(tmp_path):

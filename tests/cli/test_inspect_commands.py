@@ -14,6 +14,9 @@ from tests.conftest import Command, Reversal
     [
         ("run --output a.html --input b", "page run --output a.html --input b"),
         ("run --output=a.html", "page run --output=a.html"),
+        ("run", "page run"),
+        ("run --text a", "page run --text a"),
+        ("run --text a --figure a.pdf --head 2", "heat-map run --text a --output a.pdf --head 2"),
         ("run --figures DIR --within 4", "figures run --output DIR --within 4"),
         ("--parameters recipe.yaml model.dim=3", "parameters recipe.yaml model.dim=3"),
         ("run --layers words.tsv --json", "layers run --data words.tsv --json"),
@@ -24,8 +27,8 @@ def test_an_option_stands_for_the_verb(given: str, verb: str) -> None:
     assert with_verb(given.split()) == verb.split()
 
 
-@pytest.mark.parametrize("given", ["run", "run --parameters --layers x", "run --output a --dependencies"])
-def test_exactly_one_thing_is_looked_at(given: str) -> None:
+@pytest.mark.parametrize("given", ["run --parameters --layers x", "run --output a --dependencies"])
+def test_one_thing_is_looked_at_a_time(given: str) -> None:
     with pytest.raises(UserError, match="say what to look at"):
         with_verb(given.split())
 

@@ -28,7 +28,8 @@ def write_grid(folder: Path, **changes: Any) -> Path:
     lines = (folder / "dev.tsv").read_text().splitlines(keepends=True)
     (folder / "dev.tsv").write_text("".join(lines[:8]))
     (folder / "test.tsv").write_text("".join(lines[8:]))
-    base = REVERSAL | {"training": TRAINING, "model": MODEL}
+    optimizer = REVERSAL["optimizer"] | {"warmup": 2}
+    base = REVERSAL | {"training": TRAINING, "model": MODEL, "optimizer": optimizer}
     (folder / "base.yaml").write_text(yaml.safe_dump(base))
     ngram = {"base": "base.yaml", "model": {"encoder": {"mixer": {"kind": "ngram", "n": 2}}}}
     (folder / "ngram.yaml").write_text(yaml.safe_dump(ngram))

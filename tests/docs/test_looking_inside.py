@@ -17,5 +17,7 @@ def test_the_page_runs(reversal: Reversal, tmp_path: Path) -> None:
     ]
     lines = said.splitlines()
     assert lines[0] == "inside.html: 2 sentences, 0.1 MB"
-    assert "(2, 2, " in lines[1]
+    assert lines[1] == "heat.pdf: decoder layer 1, cross, head 2"
+    assert (tmp_path / "heat.pdf").read_bytes().startswith(b"%PDF")
+    assert "(2, 2, " in lines[2]
     assert any(line.startswith("</s> <- ") for line in lines)

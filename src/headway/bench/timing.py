@@ -6,6 +6,7 @@ so that whatever else the machine does meets them alike, and a ratio always comp
 
 import json
 import multiprocessing
+import resource
 import statistics
 import time
 import traceback
@@ -28,8 +29,7 @@ from headway.files import write_text
 from headway.log import progress
 from headway.models import ModelConfig, TransformerConfig, model_section
 from headway.tables import Cell, Column, Table
-
-PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
+from headway.tensors.precision import DTYPES
 
 SHORTEST, LONGEST, PAIRS = 5, 100, 100_000
 
@@ -98,6 +98,12 @@ class SyntheticCorpus(EncodedPairs):
         source, target = self.source(index), self.target(index)
         return {"source_heads": source % len(source), "target_heads": target % np.arange(1, len(target) + 1)}
 
+
+# Facts of contenders that have a column in the table.
+FACTS = {
+    "memory": Column("memory", "GiB", format=".2f", align="right"),
+    "padding": Column("padding", format=".1%", align="right"),
+}
 
 # A contender's round: given the round's number, the work is done and its target tokens are counted.
 Play = Callable[[int], int]
@@ -207,11 +213,18 @@ def _receive(name: str, connection: Connection) -> dict[str, Any]:
     return answer
 
 
+def peak_bytes(device: torch.device) -> int:
+    """The most memory that this process has held so far, on the device."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def matrix_peak(precision: str) -> float:
     """The most floating-point operations a second that matrix multiplication reaches, over several shapes and tries."""
     best = 0.0
     for rows, inner, columns in ((4096, 512, 2048), (4096, 2048, 512), (4096, 512, 8192), (2048, 2048, 2048)):
-        x, weight = (torch.randn(side, inner).to(PRECISIONS[precision]) for side in (rows, columns))
+        x, weight = (torch.randn(side, inner).to(DTYPES[precision]) for side in (rows, columns))
         for _ in range(8):
             began = time.perf_counter()
             F.linear(x, weight)
@@ -240,12 +253,14 @@ class BenchReport:
 
     def text(self) -> str:
         """The table, the machine and the notes."""
-        about = f"{self.machine['processor']}, {self.machine['threads']} threads, torch {self.machine['torch']}"
+        names = "{processor}, {instruction_set}, {threads} threads, torch {torch}"
+        about = names.format_map(self.machine)
         peaks = [f"matrix peak in {name}: {peak / 1e9:,.0f} GFLOP/s" for name, peak in self.peaks.items()]
         columns: list[Column | str] = [
             "size", *[self.unit] * bool(self.unit), "contender", Column("tokens/s", format=",.0f"),
             Column("times the baseline", format=".2f"), Column("lowest - highest", align="right"),
             *[Column("of the peak", format=".0%", align="right")] * bool(self.peaks),
+            *[FACTS[key] for key in self._facts()],
         ]  # fmt: skip
         rows = [self._row(measurement) for measurement in self.measurements]
         return Table(columns, rows, title=self.title, notes=["", about, *peaks, *self.notes]).text()
@@ -262,7 +277,12 @@ class BenchReport:
             statistics.median(ratios),
             f"{min(ratios):.2f} - {max(ratios):.2f}",
             *[share] * bool(self.peaks),
+            *[measurement.facts.get(key) for key in self._facts()],
         ]
+
+    def _facts(self) -> list[str]:
+        """The facts with a column of their own that some contender has."""
+        return [key for key in FACTS if any(key in measurement.facts for measurement in self.measurements)]
 
     def baseline_of(self, measurement: Measurement) -> Measurement:
         """The measurement that another is compared with."""

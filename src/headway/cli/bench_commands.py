@@ -20,12 +20,16 @@ def bench_train(
     size: Size = ["base", "small"],  # noqa: B006
     precision: Annotated[list[str], typer.Option(help="float32, bf16.")] = ["float32", "bf16"],  # noqa: B006
     rounds: Rounds = 5,
+    activation_checkpointing: Annotated[
+        bool, typer.Option("--activation-checkpointing", help="Also with blocks that are computed a second time.")
+    ] = False,
     output: JsonFile = None,
 ) -> None:
     """Training speed beside a plain torch.nn.Transformer loop, or torch.nn.LSTM (sizes recurrent, recurrent-small)."""
     from headway.bench.bench_train import run_bench_train
 
-    typer.echo(run_bench_train(size, precision, rounds, output).text())
+    report = run_bench_train(size, precision, rounds, output, activation_checkpointing=activation_checkpointing)
+    typer.echo(report.text())
 
 
 @command(bench_app, "constraints")

@@ -9,10 +9,13 @@ import typer
 from headway.catalogue import CATALOGUE, listing
 from headway.cli.arguments import AllowCode, Device
 from headway.cli.bench_commands import bench_app
+from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
+from headway.cli.export_commands import export
 from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
 from headway.cli.prediction_options import PREDICT_OPTIONS
+from headway.cli.recipe_commands import recipes_app
 from headway.cli.score_commands import draw_alignments, score_app
 from headway.log import logger
 
@@ -26,6 +29,9 @@ app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
 app.add_typer(score_app, name="score")
 app.add_typer(inspect_app, name="inspect")
+command(app)(export)
+app.add_typer(recipes_app, name="recipes")
+command(app)(compare)
 
 
 def _version(show: bool) -> None:
@@ -57,8 +63,18 @@ def train(
     ] = None,
     output: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("run"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Read, check, build, make a few updates, and say what all will take."),
+    ] = False,
 ) -> None:
     """Train a model from raw text. Killed at any moment, the same command with --resume goes on, bit for bit."""
+    if dry_run:
+        from headway.recipe import load_recipe
+        from headway.runs.training.dry_run import dry_run as run_dry
+
+        typer.echo(run_dry(load_recipe(recipe, overrides or ())).table().text())
+        return
     from headway.runs.training.trained import train as run_training
 
     raise typer.Exit(run_training(recipe, output, overrides or (), resume=resume).code)
@@ -75,6 +91,9 @@ def predict(
     ],
     options: Annotated[dict[str, Any], Given(PREDICT_OPTIONS)],
     average: Annotated[int | None, typer.Option(min=1, help="Use the mean of the run's last N checkpoints.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="ctranslate2 or onnx: decode with an export, kept beside the run.")
+    ] = None,
     device: Device = "auto",
     allow_code: AllowCode = False,
 ) -> None:
@@ -87,7 +106,9 @@ def predict(
         raise UserError(what, where=option("runs"), received=str(runs[0]), allowed="headway predict RUN < FILE")
     files = [path for path in runs[1:] if not path.is_dir()]
     runs = [path for path in runs if path not in files]
-    shown = run_predict(runs, options, files=files, device=device, average=average, allow_code=allow_code)
+    shown = run_predict(
+        runs, options, files=files, device=device, average=average, engine=engine, allow_code=allow_code
+    )
     draw_alignments(shown, options.get("alignment_figure"))
 
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
+from rich.text import Text
 
 from headway.log import Progress, logger, progress_shown
 
@@ -56,11 +57,25 @@ def view(work: Progress) -> Iterator[Callable[[], None]]:
         yield redraw
 
 
+class _BarsAndLines(Bars):
+    """Bars with the further lines of some work below them."""
+
+    def __init__(self, work: Progress, *columns: TextColumn | BarColumn, console: Console, transient: bool) -> None:
+        self.work = work
+        super().__init__(*columns, console=console, transient=transient)
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """The bars, then the lines as they are."""
+        yield from super().get_renderables()
+        if self.work.below:
+            yield Text("\n".join(self.work.below), no_wrap=True, overflow="ellipsis")
+
+
 @contextmanager
 def _live_line(work: Progress) -> Iterator[Callable[[], None]]:
     text = TextColumn("{task.fields[text]}", markup=False)
     columns = (TextColumn(work.title, markup=False), BarColumn(bar_width=20), text)
-    with Bars(*columns, console=console, transient=True) as bars:
+    with _BarsAndLines(work, *columns, console=console, transient=True) as bars:
         line = bars.add_task("", total=work.total, text="")
         yield lambda: bars.update(line, completed=work.done, total=work.total, text=work.text)
 

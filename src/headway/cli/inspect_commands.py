@@ -13,6 +13,7 @@ from headway.errors import UserError
 from headway.runs.inspect.inspect_options import (
     DependencyOptions,
     FigureOptions,
+    HeatMapOptions,
     LayerOptions,
     PageOptions,
     ParameterOptions,
@@ -21,6 +22,7 @@ from headway.runs.inspect.inspect_options import (
 # The option that stands for a verb, and the flag of the verb that has its value; None for one without a value.
 VERBS: dict[str, tuple[str, str | None]] = {
     "--output": ("page", "--output"),
+    "--figure": ("heat-map", "--output"),
     "--figures": ("figures", "--output"),
     "--parameters": ("parameters", None),
     "--layers": ("layers", "--data"),
@@ -44,11 +46,17 @@ class InspectGroup(TyperGroup):
 
 
 def with_verb(arguments: Sequence[str]) -> list[str]:
-    """The arguments with the verb that their options say before them. Raises UserError unless they say just one."""
+    """The arguments with the verb that their options say before them, by default `page`.
+
+    Raises UserError where they say several.
+    """
     named = [name for name in VERBS if any(argument.partition("=")[0] == name for argument in arguments)]
-    chosen = [name for name in named if not (name == "--figures" and "--dependencies" in named)]
+    of_others = {"--figures": "--dependencies", "--figure": "--layers"}  # options of those verbs, too
+    chosen = [name for name in named if of_others.get(name) not in named]
+    if not chosen:
+        return ["page", *arguments]
     if len(chosen) != 1:
-        allowed = "one of --output PAGE.html, --figures DIR, --parameters, --layers FILE, --dependencies"
+        allowed = "one of --output PAGE.html, --figure FILE, --figures DIR, --parameters, --layers FILE, --dependencies"
         received = " ".join(chosen) or None
         raise UserError("say what to look at", where="headway inspect", received=received, allowed=allowed)
     verb, flag = VERBS[chosen[0]]
@@ -71,6 +79,14 @@ def inspect_page(run: RunArgument, options: PageOptions) -> None:
     from headway.runs.inspect.inspection_page import run_page
 
     typer.echo(run_page(run, options))
+
+
+@command(inspect_app, "heat-map")
+def inspect_heat_map(run: RunArgument, options: HeatMapOptions) -> None:
+    """Draw the weights of a sentence in one layer, of one head or the mean of all, as PDF, PNG or SVG."""
+    from headway.runs.inspect.heat_map import run_heat_map
+
+    typer.echo(run_heat_map(run, options))
 
 
 @command(inspect_app, "figures")

@@ -15,6 +15,7 @@ function gets a validated instance whose `model_fields_set` are the options that
 A field's `description` is its help, and its bounds are checked as the flags are read. `json_schema_extra` may hold:
 
 - `flag`: the flag's name, where it is not the field's; None for a field that has none. `no-x` alone switches off.
+- `alias`: another name of the flag.
 - `group`: the panel of the help in which it stands.
 - `metavar`: the name of its value in help. A list whose metavar ends in `...` takes several values after one flag.
 - `default_text`: what stands for it when it is not given, in words.
@@ -276,7 +277,8 @@ def _declarations(name: str, option: _Option) -> list[str]:
         return [f" /{flag}"]
     if option.type is bool and (option.default is True or option.optional):
         return [f"{flag}/--no-{flag.removeprefix('--')}"]
-    return [flag]
+    alias = option.extra.get("alias")
+    return [flag] if alias is None else [flag, _flag_of(alias)]
 
 
 def _metavar(option: _Option, several: bool) -> str | None:

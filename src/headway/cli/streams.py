@@ -30,6 +30,7 @@ def run_predict(
     files: Sequence[Path] = (),
     device: str = "auto",
     average: int | None = None,
+    engine: str | None = None,
     allow_code: bool = False,
 ) -> list[WordAlignment]:
     """Predict for the lines of standard input, or for files, and write to standard output.
@@ -40,6 +41,7 @@ def run_predict(
         files: recordings, for a run that reads speech.
         device: where to compute.
         average: use the mean of each run's last so many checkpoints.
+        engine: the library that decodes; None for torch.
         allow_code: import what the runs name by import path.
 
     Returns:
@@ -48,7 +50,7 @@ def run_predict(
     Raises:
         UserError: options that the task does not have or that do not go together, or lines that cannot be read.
     """
-    predictor = load(*runs, device=device, average=average, allow_code=allow_code)
+    predictor = load(*runs, device=device, average=average, engine=engine, allow_code=allow_code)
     task = predictor.recipe.task
     if files and not isinstance(predictor, SpeechPredictor):
         what, allowed = f"{task} reads lines from standard input", "headway predict RUN < FILE"

@@ -5,12 +5,16 @@ Shapes: N segments, R sets of references.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
+
+from headway.errors import UserError
+from headway.files import write_json
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,17 @@ class CurvePoint:
     scores: Mapping[str, float]
 
 
+class CellName(NamedTuple):
+    """A variant with its seed, and where they are from."""
+
+    variant: str
+    seed: int
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.variant}, seed {self.seed}"
+
+
 @dataclass(frozen=True)
 class CellResult:
     """One variant with one seed.
@@ -109,9 +124,9 @@ class CellResult:
     curve: tuple[CurvePoint, ...] = field(default=(), repr=False)
 
     @property
-    def name(self) -> str:
-        """The variant with its seed, for messages."""
-        return f"{self.variant}, seed {self.seed}"
+    def name(self) -> CellName:
+        """The variant with its seed."""
+        return CellName(self.variant, self.seed, self.path)
 
     def to_json(self) -> dict[str, Any]:
         """All of it as values that JSON can hold."""
@@ -125,3 +140,23 @@ class CellResult:
 
 
 _CELL = TypeAdapter(CellResult)
+
+
+def write_result(path: Path, result: CellResult, of: Mapping[str, Any]) -> None:
+    """Write a result whole, with a stamp of all that it was made from."""
+    write_json(path, {"of": of, "result": result.to_json()})
+
+
+def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
+    """A result that was written with this stamp; None where there is none, or one with another stamp.
+
+    Raises:
+        UserError: a damaged file.
+    """
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return CellResult.from_json(content["result"]) if content["of"] == of else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"this cell cannot be read ({error})", where=str(path)) from error

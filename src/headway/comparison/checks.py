@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headway.comparison.cell_results import CellResult
-from headway.errors import UserError, option
+from headway.comparison.cell_results import CellName, CellOutput, CellResult
+from headway.errors import UserError, nearest, option
 
 SURE = 0.9  # the share from which on outputs are called tokenised; below 1 - SURE they are not
 LEAST = 10  # places that must be seen before anything is said
@@ -17,40 +17,49 @@ BETWEEN_CHARACTERS = re.compile(rf"(?<={WIDE})( ?)(?={WIDE})")
 PIECES = re.compile(r"@@(?=\s|$)|▁")
 
 
-def check_cells(cells: Sequence[CellResult], *, any_tokenization: bool = False) -> None:
+def check_cells(cells: Sequence[CellResult], baseline: str | None = None, *, any_tokenization: bool = False) -> None:
     """See that cells can be compared.
 
     Args:
         cells: of all variants.
+        baseline: the variant that the others are compared with.
         any_tokenization: allow hypotheses of which some look tokenised and others do not.
 
     Raises:
-        UserError: fewer than two variants, two cells of one name, a seed that a variant has not, test sets that are
-            not the same, hypotheses that are not one a segment, or of different tokenisation.
+        UserError: as `check_names`; test sets that are not the same, hypotheses that are not one a segment, or of
+            different tokenisation.
     """
-    names = list(dict.fromkeys(cell.variant for cell in cells))
-    if len(names) < 2:
-        raise UserError("a comparison needs two variants or more", where="variants", received=", ".join(names))
-    check_names(cells)
-    _check_seeds(cells, names)
+    check_names([cell.name for cell in cells], baseline)
     _check_tests(cells)
     if not any_tokenization:
         _check_tokenization(cells)
 
 
-def check_names(cells: Sequence[CellResult]) -> None:
-    """Raise UserError where two cells have the same variant and seed."""
-    twice = [name for name, count in Counter((cell.variant, cell.seed) for cell in cells).items() if count > 1]
-    for variant, seed in twice:
-        paths = [str(cell.path) for cell in cells if (cell.variant, cell.seed) == (variant, seed) and cell.path]
-        allowed = "one cell a variant and seed; NAME:SEED=PATH gives a name and a seed"
-        where = f"{variant}, seed {seed}"
-        raise UserError("two cells of one name", where=where, received=", ".join(paths) or None, allowed=allowed)
+def check_names(cells: Sequence[CellName], baseline: str | None = None) -> None:
+    """See that cells make a table, before any work.
+
+    Raises:
+        UserError: fewer than two variants, two cells of one name, a seed that a variant has not, or no such baseline.
+    """
+    variants = list(dict.fromkeys(cell.variant for cell in cells))
+    for (variant, seed), count in Counter((cell.variant, cell.seed) for cell in cells).items():
+        if count > 1:
+            paths = [str(cell.path) for cell in cells if (cell.variant, cell.seed) == (variant, seed) and cell.path]
+            what, where = "two cells of one name", f"{variant}, seed {seed}"
+            raise UserError(
+                what, where=where, received=", ".join(paths), allowed="another one for each: NAME:SEED=PATH"
+            )
+    if len(variants) < 2:
+        raise UserError("a comparison needs two variants or more", where="variants", received=", ".join(variants))
+    if baseline is not None and baseline not in variants:
+        what = f"no such variant{nearest(baseline, variants)}"
+        raise UserError(what, where=option("baseline"), received=baseline, allowed=variants)
+    _check_seeds(cells, variants)
 
 
-def _check_seeds(cells: Sequence[CellResult], names: Sequence[str]) -> None:
+def _check_seeds(cells: Sequence[CellName], variants: Sequence[str]) -> None:
     """Raise UserError where a variant has a seed that another has not; a seed alone is paired with any."""
-    seeds = {name: sorted(cell.seed for cell in cells if cell.variant == name) for name in names}
+    seeds = {name: sorted(cell.seed for cell in cells if cell.variant == name) for name in variants}
     if all(len(row) == 1 for row in seeds.values()):
         return
     every = sorted(set().union(*seeds.values()))
@@ -64,29 +73,29 @@ def _check_seeds(cells: Sequence[CellResult], names: Sequence[str]) -> None:
 
 def _check_tests(cells: Sequence[CellResult]) -> None:
     first = cells[0]
-    if not first.outputs:
-        raise UserError("there is no test set", where=first.name)
+    names = [output.test.name for output in first.outputs]
+    if not names:
+        raise UserError("there is no test set", where=str(first.name))
     for cell in cells:
         tests = [output.test.name for output in cell.outputs]
-        wanted = [output.test.name for output in first.outputs]
-        if tests != wanted:
-            received, allowed = ", ".join(tests), f"those of {first.name}: {', '.join(wanted)}"
-            raise UserError(
-                "variants are compared on the same test sets", where=cell.name, received=received, allowed=allowed
-            )
+        if tests != names:
+            what, allowed = "variants are compared on the same test sets", f"those of {first.name}: {', '.join(names)}"
+            raise UserError(what, where=str(cell.name), received=", ".join(tests), allowed=allowed)
         for output, other in zip(cell.outputs, first.outputs, strict=True):
-            test = output.test
-            for lines in test.references:
-                if len(lines) != len(test):
-                    raise UserError(
-                        f"{len(lines)} references beside {len(test)}; there must be one a segment", where=test.name
-                    )
-            if len(output.hypotheses) != len(test):
-                what = f"{len(output.hypotheses)} hypotheses for {len(test)} references; there must be one a segment"
-                raise UserError(what, where=f"{cell.name}, {test.name}")
-            if test is not other.test and test.references != other.test.references:
-                what = f"the references of {test.name} are not those of {first.name}"
-                raise UserError(what, where=cell.name, allowed="the same test set for all variants")
+            if output.test is not other.test and output.test.references != other.test.references:
+                what = f"the references of {output.test.name} are not those of {first.name}"
+                raise UserError(what, where=str(cell.name), allowed="the same test set for all variants")
+            check_lines(output, str(cell.name))
+
+
+def check_lines(output: CellOutput, where: str) -> None:
+    """Raise UserError unless there is a hypothesis, a source and a group, where there are any, for each reference."""
+    test = output.test
+    given = {"hypotheses": output.hypotheses, "sources": test.sources, "groups": test.groups}
+    for name, lines in [*given.items(), *(("references", lines) for lines in test.references)]:
+        if len(lines) != len(test) and (lines or name == "hypotheses"):
+            what = f"{len(lines):,} {name} for {len(test):,} references; there must be one a segment"
+            raise UserError(what, where=f"{where}, {test.name}")
 
 
 class Tokenization(NamedTuple):
@@ -118,8 +127,8 @@ def _check_tokenization(cells: Sequence[CellResult]) -> None:
             ("pieces are not joined", [float(look.pieces) for look in looks]),
         ):
             known = [(share, cell) for share, cell in zip(shares, cells, strict=True) if share is not None]
-            apart = [cell.name for share, cell in known if share >= SURE]
-            joined = [cell.name for share, cell in known if share <= 1 - SURE]
+            apart = [str(cell.name) for share, cell in known if share >= SURE]
+            joined = [str(cell.name) for share, cell in known if share <= 1 - SURE]
             if apart and joined:
                 what = f"these hypotheses are tokenised ({kind}), and those of {joined[0]} are not"
                 allowed = f"the same tokenisation for all, or {option('any_tokenization')}"

@@ -222,20 +222,16 @@ def compare(
     Args:
         cells: of at least two variants, with the same seeds and the same test sets.
         metrics: what scores; at least one.
-        margin: by the name or the label of a metric, the difference up to which variants are even. Without one only variants of
-            which nothing differs are even.
+        margin: by the name or the label of a metric, the difference up to which variants are even. Without one, only
+            variants of which nothing differs are even.
         baseline: the name of a variant.
         any_tokenization: compare also hypotheses of which some look tokenised and others do not.
 
     Raises:
         UserError: cells that cannot be compared (see `check_cells`), a margin of no metric, or no such baseline.
     """
+    check_cells(cells, baseline, any_tokenization=any_tokenization)
     names = list(dict.fromkeys(cell.variant for cell in cells))
-    if baseline is not None and baseline not in names:
-        raise UserError(
-            f"no such variant{nearest(baseline, names)}", where="baseline", received=baseline, allowed=names
-        )
-    check_cells(cells, any_tokenization=any_tokenization)
     by_variant = {name: _of_variant(cells, name) for name in names}
     measures = _measures(metrics, [output.test for output in cells[0].outputs])
     _check_margin(margin, measures)

@@ -295,7 +295,7 @@ def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
     names = set()
     for entry in config.test:
         corpus = paths_resolved(entry.corpus, resolve)
-        name = entry.name or _name_of(corpus)
+        name = entry.name or name_of_corpus(corpus)
         if name in names:
             allowed = "test: {NAME: CORPUS, ...}"
             raise UserError("two test sets of one name", where="test", received=name, allowed=allowed)
@@ -304,7 +304,7 @@ def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
         yield NamedCorpus(name, corpus, groups, alignments)
 
 
-def _name_of(corpus: AnyCorpus) -> str:
+def name_of_corpus(corpus: AnyCorpus) -> str:
     """A name for a corpus, after its first file."""
     path = next(iter(corpus_files(corpus)), None)
     return "test" if path is None else path.name.split(".")[0]

@@ -129,6 +129,8 @@ def result_of_run(
     options: Mapping[str, Any] | None = None,
     *,
     peak_memory: int | None = None,
+    device: str = "auto",
+    allow_code: bool = True,
 ) -> CellResult:
     """Decode test sets with a finished run, and gather its costs and its curve.
 
@@ -139,11 +141,13 @@ def result_of_run(
         tests: what is decoded.
         options: of prediction.
         peak_memory: of training, in bytes.
+        device: of the model.
+        allow_code: import what the run names by import path, as one's own recipe may.
 
     Raises:
         UserError: a folder that holds no finished run, or test sets that cannot be read.
     """
-    predictor = load(run, allow_code=True)  # the user's own recipe named it
+    predictor = load(run, device=device, allow_code=allow_code)
     recipe, outputs, tokens, seconds = predictor.recipe, list[CellOutput](), 0, 0.0
     for test in tests:
         corpus = read_corpus(recipe, test)

@@ -25,7 +25,7 @@ from math import exp, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from headway.errors import UserError
 from headway.metrics.metric import Metric, Statistics
@@ -84,7 +84,7 @@ class Estimate:
 
 def _quantile(tail: float, degrees: int) -> float:
     """The value that Student's t exceeds with this probability."""
-    return float(stats.t.isf(tail, degrees))
+    return float(-special.stdtrit(degrees, tail))
 
 
 @dataclass(frozen=True)

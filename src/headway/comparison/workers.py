@@ -8,7 +8,7 @@ import signal
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from headway.comparison.cell_process import CellJob, main_of_process, run_cell
 from headway.errors import UserError, option
@@ -73,14 +73,15 @@ class LocalWorkers(Workers):
 
     Args:
         slots: how many work at a time.
-        threads: of each; the environment of the process that is forked.
+        threads: of each.
+        method: how processes begin, as `multiprocessing` has it.
     """
 
-    def __init__(self, slots: int, threads: int) -> None:
+    def __init__(self, slots: int, threads: int, method: Literal["forkserver", "spawn", "fork"] = "forkserver") -> None:
         self.slots = slots
-        self._context = multiprocessing.get_context("forkserver")
+        self._context: Any = multiprocessing.get_context(method)
         self._context.set_forkserver_preload(["headway.comparison.cell_process"])
-        self._environment = {"OMP_NUM_THREADS": str(threads)}
+        self._environment = {"OMP_NUM_THREADS": str(threads)}  # for libraries that read it as they are imported
 
     def start(self, job: CellJob) -> Worker:
         with _environment(self._environment):

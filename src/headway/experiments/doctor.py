@@ -6,18 +6,20 @@ import time
 from importlib.metadata import metadata, requires, version
 from pathlib import Path
 
-import torch
+import psutil
 from packaging.requirements import Requirement
 
 import headway
-from headway.device import machine
+from headway.device import choose_threads, machine, pick_device
 from headway.log import silenced
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
 from headway.runs.load import load
 from headway.runs.training.loop import train
+from headway.tensors.precision import bf16_speed, compared, fitting_precision, trial_linear
 
 SELF_TEST_UPDATES = 200
+WIDTH = 512  # of the products that precisions are compared in
 
 
 def missing_by_extra() -> dict[str, list[str]]:
@@ -40,13 +42,9 @@ def _installed(requirement: Requirement) -> bool:
 
 
 def memory() -> str:
-    """The machine's memory, free and in all, where the system tells."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown"
-    sizes = {line.partition(":")[0]: int(line.split()[1]) / 2**20 for line in lines if line.endswith("kB")}
-    return f"{sizes.get('MemAvailable', 0):.1f} GiB free of {sizes.get('MemTotal', 0):.1f} GiB"
+    """The machine's memory, free and in all."""
+    sizes = psutil.virtual_memory()
+    return f"{sizes.available / 2**30:.1f} GiB free of {sizes.total / 2**30:.1f} GiB"
 
 
 def self_test() -> str:
@@ -80,12 +78,15 @@ def self_test() -> str:
 
 def run_doctor() -> int:
     """Print the findings; 0 if the self-test passed, 1 if not."""
-    facts = machine()
+    facts, threads = machine(), choose_threads()
+    speed = bf16_speed(*trial_linear(WIDTH), pick_device())
     lines = {
         "headway": f"{headway.__version__} in {Path(headway.__file__).parent}",
         "python": f"{platform.python_version()} on {facts['system']}",
-        "torch": f"{facts['torch']}, {facts['threads']} threads, accelerator: {facts['accelerator'] or 'none'}",
-        "processor": f"{facts['processor']}, {facts['cores']} cores, {torch.backends.cpu.get_cpu_capability()}",
+        "torch": f"{facts['torch']}, accelerator: {facts['accelerator'] or 'none'}",
+        "processor": f"{facts['processor']}, {facts['cores']} cores, {facts['instruction_set']}",
+        "threads": f"{threads.number} would be used now ({threads.reason})",
+        "precision": f"{fitting_precision(speed)} suits products of {WIDTH} by {WIDTH} (bf16 {compared(speed)})",
         "memory": memory(),
     }
     for name, value in lines.items():

@@ -1,1 +1,17 @@
-"""Models for engines that other people run."""
+"""Trained runs for other people's engines and libraries: formats, the proof that they answer alike, and cards."""
+
+from typing import TYPE_CHECKING
+
+from headway.registry import Registry
+
+if TYPE_CHECKING:
+    from headway.export.exporter import Exporter
+
+EXPORTERS: "Registry[Exporter]" = Registry(
+    "exporter",
+    "headway.export.exporter:Exporter",
+    {
+        "ctranslate2": "headway.export.ctranslate2_export:CTranslate2Exporter",
+        "huggingface": "headway.export.huggingface_export:HuggingFaceExporter",
+    },
+)

@@ -24,14 +24,20 @@ from headway.mixers.relative import RelativePosition, Rotary
 from headway.models.block import Block
 from headway.models.cross_attention import CrossMixer, MultiHeadCross
 from headway.models.embeddings import Embedding
-from headway.models.feed_forwards import FeedForward, GeluFeedForward, ReluFeedForward, SwigluFeedForward
+from headway.models.feed_forwards import (
+    FeedForward,
+    GeluFeedForward,
+    ReluFeedForward,
+    SwigluFeedForward,
+    SwishFeedForward,
+)
 from headway.models.norms import LayerNorm, RmsNorm
 from headway.models.transformer import Transformer
 from headway.storage import keep_folder
 from headway.tensors.batch import BOS, EOS, SPECIALS, UNKNOWN
 
 POSITIONS = 4096  # vectors of positions that are defined for every length; an output is no longer
-ACTIVATIONS = {ReluFeedForward: "RELU", GeluFeedForward: "GELU", SwigluFeedForward: "SWISH"}
+ACTIVATIONS = {ReluFeedForward: "RELU", GeluFeedForward: "GELU", SwishFeedForward: "SWISH", SwigluFeedForward: "SWISH"}
 
 
 def ctranslate2_folder(
@@ -70,6 +76,17 @@ def ctranslate2_folder(
     keep_folder(folder, lambda unfinished: specification.save(str(unfinished)))
 
 
+def ctranslate2_refusal(model: nn.Module) -> str | None:
+    """The reason why CTranslate2 cannot run a model; None where it can, as far as is known without the library."""
+    if find_spec("ctranslate2") is None:
+        return None if isinstance(model, Transformer) else "CTranslate2 has no such model"
+    try:
+        _specification(model)
+    except UserError as error:
+        return str(error)
+    return None
+
+
 def _specification(model: nn.Module) -> Any:
     """The weights of a model as CTranslate2 arranges them. Raises UserError where it has no such model."""
     from ctranslate2.specs import TransformerSpec
@@ -78,7 +95,7 @@ def _specification(model: nn.Module) -> Any:
         raise _unknown("model", model)
     encoder = _stack(model.encoder, model.encoder_norm, model.source_embedding, decoder=False)
     decoder = _stack(model.decoder, model.decoder_norm, model.target_embedding, decoder=True)
-    decoder.projection.weight = _array(model.projection.weight)
+    _fill_linear(decoder.projection, model.projection)
     specification = TransformerSpec(encoder, decoder)
     first = model.encoder[0]
     assert isinstance(first, Block)
@@ -199,7 +216,9 @@ def _positions(position: AbsolutePosition, dim: int) -> NDArray[np.float32]:
 
 
 def _array(weight: Tensor) -> NDArray[np.float32]:
-    return weight.detach().to("cpu", torch.float32).contiguous().numpy()
+    """A copy of a weight, since CTranslate2 changes the numbers that it quantises."""
+    copied = weight.detach().to("cpu", torch.float32).clone(memory_format=torch.contiguous_format)
+    return copied.numpy()
 
 
 def _unknown(what: str, module: nn.Module) -> UserError:

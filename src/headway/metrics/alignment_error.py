@@ -21,6 +21,7 @@ class AlignmentErrorRate(Metric):
 
     name = "aer"
     higher_is_better = False
+    of_text = False
 
     @property
     def label(self) -> str:

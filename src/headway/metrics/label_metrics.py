@@ -21,6 +21,7 @@ class LabelMetric(Metric):
     """A metric of labels, one a word. Files hold a word a row with its label in the second column, or are CoNLL-U."""
 
     each_reference = True
+    of_text = False
 
     def __init__(self) -> None:
         self._reference_sets: int | None = None

@@ -52,11 +52,13 @@ class Metric(ABC):
         name: the name in `METRICS`, or any for a metric that is named by import path.
         higher_is_better: False for error rates.
         each_reference: whether reports show the score by each reference set alone beside that by all together.
+        of_text: whether segments are texts, whose words can be looked at, and not labels, links or trees.
     """
 
     name: str
     higher_is_better: bool = True
     each_reference: bool = False
+    of_text: bool = True
 
     @property
     def label(self) -> str:
@@ -86,6 +88,10 @@ class Metric(ABC):
     def aggregate_all(self, totals: Statistics) -> Statistics:
         """The corpus scores (R,) from R sums of statistics (R, k), as resampling needs them."""
         return np.array([self.aggregate(row) for row in totals])
+
+    def segment_scores(self, statistics: Statistics) -> Statistics:
+        """Scores (N,) of segments by themselves, from statistics (N, k); they say where systems differ, and no more."""
+        return self.aggregate_all(statistics)
 
     @abstractmethod
     def signature(self) -> Signature:

@@ -90,6 +90,20 @@ class Bleu(Sacrebleu):
             ) from error
         super().__init__(metric, "BLEU")
 
+    def segment_scores(self, statistics: Statistics) -> Statistics:
+        """BLEU of each segment, up to the longest n-gram that it has: sacrebleu's effective order."""
+        bleu = self._metric
+        assert isinstance(bleu, sacrebleu.BLEU)
+        orders = slice(2, 2 + bleu.max_ngram_order), slice(2 + bleu.max_ngram_order, None)
+        scores = [
+            bleu.compute_bleu(
+                row[orders[0]], row[orders[1]], row[0], row[1], smooth_method=bleu.smooth_method,
+                smooth_value=bleu.smooth_value, effective_order=True, max_ngram_order=bleu.max_ngram_order,
+            ).score
+            for row in statistics.astype(int).tolist()
+        ]  # fmt: skip
+        return np.array(scores)
+
 
 class Chrf(Sacrebleu):
     """chrF (Popović 2015); chrF++ (Popović 2017) with `word_order=2`.

@@ -37,6 +37,7 @@ FEED_FORWARDS: Registry[FeedForward] = Registry(
     {
         "relu": "headway.models.feed_forwards:ReluFeedForward",
         "gelu": "headway.models.feed_forwards:GeluFeedForward",
+        "swish": "headway.models.feed_forwards:SwishFeedForward",
         "swiglu": "headway.models.feed_forwards:SwigluFeedForward",
     },
 )

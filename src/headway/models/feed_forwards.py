@@ -57,6 +57,13 @@ class GeluFeedForward(ReluFeedForward):
         return F.gelu(hidden)
 
 
+class SwishFeedForward(ReluFeedForward):
+    """The same with a Swish, x sigmoid(x), in the place of the ReLU (Ramachandran et al. 2017)."""
+
+    def activation(self, hidden: Tensor) -> Tensor:
+        return F.silu(hidden)
+
+
 class SwigluFeedForward(FeedForward):
     """(SiLU(x W1) * x V) W2, a hidden layer with a gate and no biases (Shazeer 2020, equation 6)."""
 

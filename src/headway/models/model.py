@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from headway.config import Probability, Section
 from headway.mixers import State
 from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
+from headway.tensors.precision import trial_linear
 
 __all__ = [
     "Axes",
@@ -37,6 +38,9 @@ __all__ = [
 ]
 
 
+USUAL_WIDTH = 768  # of pretrained encoders, where a recipe does not say it
+
+
 class ModelSection(Section):
     """A `model` section, whatever its kind.
 
@@ -48,6 +52,10 @@ class ModelSection(Section):
     def width(self) -> int | None:
         """D, or None where the recipe alone does not say it."""
         return None
+
+    def trial_layer(self) -> tuple[nn.Module, int]:
+        """A layer (B, L, D) -> (B, L, ...) like those that most time goes into, to try precisions on; and its D."""
+        return trial_linear(self.width() or USUAL_WIDTH)
 
 
 class ModelConfig(ModelSection):
@@ -129,9 +137,16 @@ class Model(nn.Module, ABC, Generic[AnyBatch]):
             capture: patterns (`decoder.*.cross`) of the attention to return; costs nothing when empty.
         """
 
-    def layers(self) -> Sequence[nn.Module]:
-        """The modules that sharded training gathers one at a time; none unless a model says so."""
+    def blocks(self) -> Sequence[nn.Module]:
+        """The modules that are alike and follow each other, lowest first; none unless a model says so.
+
+        Training may compute what happens in them a second time instead of keeping it.
+        """
         return ()
+
+    def layers(self) -> Sequence[nn.Module]:
+        """The modules that sharded training gathers one at a time."""
+        return self.blocks()
 
 
 class Seq2Seq(Model[Batch]):

@@ -75,7 +75,7 @@ class StackedConfig(ModelConfig):
     heads: PositiveInt = 8
     head_dim: PositiveInt | None = None
     attention_dropout: Probability = 0.0
-    activation: Literal["relu", "gelu"] = "relu"
+    activation: Literal["relu", "gelu", "swish"] = "relu"
     norm: Literal["post", "pre"] = "post"
     norm_kind: Component = Field(default={"kind": "layer"}, validate_default=True)
     position: Component = Field(default={"kind": "sinusoidal"}, validate_default=True)

@@ -95,6 +95,15 @@ class Tagger(Model[TokenBatch]):
             attention[LAYERS] = padded.transpose(1, 2)
         return Output(logits, attention)
 
+    def blocks(self) -> Sequence[nn.Module]:
+        encoder: Any = self.encoder
+        depth = encoder.config.num_hidden_layers
+        stacks = (each for each in encoder.modules() if isinstance(each, nn.ModuleList) and len(each) == depth)
+        return list(next(stacks, ()))
+
+    def layers(self) -> Sequence[nn.Module]:
+        return ()
+
     def _encode(self, batch: TokenBatch, capture: Sequence[str]) -> tuple[Sequence[Tensor], dict[str, Tensor]]:
         """The layers' outputs (B, P, D), lowest first, and the self-attention that was asked for."""
         encoder: Any = self.encoder

@@ -164,5 +164,8 @@ class Transformer(Seq2Seq):
     def trial_source(self, length: int) -> NDArray[Any]:
         return self.source_embedding.trial(length)
 
+    def blocks(self) -> Sequence[nn.Module]:
+        return [*self.encoder, *self.decoder]
+
     def layers(self) -> Sequence[nn.Module]:
-        return [*shared_positions(self), *self.encoder, *self.decoder]
+        return [*shared_positions(self), *self.blocks()]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from headway.errors import UserError, option
 from headway.models import Seq2Seq
+from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, patterns_of
 from headway.predictors.formatter import Formatter
 from headway.predictors.predict_options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
@@ -28,12 +29,10 @@ from headway.predictors.tree_formatter import TreeFormatter
 from headway.processing.audio.audio_files import Recording
 from headway.processing.processor import NO_WORDS, Encoded
 from headway.processing.text.text_processor import TextProcessor
-from headway.search.beam import beam_search
 from headway.search.decoding_options import SearchOptions
 from headway.search.ensemble import Ensemble
 from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
 from headway.search.limits import Limits
-from headway.search.sampling import sample
 from headway.tensors.batch import UNKNOWN, Batch, collate
 
 
@@ -83,7 +82,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             if not (run.source.same(first.source) and run.target.same(first.target)):
                 raise UserError("the runs of an ensemble need the same vocabularies", where=f"run {number}")
         self.models: list[Seq2Seq] = [run.model for run in runs if isinstance(run.model, Seq2Seq)]
-        self.model: Seq2Seq | Ensemble = self.models[0] if len(runs) == 1 else Ensemble(self.models)
+        self.backend: Backend = TorchBackend(self.models[0] if len(runs) == 1 else Ensemble(self.models), device)
 
     def formatter(self, options: PredictOptions) -> Formatter:
         """The way from lines to the model's text and back; tasks whose lines are more than that have their own."""
@@ -128,6 +127,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
 
     def _request(self, raw: Sequence[Any], options: PredictOptions, first_line: int) -> Request:
         search, formatter = options.search(self.recipe.decoding), self.formatter(options)
+        self.backend.check(options, search)
         if options.capture and len(self.models) > 1:
             what = "attention is one model's: give one run"
             raise UserError(what, where=option("capture"), received=f"{len(self.models)} runs")
@@ -176,18 +176,10 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         return self.target.encode_lines(options.prefixes)
 
     def _search(self, request: Request, rows: Sequence[int]) -> list[list[Hypothesis]]:
-        batch = collate([np.asarray(request.sources[row].values) for row in rows], None).to(self.device)
-        limits = self._limits(request, rows)
-        with torch.inference_mode():
-            memory = self.model.encode(batch.source, batch.source_mask)
-        options, search = request.options, request.search
-        if options.sampling is None:
-            return beam_search(self.model, memory, limits, beam=search.beam, alpha=search.length_penalty)
         lines = [request.first_line + row for row in rows]
-        return sample(
-            self.model, memory, limits,
-            sampling=options.sampling, lines=lines, count=options.nbest, alpha=search.length_penalty,
-        )  # fmt: skip
+        sources = [request.sources[row].values for row in rows]
+        limits = self._limits(request, rows)
+        return self.backend.hypotheses(SearchRequest(sources, limits, lines, request.options, request.search))
 
     def _limits(self, request: Request, rows: Sequence[int]) -> Limits:
         """The limits of search; a longest length that the source gives makes room for the shortest and the prefix."""
@@ -310,6 +302,8 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             )
         if len(self.models) > 1:
             raise UserError("targets are scored with one model", received=f"{len(self.models)} runs")
+        if not isinstance(self.backend, TorchBackend) or self.backend.model is not self.models[0]:
+            raise UserError("targets are scored by the run's own model", where=option("engine"))
         formatter = self.formatter(self.Options())
         sources = [self.read(line, formatter=formatter) for line in inputs]
         target_ids = self.target.encode_lines(targets)

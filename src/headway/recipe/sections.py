@@ -55,6 +55,8 @@ class TrainingConfig(Section):
     instead. `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or
     a dev metric; says which checkpoints are the best and, with `patience`, ends training once that many evaluations
     brought no better one.
+    `precision`: `auto` takes bf16 where products of the model's sizes are measured to be quicker in it, else float32.
+    `activation_checkpointing`: layers are computed a second time on the way back, for less memory and more time.
     `compile`: training steps are compiled first, which takes minutes and makes later ones quicker; the numbers are
     those of the compiler.
     `max_bad_updates`: how many NaN or infinite losses in a row are skipped.
@@ -67,7 +69,7 @@ class TrainingConfig(Section):
     batch_sentences: PositiveInt | None = None
     accumulate: PositiveInt = 1
     clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
-    precision: Literal["float32", "bf16"] = "float32"
+    precision: Literal["auto", "float32", "bf16"] = "auto"
     seed: Annotated[int, Field(ge=0)] = 1
     log_every: PositiveInt = 50
     checkpoint_every: PositiveInt = 1000
@@ -81,6 +83,7 @@ class TrainingConfig(Section):
     strategy: Literal["ddp", "fsdp"] = "ddp"
     tensorboard: bool = False
     compile: bool = False
+    activation_checkpointing: bool = False
 
     @model_validator(mode="after")
     def _coherent(self) -> TrainingConfig:
@@ -88,6 +91,8 @@ class TrainingConfig(Section):
             raise ValueError("give updates, epochs or minutes: training needs an end")
         if self.evaluate_every and self.evaluate_every % self.checkpoint_every:
             raise ValueError("evaluate_every must be a multiple of checkpoint_every")
+        if self.compile and self.activation_checkpointing:
+            raise ValueError("give compile or activation_checkpointing: the compiler decides what it computes again")
         return self
 
     @property

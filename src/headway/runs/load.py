@@ -12,12 +12,13 @@ from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 from headway.device import keep_freed_memory, pick_device
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.registry import foreign_code
+from headway.runs.engines import build_engine, export_folder, keep_export
 from headway.runs.migration import FORMAT, todays_weights
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
 from headway.tasks import build_task
@@ -34,6 +35,7 @@ def load(
     *more_runs: str | Path,
     device: str = "auto",
     average: int | None = None,
+    engine: str | None = None,
     allow_code: bool = False,
 ) -> AnyPredictor:
     """The predictor of a run, or of several as an ensemble.
@@ -43,15 +45,20 @@ def load(
         more_runs: further runs with the same vocabularies; the mean of all probabilities is decoded.
         device: `auto`, `cpu`, `cuda`, ...
         average: use the mean of each run's last so many checkpoints.
+        engine: `ctranslate2`, or another of `ENGINES`, to decode with in the place of torch. Its export of the run is
+            made at first use, and kept beside the weights.
         allow_code: import the components that a run names by import path, which are not parts of headway.
 
     Returns:
         A `SequencePredictor`, a `LabelPredictor`, or what the task of the run predicts with.
 
     Raises:
-        UserError: a folder that holds no finished model, runs that do not go together, or foreign code.
+        UserError: a folder that holds no finished model, runs that do not go together, foreign code, or an engine that
+            is not installed or cannot express the run.
     """
     paths = [Path(path) for path in (run, *more_runs)]
+    if engine is not None:
+        return _load_with_engine(engine, paths, average, allow_code=allow_code)
     task, where = task_of(paths, allow_code=allow_code), pick_device(device)
     runs = [load_run(path, where, average, allow_code=allow_code) for path in paths]
     with foreign_code(allow_code):
@@ -72,6 +79,38 @@ class NoInitialValues(TorchFunctionMode):
         return tensor
 
 
+def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, allow_code: bool) -> SequencePredictor:
+    """The predictor of a run whose backend is an engine. The weights are read only where an export has to be made."""
+    engine = build_engine(name)
+    if len(paths) > 1 or average is not None:
+        what, allowed = "an engine runs the final weights of one run", f"one run, without {option('average')}"
+        raise UserError(what, where=option("engine"), received=name, allowed=allowed)
+    path, task, cpu = paths[0], task_of(paths, allow_code=allow_code), torch.device("cpu")
+    weights = RunFolder(path).weights
+    if not weights.is_file() or not export_folder(engine, path).is_dir():
+        keep_export(engine, load_run(path, cpu, allow_code=allow_code))
+    with foreign_code(allow_code):
+        with torch.device("meta"):
+            run = _without_weights(path)
+        predictor = task.predictor([run], cpu)
+        assert isinstance(predictor, SequencePredictor)
+        predictor.backend = engine.backend(export_folder(engine, path), run)
+    return predictor
+
+
+def _without_weights(path: Path) -> Run:
+    """A run whose model has no weights yet."""
+    folder = RunFolder(path)
+    recipe = folder.read_recipe()
+    task = build_task(recipe.task)
+    if not folder.vocabulary.is_dir():
+        raise UserError("this run has no vocabulary yet: training has not begun", where=str(path))
+    processors = task.processors(folder.vocabulary)
+    with NoInitialValues():
+        model = task.model(recipe, processors, initial=False)
+    return Run(recipe, *processors, model.eval(), path)
+
+
 def load_run(path: Path, device: torch.device, average: int | None = None, *, allow_code: bool = False) -> Run:
     """A run with its model, ready to predict; nothing but the run folder is read.
 
@@ -88,16 +127,11 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
     keep_freed_memory()
     folder = RunFolder(path)
     with foreign_code(allow_code):
-        recipe = folder.read_recipe()
-        task = build_task(recipe.task)
-        if not folder.vocabulary.is_dir():
-            raise UserError("this run has no vocabulary yet: training has not begun", where=str(path))
-        processors = task.processors(folder.vocabulary)
-        with NoInitialValues():
-            model = task.model(recipe, processors, initial=False)
+        run = _without_weights(path)
     weights = todays_weights(trained_weights(folder, average), folder.read_manifest().get("format", FORMAT))
-    load_weights(model, weights, str(folder.weights))
-    return Run(recipe, *processors, model.to(device).eval(), path)
+    load_weights(run.model, weights, str(folder.weights))
+    run.model.to(device)
+    return run
 
 
 def task_of(runs: Sequence[Path], *, allow_code: bool = False) -> Task:

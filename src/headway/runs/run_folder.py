@@ -29,7 +29,7 @@ LEFTOVERS = "|".join(
 )
 
 
-class Manifest(BaseModel):
+class ManifestEntries(BaseModel):
     """The types of a manifest's entries, each of which may be missing; others may be there."""
 
     model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
@@ -43,13 +43,15 @@ class Manifest(BaseModel):
     seconds: float = 0.0
     data: dict[str, str] = {}
     machine: dict[str, Any] = {}
+    precision: str = ""
+    bf16_speed: float | None = None
     averaged_updates: list[int] = []
     trained: dict[str, Any] = {}
     model_sha256: str = ""
     next_model_sha256: str = ""
 
 
-MANIFEST = TypeAdapter(Manifest)
+MANIFEST = TypeAdapter(ManifestEntries)
 
 
 @dataclass(frozen=True)

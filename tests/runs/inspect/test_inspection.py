@@ -229,10 +229,6 @@ def test_without_sentences_the_first_of_dev_are_shown(
             "--gold: gold alignments are of references",
         ),
         (["--input", "{none}", "--text", "a", "--parameters"], "No such option: --input"),
-        (
-            ["--text", "a"],
-            "headway inspect: say what to look at; allowed: one of --output PAGE.html, --figures DIR, --param",
-        ),
         (["--output", "{tmp}/p", "--dependencies"], "say what to look at; received '--output --dependencies'"),
         (["model.dim=3", "--output", "{tmp}/p"], "unexpected extra argument"),
         (["--dependencies", "--gold", "{gold}"], "No such option: --gold"),

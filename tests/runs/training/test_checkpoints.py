@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from headway.errors import RunError, UserError
 from headway.runs.checkpoint_files import damage, folder_of, hash_of, list_checkpoints, update_of
 from headway.runs.training import checkpoints
-from headway.runs.training.checkpoints import TrainingState, Window, load_latest, save_checkpoint
+from headway.runs.training.checkpoints import TrainingState, UpdateWindow, load_latest, save_checkpoint
 from tests.runs.training import toys
 
 
@@ -178,7 +178,7 @@ def test_the_state_of_another_version_is_refused_and_kept(folder, change, messag
 
 def test_the_state_of_an_older_version_is_read(folder):
     rewritten(folder, lambda content: content["state"].pop("window"))
-    assert load_latest(folder, pytest.fail).state.window == Window()
+    assert load_latest(folder, pytest.fail).state.window == UpdateWindow()
 
 
 @pytest.mark.parametrize(

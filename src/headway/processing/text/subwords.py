@@ -36,6 +36,11 @@ class SubwordVocabulary(Vocabulary):
         self._model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model, num_threads=1)
 
+    @property
+    def serialised(self) -> bytes:
+        """The SentencePiece model, a protocol buffer."""
+        return self._model
+
     def __reduce__(self) -> tuple[type[SubwordVocabulary], tuple[bytes]]:
         return SubwordVocabulary, (self._model,)
 

@@ -371,9 +371,16 @@ def _mean_over_heads(example: Example, layer: str | None) -> npt.NDArray[np.floa
     return mean
 
 
-def draw_weights(axes: Axes, weights: npt.NDArray[np.floating[Any]], source: list[str], target: list[str]) -> None:
-    """Weights (T, S) as a matrix, `source` above it and `target` beside it."""
-    image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=max(1e-9, float(weights.max())), aspect="equal")
+def draw_weights(
+    axes: Axes, weights: npt.NDArray[np.floating[Any]], source: list[str], target: list[str], *, stretch: bool = False
+) -> None:
+    """Weights (T, S) as a matrix, `source` above it and `target` beside it.
+
+    The scale goes from 0 to 1, so that pictures can be compared; with `stretch` it ends at the largest weight. A line
+    on it marks the uniform weight, 1 / S.
+    """
+    most = max(1e-9, float(weights.max())) if stretch else 1.0
+    image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=most, aspect="equal")
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(source)), source, color=INK)
     # Words lean, and so does a long token among characters (an end mark).
@@ -390,7 +397,8 @@ def draw_weights(axes: Axes, weights: npt.NDArray[np.floating[Any]], source: lis
     scale = axes.figure.colorbar(image, ax=axes, shrink=0.7, aspect=16, pad=0.02, ticks=MaxNLocator(4))
     scale.outline.set_visible(False)
     scale.ax.tick_params(length=0, labelsize=7)
-    scale.set_label("attention weight", fontsize=7)
+    scale.set_label("attention weight (line: uniform)", fontsize=7)
+    scale.ax.axhline(min(most, 1 / len(source)), color=DEV, linewidth=1)
 
 
 def save_figure(figure: Figure, path: Path) -> None:

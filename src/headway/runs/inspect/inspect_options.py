@@ -41,7 +41,7 @@ class OutputOptions(Section):
 class PageOptions(DeviceOptions):
     """The sentences of a page, and how much of them is shown."""
 
-    output: Path = _path("The page.", metavar="PAGE.html", required=True)
+    output: Path | None = _path("The page.", metavar="PAGE.html", default_text="RUN/inside.html")
     input: tuple[Path, ...] = Field(
         (),
         description="A file with a sentence a line; can be given several times.",
@@ -54,6 +54,22 @@ class PageOptions(DeviceOptions):
     gold: Path | None = _path("Alignments of the sentences and their references, for AER.")
     sentences: int = Field(100, ge=1, description="Most sentences that are shown.")
     nbest: int = Field(4, ge=1, description="Outputs of a sentence.")
+
+
+class HeatMapOptions(DeviceOptions):
+    """A sentence, and the weights of it that are drawn."""
+
+    output: Path = _path("The picture; its suffix says the format (pdf, png, svg).", required=True)
+    text: str = Field(..., min_length=1, description="The sentence.", json_schema_extra={"metavar": "TEXT"})
+    layer: str | None = Field(
+        None,
+        description="Stack, layer from 1 and kind, such as decoder.1.cross.",
+        json_schema_extra={"metavar": "LAYER", "default_text": "the last that reads the source"},
+    )
+    head: int | None = Field(
+        None, ge=1, description="A head, from 1.", json_schema_extra={"default_text": "the mean of all"}
+    )
+    stretch: bool = Field(False, description="End the scale at the largest weight instead of at 1.")
 
 
 class FigureOptions(DeviceOptions, OutputOptions):

@@ -43,8 +43,9 @@ def run_page(run: Path, options: PageOptions) -> str:
     task = task_of([run], allow_code=options.allow_code)
     folder = RunFolder(run)
     recipe = folder.read_recipe()
-    if not options.output.parent.is_dir():
-        raise UserError("there is no such folder", where=option("output"), received=str(options.output.parent))
+    output = run / "inside.html" if options.output is None else options.output
+    if not output.parent.is_dir():
+        raise UserError("there is no such folder", where=option("output"), received=str(output.parent))
     examples = [RawExample(text) for text in options.text]
     if options.input or not (options.text or recipe.data.dev is None):
         examples += task.raw_corpus(recipe, options.input).examples
@@ -58,8 +59,8 @@ def run_page(run: Path, options: PageOptions) -> str:
         packed = pack_sentences(inspected, len(shown))
     rate = packed.error_rate()
     facts = _facts(folder, packed, rate)
-    write_inspection(options.output, title=f"Inside {run.resolve().name}", facts=facts, packed=packed)
-    summary = f"{options.output}: {len(packed.index)} sentences, {options.output.stat().st_size / 1e6:.1f} MB"
+    write_inspection(output, title=f"Inside {run.resolve().name}", facts=facts, packed=packed)
+    summary = f"{output}: {len(packed.index)} sentences, {output.stat().st_size / 1e6:.1f} MB"
     return summary + ("" if rate is None else f", AER {rate:.1f}")
 
 

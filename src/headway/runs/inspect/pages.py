@@ -187,12 +187,14 @@ def summary_of(folder: RunFolder) -> dict[str, str]:
     """The facts at the top of the page."""
     manifest, recipe = folder.read_manifest(), folder.read_recipe()
     machine = manifest.get("machine", {})
+    computer = [machine[key] for key in ("processor", "instruction_set") if machine.get(key)]
+    precision = manifest.get("precision", recipe.training.precision)
     return {
         "task": recipe.task,
         "model": f"{recipe.model.kind}, {manifest['parameters']:,} parameters",
         "updates": f"{manifest.get('updates', 0):,}",
-        "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, {recipe.training.precision}",
-        "machine": f"{machine.get('processor', '')}, {machine.get('threads', '')} threads",
+        "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, {precision}",
+        "machine": ", ".join([*computer, f"{machine.get('threads', '')} threads"]),
         "seed": str(manifest["seed"]),
         "headway": f"{manifest['headway']}, torch {machine.get('torch', '')}",
     }

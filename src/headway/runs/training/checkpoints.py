@@ -31,7 +31,7 @@ from headway.runs.training.parallel import like, whole
 
 
 @dataclass
-class Window:
+class UpdateWindow:
     """The updates since the last line of metrics.jsonl, summed.
 
     Attributes:
@@ -78,7 +78,7 @@ class TrainingState:
     cpu_seconds: float = 0.0
     stopped: str = ""
     evaluation_pending: bool = False
-    window: Window = field(default_factory=Window)
+    window: UpdateWindow = field(default_factory=UpdateWindow)
 
 
 STATE_SHAPE = TypeAdapter(TrainingState)

@@ -15,7 +15,7 @@ from headway.files import parse_json, sync, write_bytes
 from headway.log import warn
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.batches import PlannedUpdate
-from headway.runs.training.checkpoints import TrainingState, Window
+from headway.runs.training.checkpoints import TrainingState, UpdateWindow
 from headway.runs.training.updates import Gradients
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Outcome:
         return "gradient" if math.isfinite(self.loss) else "loss"
 
 
-def add_to_window(window: Window, outcome: Outcome) -> None:
+def add_to_window(window: UpdateWindow, outcome: Outcome) -> None:
     """Count an update in the window that it belongs to."""
     if not outcome.finite:
         window.skipped += 1
@@ -136,7 +136,7 @@ class Records:
             }
         )
         self.shown = f"loss {loss or 0:.3f} · {tokens / elapsed:,.0f} tokens/s"
-        state.window = Window(began=state.seconds)
+        state.window = UpdateWindow(began=state.seconds)
 
     def write(self, values: Mapping[str, Any]) -> None:
         """Write one line of metrics.jsonl, and its numbers for TensorBoard."""

@@ -1,0 +1,312 @@
+"""How often the intervals of `headway compare` hold the true difference, how often it is wrong, how often it sees one.
+
+Tables of systems are simulated. A system has a quality, which every training changes by a random amount (the seed). A
+sentence has a length, a difficulty for all systems, one for each system, and one for each system and seed. Matching
+n-grams are drawn by the chance that results, and BLEU is computed from their sums as `headway compare` does. The true
+difference is that of infinitely many seeds and sentences.
+
+Beside the method of headway stand three that are in use: the bootstrap over segments with the outputs of all seeds, a
+bootstrap over both seeds and segments, and a t-test over seeds alone; and Satterthwaite's degrees of freedom for the
+same variances.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from headway.cli.console import show
+from headway.comparison.comparison import Measure, compared_pairs
+from headway.comparison.statistics import Linearised, linearise
+from headway.device import machine
+from headway.files import write_json
+from headway.log import Progress, progress
+from headway.metrics import Metric, Signature
+from headway.metrics.metric import Statistics
+from headway.runs.inspect.drawing import Panel, panel_chart
+from headway.tables import Cell, Column, Table
+
+ORDERS = 4
+DIFFICULTY, BY_SYSTEM, BY_SEED = 0.6, 0.3, 0.4  # standard deviations of the log-odds of a match, between sentences
+QUALITY = 0.5  # the log-odds of a match of system A
+PLANTED = 1.0  # BLEU
+SEEDS, DEVIATIONS = (3, 5, 10), (0.0, 0.5, 1.0)
+METHODS = ("headway", "Satterthwaite", "seeds alone", "segments alone", "bootstrap of both")
+RESAMPLES = 500
+
+Floats = NDArray[np.float64]
+
+
+class SimulatedBleu(Metric):
+    """BLEU without smoothing from lengths of hypothesis and reference, matches and totals of each order."""
+
+    name = "bleu"
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        raise NotImplementedError("statistics are simulated")
+
+    def aggregate(self, totals: Statistics) -> float:
+        return float(self.aggregate_all(totals[None])[0])
+
+    def aggregate_all(self, totals: Statistics) -> Statistics:
+        lengths, references = totals[:, 0], totals[:, 1]
+        matches, every = totals[:, 2 : 2 + ORDERS], totals[:, 2 + ORDERS :]
+        brevity = np.minimum(0.0, 1 - references / lengths)
+        scores: Floats = 100 * np.exp(brevity + np.log(np.maximum(matches, 1e-9) / every).mean(axis=1))
+        return scores
+
+    def signature(self) -> Signature:
+        return Signature.of(simulated=True)
+
+
+BLEU = SimulatedBleu()
+
+
+@dataclass(frozen=True)
+class World:
+    """BLEU as a function of quality, and what a deviation of BLEU between seeds is in quality.
+
+    `fit` are the coefficients of a polynomial in the distance from `QUALITY`, highest power first.
+    """
+
+    fit: Floats
+
+    @classmethod
+    def measured(cls, sentences: int = 400_000) -> "World":
+        """Fit to the BLEU of many sentences, the same for each quality."""
+        distances = np.linspace(-0.4, 0.4, 9)
+        scores = []
+        for distance in distances:
+            rng = np.random.default_rng(0)
+            rows = sentence_statistics(rng, np.full((1, 1), QUALITY + distance), sentences)[0, 0]
+            scores.append(BLEU.aggregate(rows.sum(axis=0)))
+        return cls(np.polyfit(distances, scores, 3))
+
+    def deviation(self, bleu: float) -> float:
+        """The deviation of quality between seeds that makes one of BLEU."""
+        return float(bleu / np.polyval(np.polyder(self.fit), 0.0))
+
+    def truth(self, distance: float, deviation: float) -> float:
+        """BLEU over infinitely many seeds and sentences."""
+        nodes, weights = np.polynomial.hermite_e.hermegauss(9)
+        return float(np.polyval(self.fit, distance + deviation * nodes) @ weights / weights.sum())
+
+    def distance(self, bleu: float, deviation: float) -> float:
+        """The distance in quality at which the true BLEU is so much higher."""
+        low, high = 0.0, 0.4
+        wanted = self.truth(0.0, deviation) + bleu
+        while high - low > 1e-9:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.truth(middle, deviation) < wanted else (low, middle)
+        return low
+
+
+def sentence_statistics(rng: np.random.Generator, quality: Floats, sentences: int) -> Statistics:
+    """Statistics (V, n, N, k) of V systems with n seeds, of these qualities (V, n), on N sentences."""
+    systems, seeds = quality.shape
+    lengths = np.clip(4 + rng.gamma(2.0, 9.0, sentences), 4, 100).astype(int)
+    chance = quality[:, :, None] + rng.normal(0, DIFFICULTY, sentences)
+    chance = chance + rng.normal(0, BY_SYSTEM, (systems, 1, sentences))
+    chance = 1 / (1 + np.exp(-chance - rng.normal(0, BY_SEED, (systems, seeds, sentences))))
+    written = np.maximum(1, lengths + np.rint(rng.normal(0, 0.08 * lengths, chance.shape)).astype(int))
+    rows = np.empty((*chance.shape, 2 + 2 * ORDERS))
+    rows[..., 0], rows[..., 1] = written, lengths
+    matches = rng.binomial(np.minimum(written, lengths), chance)
+    for order in range(ORDERS):
+        rows[..., 2 + order] = matches
+        rows[..., 2 + ORDERS + order] = np.maximum(0, written - order)
+        matches = rng.binomial(np.maximum(matches - 1, 0), chance)
+    return rows
+
+
+def satterthwaite(difference: Linearised) -> tuple[float, float]:
+    """The interval by the same variances with Satterthwaite's degrees of freedom."""
+    estimate = difference.estimate()
+    of_seeds, of_segments = estimate.seed_variance or 0.0, estimate.segment_variance
+    total = of_seeds + of_segments
+    degrees = total**2 / (of_seeds**2 / (estimate.seeds - 1) + of_segments**2 / (estimate.segments - 1))
+    half = float(stats.t.isf(0.025, degrees)) * math.sqrt(total)
+    return estimate.value - half, estimate.value + half
+
+
+def seeds_alone(difference: Linearised) -> tuple[float, float]:
+    """The interval of a paired t-test over seeds."""
+    scores = difference.scores
+    half = float(stats.t.isf(0.025, len(scores) - 1)) * scores.std(ddof=1) / math.sqrt(len(scores))
+    return float(scores.mean() - half), float(scores.mean() + half)
+
+
+def segments_alone(difference: Linearised) -> tuple[float, float]:
+    """The interval over segments, the outputs of all seeds being given."""
+    means = difference.influences.mean(axis=0)
+    half = 1.96 * math.sqrt(float(means @ means)) / len(means)
+    return float(difference.scores.mean() - half), float(difference.scores.mean() + half)
+
+
+class BothResampled:
+    """A percentile bootstrap over seeds and segments, of linearised scores."""
+
+    def __init__(self, seeds: int, segments: int) -> None:
+        rng = np.random.default_rng(1)
+        self.seeds = rng.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES) / seeds
+        self.segments = rng.multinomial(segments, np.full(segments, 1 / segments), RESAMPLES) / segments
+
+    def __call__(self, difference: Linearised) -> tuple[float, float]:
+        """The interval."""
+        scores = difference.scores + self.segments @ difference.influences.T
+        low, high = np.quantile((scores * self.seeds).sum(axis=1), [0.025, 0.975])
+        return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Results at a number of seeds and a deviation between them; shares are in percent.
+
+    Args:
+        coverage: by method, of 95 % intervals around the difference of unequal systems.
+        width: by method, their mean width in BLEU.
+        false: by method, of tables of equal systems with a verdict.
+        power: verdicts on a difference of 1 BLEU, by headway.
+        false_of_four: of tables of four equal systems with any verdict, by headway with Holm's method.
+    """
+
+    seeds: int
+    deviation: float
+    coverage: dict[str, float]
+    width: dict[str, float]
+    false: dict[str, float]
+    power: float
+    false_of_four: float
+
+
+class Simulation:
+    """Simulated tables of one condition.
+
+    Args:
+        world: where they are from.
+        seeds: of each system.
+        deviation: between seeds, in BLEU.
+        count: tables of each kind.
+        sentences: of the test set.
+        bar: shows how many tables there have been.
+    """
+
+    def __init__(
+        self, world: World, seeds: int, deviation: float, *, count: int, sentences: int, bar: Progress | None = None
+    ) -> None:
+        self.world, self.seeds, self.deviation = world, seeds, deviation
+        self.count, self.sentences, self.bar = count, sentences, bar
+        self.both = BothResampled(seeds, sentences)
+
+    def run(self) -> Condition:
+        """The shares of all kinds of tables, in percent."""
+        held, seen = dict.fromkeys(METHODS, 0), 0
+        wrong, width = dict.fromkeys(METHODS, 0), dict.fromkeys(METHODS, 0.0)
+        for systems, truth in self._tables(2, PLANTED, seed=1):
+            seen += verdicts(systems) == ["better"]
+            for name, (low, high) in self._intervals(systems):
+                held[name] += low <= truth <= high
+                width[name] += (high - low) / self.count
+        for systems, _ in self._tables(2, 0.0, seed=2):
+            for name, (low, high) in self._intervals(systems):
+                wrong[name] += not low <= 0 <= high
+        four = sum(any(word != "none" for word in verdicts(systems)) for systems, _ in self._tables(4, 0.0, seed=3))
+        share = 100 / self.count
+        return Condition(
+            self.seeds, self.deviation, {name: share * tables for name, tables in held.items()}, width,
+            {name: share * tables for name, tables in wrong.items()}, share * seen, share * four,
+        )  # fmt: skip
+
+    def _tables(self, systems: int, planted: float, seed: int) -> Iterator[tuple[list[Linearised], float]]:
+        """Tables, in which the last system is better by `planted` BLEU, and the true difference."""
+        spread = self.world.deviation(self.deviation)
+        distances = np.zeros((systems, 1))
+        distances[-1] = self.world.distance(planted, spread) if planted else 0.0
+        truth = self.world.truth(float(distances[-1, 0]), spread) - self.world.truth(0.0, spread)
+        for table in range(self.count):
+            rng = np.random.default_rng((seed, table))
+            quality = QUALITY + distances + rng.normal(0, spread, (systems, self.seeds))
+            rows = sentence_statistics(rng, quality, self.sentences)
+            yield [linearise(BLEU, list(system)) for system in rows], truth
+            if self.bar is not None:
+                self.bar.update(self.bar.done + 1)
+
+    def _intervals(self, systems: Sequence[Linearised]) -> Iterator[tuple[str, tuple[float, float]]]:
+        """The interval of the difference of two systems, by method."""
+        difference = systems[1] - systems[0]
+        yield "headway", difference.estimate().interval()
+        yield "Satterthwaite", satterthwaite(difference)
+        yield "seeds alone", seeds_alone(difference)
+        yield "segments alone", segments_alone(difference)
+        yield "bootstrap of both", self.both(difference)
+
+
+def verdicts(systems: Sequence[Linearised]) -> list[str]:
+    """The verdicts of `headway compare` on all pairs."""
+    named = {str(index): system for index, system in enumerate(systems)}
+    return [pair.verdict for pair in compared_pairs(Measure("bleu", "BLEU", BLEU), named, 0.0, None)]
+
+
+def coverage_table(conditions: Sequence[Condition]) -> Table:
+    """A row a condition."""
+    rows: list[list[Cell]] = [
+        [
+            one.seeds, one.deviation, one.coverage["headway"], one.false["headway"], one.false_of_four, one.power,
+            *(one.coverage[name] for name in METHODS[1:]),
+        ]
+        for one in conditions
+    ]  # fmt: skip
+    ours = [Column(name, "%", ".1f") for name in ("coverage", "false", "false, 4 systems", "power, 1 BLEU")]
+    others = [Column(name, "%", ".1f") for name in METHODS[1:]]
+    return Table([Column("seeds"), Column("sd", "BLEU", ".1f"), *ours, *others], rows)
+
+
+def draw(conditions: Sequence[Condition], path: Path) -> None:
+    """Draw the coverage of all methods by the number of seeds, a panel a deviation."""
+    panels = []
+    for index, deviation in enumerate(DEVIATIONS):
+        chosen = [one for one in conditions if one.deviation == deviation]
+        lines = {name: [(float(one.seeds), one.coverage[name]) for one in chosen] for name in METHODS}
+        lines["95 %"] = [(SEEDS[0], 95.0), (SEEDS[-1], 95.0)]
+        title = f"sd between seeds {deviation:g} BLEU"
+        panels.append(
+            Panel(title, "seeds", "intervals that hold the truth, %" if not index else "", lines, limits=(60, 100.5),
+                  baseline="95 %")
+        )  # fmt: skip
+    panel_chart(panels, path)
+
+
+def main() -> None:
+    """Simulate all conditions, print the table, and write the record and the figure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=int, default=2000, help="of each kind and condition")
+    parser.add_argument("--sentences", type=int, default=1000, help="of the test set")
+    parser.add_argument("--output", type=Path, help="the record, as JSON")
+    parser.add_argument("--figure", type=Path, help="the figure")
+    given = parser.parse_args()
+    world, conditions = World.measured(), []
+    with show(), progress("simulating", 3 * given.tables * len(SEEDS) * len(DEVIATIONS), "tables") as bar:
+        for seeds in SEEDS:
+            for deviation in DEVIATIONS:
+                simulation = Simulation(world, seeds, deviation, count=given.tables, sentences=given.sentences, bar=bar)
+                conditions.append(simulation.run())
+    print(coverage_table(conditions).text())
+    if given.output is not None:
+        record = {
+            "command": " ".join(["python", *sys.argv]), "machine": machine(), "tables": given.tables,
+            "sentences": given.sentences, "bleu": world.truth(0.0, 0.0), "planted": PLANTED,
+            "conditions": [asdict(one) for one in conditions],
+        }  # fmt: skip
+        write_json(given.output, record)
+    if given.figure is not None:
+        draw(conditions, given.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""`headway compare`: a grid of runs to be made, or runs and outputs that exist already."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.comparison.compare_options import CompareOptions, ExistingOptions
+from headway.comparison.grid_options import GridOptions
+from headway.errors import UserError, option
+
+if TYPE_CHECKING:
+    from headway.comparison.comparison import Comparison
+
+GRIDS = (".yaml", ".yml")
+
+
+def compare(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="GRID.yaml [KEY.PATH=VALUE ...] | [NAME[:SEED]=]RUN...",
+            help="A grid of variants by seeds, and changes to it or to all of its recipes; or run folders, of which "
+            "those of one recipe are the seeds of one variant.",
+        ),
+    ] = None,
+    *,
+    options: CompareOptions,
+    grid: GridOptions,
+) -> None:
+    """Compare systems over seeds and test sets: scores, costs, verdicts, and what differs."""
+    given = arguments or []
+    is_grid = bool(given) and given[0].endswith(GRIDS) and not Path(given[0]).is_dir()
+    of_others = grid.model_fields_set if not is_grid else options.model_fields_set & set(ExistingOptions.model_fields)
+    for name in sorted(of_others):
+        what = "a grid says this itself" if is_grid else "this is about a grid of runs to be made"
+        raise UserError(what, where=option(name), allowed="a key of the grid" if is_grid else "GRID.yaml first")
+    comparison, code = _of_grid(given, options, grid) if is_grid else (_of_existing(given, options), 0)
+    if comparison is not None and options.json_output:
+        typer.echo(json.dumps(comparison.to_json(), ensure_ascii=False, indent=1))
+    elif comparison is not None:
+        typer.echo(comparison.text())
+    raise typer.Exit(code)
+
+
+def _of_existing(runs: Sequence[str], options: CompareOptions) -> "Comparison":
+    from headway.comparison.existing_results import compare_existing
+
+    if options.output is not None:
+        options.output.mkdir(parents=True, exist_ok=True)
+    return compare_existing(runs, options, options.output)
+
+
+def _of_grid(
+    arguments: Sequence[str], options: CompareOptions, workers: GridOptions
+) -> tuple["Comparison | None", int]:
+    """The comparison of a grid, with the exit code; none where nothing could be compared."""
+    from headway.comparison.grid import load_grid
+    from headway.comparison.grid_comparison import compare_grid, plan_of
+
+    if options.output is None:
+        raise UserError("the runs of a grid need a folder", where=option("output"))
+    loaded = load_grid(Path(arguments[0]), arguments[1:])
+    if workers.dry_run:
+        typer.echo(plan_of(loaded, options.output, workers).text())
+        return None, 0
+    made = compare_grid(loaded, options.output, workers)
+    return made.comparison, made.code

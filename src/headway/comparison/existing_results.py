@@ -1,0 +1,273 @@
+"""Results of what exists already: run folders, and files of outputs, also those of other systems."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet, read_result, write_result
+from headway.comparison.checks import check_lines, check_names
+from headway.comparison.compare_options import ExistingOptions
+from headway.comparison.comparison import Comparison, compare
+from headway.comparison.grid import SEED, NamedCorpus, name_of_corpus, slug
+from headway.comparison.run_results import read_corpus, result_of_run
+from headway.errors import UserError, option
+from headway.files import write_text
+from headway.formats.corpus_config import AnyCorpus, parse_corpus, paths_resolved
+from headway.formats.lines import read_lines
+from headway.log import progress, warn
+from headway.metrics import Metric, build_metrics
+from headway.recipe import Recipe, changed_keys
+from headway.registry import foreign_code
+from headway.runs.run_folder import RunFolder
+from headway.tasks import dev_metrics
+
+CELLS = "cells"  # results of runs, in the folder of a comparison
+# Keys in which the runs of one variant may differ.
+FREE = (SEED, "training.log_every", "training.keep_last", "training.tensorboard", "decoding.batch_tokens")
+DEFAULT_METRICS = ("bleu", "chrf")
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A run or a file of outputs, with the name and the seed that were given for it."""
+
+    path: Path
+    name: str | None = None
+    seed: int | None = None
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> "Existing":
+        """`PATH`, `NAME=PATH` or `NAME:SEED=PATH`. Raises UserError where nothing is there."""
+        name, equals, path = text.partition("=")
+        if not equals or Path(text).exists():
+            name, path = "", text
+        name, colon, seed = name.rpartition(":") if name.rpartition(":")[2].isdecimal() else (name, "", "")
+        if not Path(path).exists():
+            raise UserError("there is no such file or folder", where=where, received=path)
+        return cls(Path(path), name or None, int(seed) if colon else None)
+
+
+def compare_existing(runs: Sequence[str | Path], options: ExistingOptions, folder: Path | None = None) -> Comparison:
+    """Compare runs, and outputs of other systems.
+
+    Runs whose recipes differ in nothing but the seed are one variant. Everything is checked before anything is
+    decoded.
+
+    Args:
+        runs: run folders, each as `Existing.parse` reads it.
+        options: outputs, test sets, metrics.
+        folder: where results of runs are kept, so that they are not decoded again.
+
+    Raises:
+        UserError: what cannot be compared.
+    """
+    files = [Existing.parse(text, option("hypotheses")) for text in options.hypotheses]
+    planned = name_runs([Existing.parse(str(run), option("runs")) for run in runs], allow_code=options.allow_code)
+    named = [*planned, *name_files(files)]
+    check_names(named, options.baseline)
+    margin = margins(options.margin)
+    recipe = None
+    with foreign_code(options.allow_code):
+        if planned:
+            assert planned[0].path is not None
+            recipe = RunFolder(planned[0].path).read_recipe()
+        metrics = chosen_metrics(options, recipe)
+        if recipe is None:
+            tests, scored = [], [evaluation_set(options, metrics)]
+        else:
+            tests = test_sets(options, recipe)
+            scored = [read_corpus(recipe, test).scored for test in tests]
+    outputs = [results_of_file(name, scored, metrics) for name in named[len(planned) :]]
+    results = _results_of_runs(planned, tests, options, folder)
+    return compare(
+        [*results, *outputs], metrics, margin, options.baseline, any_tokenization=options.any_tokenization
+    )  # fmt: skip
+
+
+def name_files(files: Sequence[Existing]) -> list[CellName]:
+    """The variants of files of outputs: by default their names without a suffix, seed 1."""
+    return [CellName(file.name or file.path.stem, 1 if file.seed is None else file.seed, file.path) for file in files]
+
+
+def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[CellName]:
+    """The variants of runs: as given, or what the names of all runs of one recipe begin with.
+
+    Raises:
+        UserError: a folder that is no run, or whose recipe names code that may not be imported.
+    """
+    with foreign_code(allow_code):
+        recipes = [RunFolder(run.path).read_recipe() for run in runs]
+    groups: list[list[int]] = []
+    for index, recipe in enumerate(recipes):
+        if runs[index].name is not None:
+            continue
+        same = [group for group in groups if _one_variant(recipes[group[0]], recipe)]
+        if same:
+            same[0].append(index)
+        else:
+            groups.append([index])
+    names = _names([[(runs[index].path, recipes[index].training.seed) for index in group] for group in groups])
+    by_run = {index: name for group, name in zip(groups, names, strict=True) for index in group}
+    return [
+        CellName(run.name or by_run[index], recipe.training.seed if run.seed is None else run.seed, run.path)
+        for index, (run, recipe) in enumerate(zip(runs, recipes, strict=True))
+    ]
+
+
+def _one_variant(one: Recipe, other: Recipe) -> bool:
+    return all(key in FREE for key in changed_keys(one, other))
+
+
+def _names(groups: Sequence[Sequence[tuple[Path, int]]]) -> list[str]:
+    """A name for each group of folders with their seeds: their own name where there is one, else that without the seed.
+
+    Where two groups would have one name, it is the path of the first folder.
+    """
+    names = []
+    for group in groups:
+        folders = [path.resolve() for path, _ in group]
+        if len(folders) == 1:
+            names.append(folders[0].name)
+            continue
+        seeds = [seed for _, seed in group]
+        ends = {
+            re.sub(rf"[-_.]?(seed)?[-_.]?{seed}$", "", path.name) for path, seed in zip(folders, seeds, strict=True)
+        }
+        parents = {path.parent.name for path in folders}
+        shared = [names.pop() for names in (ends, parents) if len(names) == 1 and names != {""}]
+        names.append(shared[0] if shared else str(group[0][0]))
+    return [name if names.count(name) == 1 else str(group[0][0]) for name, group in zip(names, groups, strict=True)]
+
+
+def margins(given: Sequence[str]) -> dict[str, float]:
+    """`METRIC=NUMBER` as a mapping. Raises UserError for anything else."""
+    found = {}
+    for text in given:
+        name, _, number = text.rpartition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise UserError("a margin is METRIC=NUMBER", where=option("margin"), received=text)
+    return found
+
+
+def chosen_metrics(options: ExistingOptions, recipe: Recipe | None) -> list[Metric]:
+    """The metrics that were asked for, else those of the run's dev, else BLEU and chrF. Raises UserError."""
+    if recipe is not None and not options.metric and not options.given():
+        return list(dev_metrics(recipe))
+    return build_metrics(options.metric or DEFAULT_METRICS, options.given())
+
+
+def test_sets(options: ExistingOptions, recipe: Recipe) -> list[NamedCorpus]:
+    """The test sets of runs: those that were given, else the dev of their recipe. Raises UserError."""
+    groups = None if options.by is None else options.by.absolute()
+    corpora: list[AnyCorpus] = []
+    for text in options.test:
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise UserError("this corpus is not YAML", where=option("test"), received=text) from error
+        corpora.append(parse_corpus(value, option("test")))
+    if options.references:
+        if options.source is None:
+            what, beside = "runs need the sources of the references", f"{option('source')} FILE beside it"
+            raise UserError(what, where=option("references"), allowed=beside)
+        pair = {"source": options.source, "references": options.references}
+        corpora.append(parse_corpus(pair, option("references")))
+    elif options.source is not None:
+        what, beside = "these sources have no references", f"{option('references')} FILE beside it"
+        raise UserError(what, where=option("source"), allowed=beside)
+    if not corpora:
+        if recipe.data.dev is None:
+            what = "the runs have no dev, so that there is no test set"
+            raise UserError(what, where="data.dev", allowed=f"{option('test')} CORPUS")
+        return [NamedCorpus("dev", recipe.data.dev, groups)]
+    resolved = [paths_resolved(corpus, Path.absolute) for corpus in corpora]
+    names = [name_of_corpus(corpus) for corpus in resolved]
+    if len(set(names)) < len(names):
+        names = [f"{name} {index}" for index, name in enumerate(names, start=1)]
+    return [NamedCorpus(name, corpus, groups) for name, corpus in zip(names, resolved, strict=True)]
+
+
+def evaluation_set(options: ExistingOptions, metrics: Sequence[Metric]) -> EvaluationSet:
+    """The test set of files. Raises UserError where references are missing, or are not one a source."""
+    if options.test:
+        what, allowed = "files of outputs are scored by references", f"{option('references')} FILE"
+        raise UserError(what, where=option("test"), allowed=allowed)
+    if not options.references:
+        allowed = f"{option('references')} FILE"
+        raise UserError("outputs are scored by references", where=option("hypotheses"), allowed=allowed)
+    references = tuple(tuple(_read(metrics, path)) for path in options.references)
+    sources = () if options.source is None else tuple(read_lines(options.source))
+    groups = () if options.by is None else tuple(read_lines(options.by))
+    test = EvaluationSet(options.references[0].name.split(".")[0] or "test", references, sources, groups)
+    check_lines(CellOutput(test, references[0]), str(options.references[0]))
+    return test
+
+
+def results_of_file(name: CellName, tests: Sequence[EvaluationSet], metrics: Sequence[Metric]) -> CellResult:
+    """The result of a file of outputs. Raises UserError where it has not one output a segment."""
+    assert name.path is not None
+    if len(tests) > 1:
+        received = ", ".join(test.name for test in tests)
+        raise UserError("a file of outputs is of one test set", where=option("hypotheses"), received=received)
+    output = CellOutput(tests[0], tuple(_read(metrics, name.path)))
+    check_lines(output, str(name.path))
+    return CellResult(name.variant, name.seed, (output,), name.path)
+
+
+def _read(metrics: Sequence[Metric], path: Path) -> list[str]:
+    """The segments of a file, by the metrics' way of reading. Raises UserError where they have several."""
+    if len({type(metric).read for metric in metrics}) > 1:
+        received = ", ".join(metric.name for metric in metrics)
+        raise UserError("these metrics read files in different ways", where=option("metric"), received=received)
+    lines = metrics[0].read(path)
+    if not lines:
+        raise UserError("this file is empty", where=str(path))
+    return lines
+
+
+def _results_of_runs(
+    planned: Sequence[CellName], tests: Sequence[NamedCorpus], options: ExistingOptions, folder: Path | None
+) -> list[CellResult]:
+    results = []
+    with progress("decoding", len(planned), "runs") as bar:
+        for count, name in enumerate(planned, start=1):
+            results.append(_result_of_run(name, tests, options, folder))
+            bar.update(count)
+    return results
+
+
+def _result_of_run(
+    name: CellName, tests: Sequence[NamedCorpus], options: ExistingOptions, folder: Path | None
+) -> CellResult:
+    """The result of a run, read where it was kept."""
+    assert name.path is not None
+    manifest = RunFolder(name.path).read_manifest()
+    if manifest.get("status") != "finished":
+        warn(f"{name.path}: training is not complete; its best weights so far are compared")
+    stamp: Mapping[str, Any] = {
+        "run": str(name.path.resolve()),
+        "weights": manifest.get("model_sha256"),
+        "tests": [test.fingerprint() for test in tests],
+    }
+    path = None if folder is None else folder / CELLS / f"{slug(name.variant)}-{name.seed}.json"
+    known = None if path is None else read_result(path, stamp)
+    if known is not None:
+        return known
+    result = result_of_run(
+        name.path, name.variant, name.seed, tests, device=options.device, allow_code=options.allow_code
+    )  # fmt: skip
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_result(path, result, stamp)
+        for output in result.outputs:
+            lines = path.with_name(f"{path.stem}.{slug(output.test.name)}.txt")
+            write_text(lines, "".join(f"{line}\n" for line in output.hypotheses))
+    return result

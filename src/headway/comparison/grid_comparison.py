@@ -1,0 +1,125 @@
+"""From a grid file to its comparison: the cells are made, and those that can be compared are."""
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.comparison.comparison import Comparison, compare
+from headway.comparison.estimates import expected, tried_seconds
+from headway.comparison.grid import Grid
+from headway.comparison.grid_options import GridOptions
+from headway.comparison.grid_run import GridResult, GridRun
+from headway.comparison.run_results import read_corpus
+from headway.comparison.workers import LocalWorkers, RayWorkers, Workers
+from headway.log import duration, progress, say, warn
+from headway.processes import cores
+from headway.tables import Cell, Column, Table
+
+
+@dataclass(frozen=True)
+class GridComparison:
+    """A grid that was made.
+
+    Attributes:
+        comparison: of the cells that can be compared; None where these are fewer than two variants.
+        result: all cells.
+        code: the exit code: 0, 1 where a cell failed, 128 + the signal's number where one stopped the work.
+    """
+
+    comparison: Comparison | None
+    result: GridResult
+    code: int
+
+
+def compare_grid(grid: Grid, output: Path, options: GridOptions) -> GridComparison:
+    """Make what is missing of a grid, and compare its cells.
+
+    Args:
+        grid: what is compared.
+        output: the folder of all runs; what is finished there is not made again.
+        options: the workers.
+
+    Raises:
+        UserError: test sets that cannot be read, or runs that were made with other recipes.
+        RunError: another call is at work in the folder.
+    """
+    check_sets(grid)
+    run = GridRun(grid, output, options.threads)
+    result = run.result() if run.is_done() else run.run(workers_of(options))
+    if result.stopped:
+        say(f"stopped by {signal.Signals(result.stopped).name}; the same command goes on")
+        return GridComparison(None, result, 128 + result.stopped)
+    for failure in result.failed:
+        say(f"failed: {failure}")
+    return GridComparison(comparison_of(grid, result), result, 1 if result.failed else 0)
+
+
+def check_sets(grid: Grid) -> None:
+    """Read all test sets, and score their own references. Raises UserError where that cannot be done."""
+    recipe = grid.variants[0].recipe
+    for test in (*grid.tests, *([grid.tuning_set] if grid.tuning_set else [])):
+        scored = read_corpus(recipe, test).scored
+        for metric in grid.build_metrics():
+            metric.statistics(scored.references[0], scored.references)
+
+
+def workers_of(options: GridOptions) -> Workers:
+    """The workers that the options ask for. Raises UserError where there is no such cluster."""
+    if options.ray is not None:
+        return RayWorkers(options.ray, options.workers, options.threads)
+    return LocalWorkers(options.workers or max(1, cores() // options.threads), options.threads)
+
+
+def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
+    """The comparison of the variants that have cells, over the seeds that all of these have."""
+    seeds: dict[str, set[int]] = {}
+    for cell in result.cells:
+        seeds.setdefault(cell.variant, set()).add(cell.seed)
+    shared = set.intersection(*seeds.values()) if seeds else set()
+    if len(seeds) < 2 or not shared:
+        warn("there are no two variants with cells of one seed: nothing is compared")
+        return None
+    missing = [variant.name for variant in grid.variants if variant.name not in seeds]
+    left_out = [cell.name for cell in result.cells if cell.seed not in shared]
+    for what in (*missing, *left_out):
+        warn(f"{what} is left out of the comparison, for want of other cells")
+    config, baseline = grid.config, grid.config.baseline
+    cells = [cell for cell in result.cells if cell.seed in shared]
+    return compare(cells, grid.build_metrics(), config.margin, None if baseline in missing else baseline)
+
+
+def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
+    """The runs of a grid with the time that each will take, by runs that are there or by a few updates.
+
+    Raises:
+        UserError: data that cannot be read, or runs that were made with other recipes.
+    """
+    check_sets(grid)
+    run = GridRun(grid, output, options.threads)
+    known = run.known_seconds()
+    with progress("trying a few updates", len(grid.variants), "variants") as line:
+        for count, variant in enumerate(grid.variants, start=1):
+            if variant.name not in known:
+                known[variant.name] = [tried_seconds(variant.recipe, options.threads)]
+            line.update(count)
+    rows: list[list[Cell]] = []
+    left = 0.0
+    for kind, planned, finished in run.planned():
+        seconds = expected(planned.variant, known) or 0.0
+        if kind == "tuning" and grid.config.tune is not None:
+            updates = next(each for each in grid.variants if each.name == planned.variant).recipe.training.updates
+            seconds *= grid.config.tune.updates / updates if updates else 1.0
+        left += 0.0 if finished else seconds
+        rows.append(
+            [planned.name, kind, planned.recipe.training.updates, "finished" if finished else "", duration(seconds)]
+        )
+    slots = options.workers or max(1, cores() // options.threads)
+    columns = [
+        Column("run"),
+        Column("kind"),
+        Column("updates", format=","),
+        Column("state"),
+        Column("training", align="right"),
+    ]
+    with_workers = f"{duration(left / slots)} with {slots} workers of {options.threads} threads"
+    return Table(columns, rows, notes=[f"{duration(left)} of training are left, {with_workers}."])

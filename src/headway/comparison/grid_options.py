@@ -1,0 +1,30 @@
+"""Options of making a grid: Python's keywords and the command line's flags are made from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, PositiveInt
+
+from headway.config import Section
+
+GRID: dict[str, Any] = {"group": "A grid of runs"}
+
+
+class GridOptions(Section):
+    """The workers of a grid."""
+
+    workers: PositiveInt | None = Field(
+        None,
+        description="Cells that are made at a time.",
+        json_schema_extra={**GRID, "default_text": "as many as there is room for"},
+    )
+    threads: PositiveInt = Field(1, description="Threads of each cell.", json_schema_extra=GRID)
+    ray: str | None = Field(
+        None,
+        description="Send cells to the Ray cluster at this address; local starts one here.",
+        json_schema_extra={**GRID, "metavar": "ADDRESS"},
+    )
+    dry_run: bool = Field(
+        False, description="List the cells and their estimated time, and make none.", json_schema_extra=GRID
+    )

@@ -1,0 +1,385 @@
+"""Making the cells of a grid: tuned, trained and decoded by workers, killed at any moment, gone on with later."""
+
+import json
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from headway.comparison.cell_process import CellJob, locked
+from headway.comparison.cell_results import CellResult
+from headway.comparison.estimates import expected, progress_of
+from headway.comparison.grid import Grid, PlannedRun, Variant
+from headway.comparison.workers import Worker, Workers
+from headway.errors import UserError, option
+from headway.files import write_json
+from headway.log import Progress, duration, progress, say, warn
+from headway.metrics import Metric, build_metric
+from headway.recipe import changed_keys
+from headway.runs.run_folder import RunFolder
+from headway.runs.training.signals import noted_signals
+from headway.tables import Cell, Column, Table
+
+CELLS, TUNING, LOGS = "cells", "tuning", "logs"
+LOOK = 0.1  # seconds between two looks at the workers
+REDRAW = 1.0  # seconds between two looks at the runs' progress
+
+Status = Literal["waiting", "running", "finished", "failed"]
+
+
+@dataclass
+class CellState:
+    """A run of the grid and how it stands.
+
+    Attributes:
+        planned: what it is.
+        job: what makes it.
+        status: how it stands.
+        worker: what is at work on it.
+        result: of a finished run.
+        code: the exit code of one that failed.
+    """
+
+    planned: PlannedRun
+    job: CellJob
+    status: Status = "waiting"
+    worker: Worker | None = None
+    result: CellResult | None = None
+    code: int = 0
+
+
+@dataclass
+class VariantState:
+    """A variant: its short runs, and its cells once the value of the tuned key is chosen."""
+
+    variant: Variant
+    tuning: list[CellState]
+    cells: list[CellState] = field(default_factory=list)
+    value: Any = None
+    chosen: bool = False
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class GridResult:
+    """All that came out of a grid.
+
+    Attributes:
+        cells: the results of the finished ones.
+        failed: the others, in words.
+        tuned: the value of the tuned key by variant.
+        stopped: the number of the signal that ended the work; 0 where none did.
+    """
+
+    cells: tuple[CellResult, ...]
+    failed: tuple[str, ...]
+    tuned: dict[str, Any]
+    stopped: int = 0
+
+
+class GridRun:
+    """The cells of a grid in a folder.
+
+    Args:
+        grid: what is compared.
+        output: the folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short ones, `logs/` what they said.
+        threads: of each process.
+
+    Attributes:
+        total: the number of all runs.
+
+    Raises:
+        UserError: a run that is there was made with another recipe.
+    """
+
+    def __init__(self, grid: Grid, output: Path, threads: int) -> None:
+        self.grid, self.output, self.threads, self._looked = grid, output, threads, 0.0
+        values = 0 if grid.config.tune is None else len(grid.config.tune.values)
+        self.total = len(grid.variants) * (values + len(grid.config.seeds))
+        self.variants = [
+            VariantState(variant, [self._state(run, TUNING) for run in grid.tuning_runs(variant)])
+            for variant in grid.variants
+        ]
+        for state in self.variants:
+            for run in state.tuning:
+                _check_same(run.job)
+            self._recall(state)
+            if not self._settle(state):
+                self._check_untuned(state.variant)
+
+    def _state(self, planned: PlannedRun, kind: str) -> CellState:
+        tests = self.grid.tests if kind == CELLS else (self.grid.tuning_set,) if self.grid.tuning_set else ()
+        job = CellJob(
+            f"{planned.variant}, seed {planned.seed}" if kind == CELLS else f"tuning {planned.name}",
+            planned.variant, planned.seed, (self.output / kind / planned.name).absolute(), planned.recipe, tests,
+            self.grid.config.predict, self.threads, (self.output / LOGS / f"{kind}-{planned.name}.txt").absolute(),
+            page=kind == CELLS,
+        )  # fmt: skip
+        state = CellState(planned, job)
+        state.result = job.result()
+        state.status = "waiting" if state.result is None else "finished"
+        return state
+
+    def _settle(self, state: VariantState) -> bool:
+        """Make the cells of a variant whose tuning is done. Says whether nothing more is needed for that."""
+        if state.cells or state.failed:
+            return True
+        if any(run.status in ("waiting", "running") for run in state.tuning):
+            return False
+        if state.tuning and not state.chosen:
+            self._choose(state)
+        if not state.failed:
+            state.cells = [self._state(cell, CELLS) for cell in self.grid.cells(state.variant, state.value)]
+            for cell in state.cells:
+                _check_same(cell.job)
+        return True
+
+    def _choice_file(self, state: VariantState) -> Path:
+        return self.output / TUNING / f"{state.variant.name}.json"
+
+    def _recall(self, state: VariantState) -> None:
+        """Take over the choice of an earlier call, which stands although a short run had failed."""
+        path = self._choice_file(state)
+        if not path.is_file():
+            return
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if known["stamp"] == _stamp(state):
+            state.value, state.chosen = state.tuning[known["chosen"]].planned.value, True
+            for run in state.tuning:
+                run.status = "finished"
+
+    def _choose(self, state: VariantState) -> None:
+        """Choose the best value of the tuned key for a variant, and keep the choice.
+
+        A value with which training fails has lost. A short run that was killed has not been tried: nothing is chosen.
+        """
+        metric, tune = build_metric(**self.grid.metrics[0]), self.grid.config.tune
+        assert tune is not None
+        killed = [run.job.name for run in state.tuning if run.status == "failed" and run.code < 0]
+        scores = [_score(run, metric) for run in state.tuning]
+        if killed or not any(score is not None for score in scores):
+            why = f"{', '.join(killed)} was killed" if killed else "every short run failed"
+            state.failed = f"{state.variant.name}: not tuned, since {why}"
+            return
+        chosen = _best(scores, metric)
+        write_json(self._choice_file(state), {"stamp": _stamp(state), "chosen": chosen, metric.label: scores})
+        state.value, state.chosen = state.tuning[chosen].planned.value, True
+        say(f"{state.variant.name}: {tune.key} {state.value} has the best {metric.label} of the short runs")
+
+    def _check_untuned(self, variant: Variant) -> None:
+        """Raise UserError for cells that were made with another recipe, whatever tuning will say."""
+        tune = self.grid.config.tune
+        assert tune is not None
+        for cell in self.grid.cells(variant, tune.values[0]):
+            _check_same(self._state(cell, CELLS).job, but=tune.key)
+
+    def all(self) -> list[CellState]:
+        """All runs that are known: short ones and cells."""
+        return [run for state in self.variants for run in (*state.tuning, *state.cells)]
+
+    def ready(self) -> list[CellState]:
+        """The runs that can be begun: short ones first, then a seed of all variants after the other."""
+        tuning = [run for state in self.variants for run in state.tuning]
+        cells = sorted((cell for state in self.variants for cell in state.cells), key=self._order)
+        return [run for run in (*tuning, *cells) if run.status == "waiting"]
+
+    def _order(self, cell: CellState) -> int:
+        return self.grid.config.seeds.index(cell.planned.seed)
+
+    def result(self, stopped: int = 0) -> GridResult:
+        """The results and failures so far."""
+        finished = [cell.result for state in self.variants for cell in state.cells if cell.result is not None]
+        failed = [_failure(run) for run in self.all() if run.status == "failed"]
+        failed += [state.failed for state in self.variants if state.failed]
+        tuned = {state.variant.name: state.value for state in self.variants if state.tuning and state.cells}
+        return GridResult(tuple(finished), tuple(failed), tuned, stopped)
+
+    def run(self, workers: Workers) -> GridResult:
+        """Make all that is missing.
+
+        A cell that fails ends no other. After SIGINT or SIGTERM, those that are at work save and end; the next call
+        goes on with them.
+
+        Raises:
+            RunError: another call is at work in the same folder.
+        """
+        self.output.mkdir(parents=True, exist_ok=True)
+        with locked(self.output / ".lock", wait=0), noted_signals() as signals:
+            try:
+                with progress(f"comparing in {self.output}", self.total, "cells") as line:
+                    while not self.is_done():
+                        if signals.received is not None:
+                            self._end_all()
+                            return self.result(signals.received)
+                        self._begin(workers)
+                        self._look(line, workers.slots)
+                        time.sleep(LOOK)
+            finally:
+                for run in self.all():
+                    if run.worker is not None:
+                        run.worker.kill()
+        return self.result()
+
+    def planned(self) -> Iterator[tuple[str, PlannedRun, bool]]:
+        """All runs, in words: whether it is tuning or a cell, what it is, and whether it is finished."""
+        for state in self.variants:
+            yield from (("tuning", run.planned, run.status == "finished") for run in state.tuning)
+        for state in self.variants:
+            if state.cells:
+                yield from (("cell", cell.planned, cell.status == "finished") for cell in state.cells)
+            elif self.grid.config.tune is not None:
+                yield from (
+                    ("cell", cell, False) for cell in self.grid.cells(state.variant, self.grid.config.tune.values[0])
+                )
+
+    def is_done(self) -> bool:
+        """Whether nothing is left to be made."""
+        return all(map(self._settle, self.variants)) and all(run.status in ("finished", "failed") for run in self.all())
+
+    def _begin(self, workers: Workers) -> None:
+        """Give work to the free workers."""
+        free = workers.slots - sum(run.status == "running" for run in self.all())
+        for run in self.ready()[: max(0, free)]:
+            run.job.run.parent.mkdir(parents=True, exist_ok=True)
+            run.worker, run.status = workers.start(run.job), "running"
+
+    def _look(self, line: Progress, slots: int) -> None:
+        """See which runs have ended, and show how far the others are."""
+        ended = False
+        for run in self.all():
+            code = run.worker.code() if run.worker is not None else None
+            if code is not None:
+                run.worker, ended = None, True
+                run.result = run.job.result() if code == 0 else None
+                run.status, run.code = ("failed" if run.result is None else "finished"), code
+                if run.status == "failed":
+                    warn(_failure(run))
+        if ended or time.monotonic() - self._looked >= REDRAW:
+            self._looked = time.monotonic()
+            done = sum(run.status in ("finished", "failed") for run in self.all())
+            text, below = self.board(slots)
+            line.update(done, text, below=below)
+
+    def board(self, slots: int) -> tuple[str, list[str]]:
+        """The state of the work: in a few words, and as the lines of a table of the runs that are at work.
+
+        Args:
+            slots: how many cells are made at a time.
+        """
+        runs, known = self.all(), self.known_seconds()
+        at = {run.job.name: progress_of(run.job.run, run.job.recipe) for run in runs if run.status == "running"}
+        waiting = [expected(state.variant.name, known) for state in self.variants for _ in self._waiting(state)]
+        left = sum(progress.left or 0.0 for progress in at.values()) + sum(seconds or 0.0 for seconds in waiting)
+        failed, done = (sum(run.status in kinds for run in runs) for kinds in (("failed",), ("failed", "finished")))
+        parts = [f"{done} of {self.total} cells"] + ([f"{failed} failed"] if failed else [])
+        parts += [f"{name}: update {progress.update:,}" for name, progress in at.items()]
+        parts += [f"{duration(left / slots)} left"] if left and None not in waiting else []
+        rows: list[list[Cell]] = [
+            [
+                run.job.name, "decoding" if run.job.is_trained() else "training", at[run.job.name].update,
+                at[run.job.name].loss, _shown(at[run.job.name].left),
+            ]
+            for run in runs if run.job.name in at
+        ]  # fmt: skip
+        columns = [Column("running"), Column("work"), Column("update", format=","), Column("loss", format=".3f")]
+        return " · ".join(parts), Table([*columns, Column("left")], rows).text().splitlines() if rows else []
+
+    def _waiting(self, state: VariantState) -> Iterator[CellState | None]:
+        """The cells of a variant that are not begun, made or not."""
+        if state.failed:
+            return
+        if not state.cells:
+            yield from (None for _ in self.grid.config.seeds)
+        yield from (cell for cell in state.cells if cell.status == "waiting")
+
+    def known_seconds(self) -> dict[str, list[float]]:
+        """The seconds of training of cells by variant, of those whose end is in sight."""
+        known: dict[str, list[float]] = {}
+        for state in self.variants:
+            for cell in state.cells:
+                total = progress_of(cell.job.run, cell.job.recipe).total if cell.status != "waiting" else None
+                if total is not None:
+                    known.setdefault(state.variant.name, []).append(total)
+            if state.variant.name not in known:
+                known |= self._known_by_tuning(state)
+        return known
+
+    def _known_by_tuning(self, state: VariantState) -> dict[str, list[float]]:
+        """The seconds of a cell of a variant by the speed of its short runs, where its end is a number of updates."""
+        tune, updates = self.grid.config.tune, state.variant.recipe.training.updates
+        if tune is None or updates is None:
+            return {}
+        totals = [progress_of(run.job.run, run.job.recipe).total for run in state.tuning if run.status != "waiting"]
+        known = [total * updates / tune.updates for total in totals if total is not None]
+        return {state.variant.name: known} if known else {}
+
+    def _end_all(self) -> None:
+        """Ask all workers to save and end, and wait for that."""
+        running = [run for run in self.all() if run.worker is not None]
+        say(f"stopping: {len(running)} cells save what they have")
+        for run in running:
+            assert run.worker is not None
+            run.worker.stop()
+        for run in running:
+            while run.worker is not None and run.worker.code() is None:
+                time.sleep(LOOK)
+            run.worker, run.status = None, "waiting"
+
+
+def _stamp(state: VariantState) -> list[list[Any]]:
+    """The short runs of a variant, and what their results are of, but for their weights."""
+    return [
+        [run.planned.name, run.job.recipe.model_dump(mode="json"), run.job.stamp()["tests"]] for run in state.tuning
+    ]
+
+
+def _score(run: CellState, metric: Metric) -> float | None:
+    """The score of a short run; None where it failed."""
+    if run.result is None:
+        return None
+    (output,) = run.result.outputs
+    return metric.score(output.hypotheses, output.test.references).value
+
+
+def _best(scores: Sequence[float | None], metric: Metric) -> int:
+    """The index of the best score, the first of equals."""
+    known = {index: score for index, score in enumerate(scores) if score is not None}
+    return max(known, key=lambda index: known[index] if metric.higher_is_better else -known[index])
+
+
+def _check_same(job: CellJob, but: str = "") -> None:
+    """Raise UserError where a run was made with another recipe, apart from the key `but`."""
+    folder = RunFolder(job.run)
+    if not folder.recipe_file.exists():
+        return
+    changes = changed_keys(folder.read_recipe(), job.recipe)
+    others = {key: values for key, values in changes.items() if not but or not f"{key}.".startswith(f"{but}.")}
+    if others:
+        shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in others.items())
+        allowed = f"the grid that it was made with, or another folder for {option('output')}"
+        raise UserError(f"this cell was made with another recipe ({shown})", where=str(job.run), allowed=allowed)
+
+
+def _failure(run: CellState) -> str:
+    """The failure of a run in words."""
+    how = f"exit code {run.code}"
+    if run.code < 0:
+        with suppress(ValueError):
+            how = f"killed by {signal.Signals(-run.code).name}"
+    said = [line for line in _lines(run.job.log) if line.strip()]
+    last = f": {said[-1].removeprefix('error: ')}" if said else ""
+    return f"{run.job.name}: failed ({how}){last}; {run.job.log}"
+
+
+def _shown(seconds: float | None) -> str:
+    return "" if seconds is None else duration(seconds)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

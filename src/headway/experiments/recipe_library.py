@@ -1,0 +1,90 @@
+"""The recipes that come with headway: their list, and copies of them in a folder of one's own."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from importlib.resources import files
+from pathlib import Path
+
+from headway.errors import UserError, option
+from headway.files import write_bytes
+from headway.recipe import read_tree
+from headway.tables import Table
+
+OTHERS = re.compile(r"\b(?:base|match_parameters): *(?:\{to: *)?([\w./-]+\.yaml)")  # the recipes that a recipe names
+
+
+def library() -> Path:
+    """The folder of the recipes; it is part of an installed package, too."""
+    return Path(str(files("headway.experiments"))) / "recipes"
+
+
+def recipe_names() -> list[str]:
+    """The names of all recipes, such as `tanaka/mixers/ngram`, in order."""
+    return [path.relative_to(library()).with_suffix("").as_posix() for path in sorted(library().rglob("*.yaml"))]
+
+
+def about(name: str) -> str:
+    """The first sentence of the comment at the beginning of a recipe."""
+    lines = (library() / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    comment: list[str] = []
+    for line in lines:
+        if not line.startswith("#"):
+            break
+        comment.append(line.lstrip("# ").rstrip())
+    text = " ".join(comment)
+    return re.split(r"(?<!et al)\.\s", text + " ")[0].strip().removesuffix(".")
+
+
+def recipe_table(task: str | None = None) -> Table:
+    """The recipes with their tasks and what each is, for one task alone by option."""
+    tasks = {name: str(read_tree(library() / f"{name}.yaml").get("task", "translation")) for name in recipe_names()}
+    if task is not None and task not in tasks.values():
+        allowed = ", ".join(sorted(set(tasks.values())))
+        raise UserError("no recipe is for this task", where=option("task"), received=task, allowed=allowed)
+    rows = [(name, its_task, about(name)) for name, its_task in tasks.items() if task in (None, its_task)]
+    notes = ["`headway recipes copy NAME` puts a recipe, with those that it begins from, into the current folder."]
+    return Table(["recipe", "task", "what it is"], rows, notes=notes)
+
+
+def files_of(name: str) -> list[Path]:
+    """The files of a recipe: itself, the recipes that it begins from or matches, relative to the library.
+
+    Raises:
+        UserError: no recipe has this name.
+    """
+    folder = library().resolve()
+    first = folder / f"{name.removesuffix('.yaml')}.yaml"
+    if not first.is_file():
+        near = difflib.get_close_matches(name, recipe_names(), n=3, cutoff=0.3)
+        allowed = f"{', '.join(near)}; `headway recipes` lists all" if near else "`headway recipes` lists all"
+        raise UserError("there is no such recipe", where=option("name"), received=name, allowed=allowed)
+    needed, reached = [first], [first]
+    while needed:
+        path = needed.pop()
+        for other in OTHERS.findall(path.read_text(encoding="utf-8")):
+            target = (path.parent / other).resolve()
+            if target not in reached:
+                reached.append(target)
+                needed.append(target)
+    return [path.relative_to(folder) for path in reached]
+
+
+def copy_recipe(name: str, output: Path) -> list[Path]:
+    """Copy a recipe, with the recipes that it begins from, into a folder, and give the copies, the recipe's first.
+
+    Folders of the library are kept, so that recipes find the ones they begin from.
+
+    Raises:
+        UserError: no recipe has this name, or a file is there already with other content.
+    """
+    paths = files_of(name)
+    for path in paths:
+        copy, original = output / path, library() / path
+        if copy.exists() and (not copy.is_file() or copy.read_bytes() != original.read_bytes()):
+            raise UserError("a file of this name is there, and it differs from the recipe", where=str(copy))
+    for path in paths:
+        (output / path).parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(output / path, (library() / path).read_bytes())
+    return [output / path for path in paths]

@@ -1,0 +1,94 @@
+"""The contract of an exporter: a format that a trained run is written in, for engines and libraries of other people."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from headway.config import Section
+from headway.predictors.run import Run
+
+
+class Answer(NamedTuple):
+    """One output of a model or an engine.
+
+    Attributes:
+        tokens: the tokens that were written, without the end mark.
+        score: their log probability, the end mark included; of labels, the sum of those of all words.
+        text: what the format's own tokenizer makes of the tokens.
+    """
+
+    tokens: tuple[str, ...]
+    score: float
+    text: str
+
+
+class Search(NamedTuple):
+    """A search that every engine has: so many hypotheses, ranked by their log probability, all of them returned."""
+
+    beam: int
+    longest: int
+
+
+# The answers for each line, best first.
+Answering = Callable[[Sequence[str], Search], list[list[Answer]]]
+
+
+class Exporter(ABC):
+    """A format. A subclass takes its `Config`, or keyword-only options.
+
+    Attributes:
+        Config: the options of the format.
+        name: its name in `EXPORTERS`.
+        extra: the extra of headway whose packages it needs.
+        packages: these packages, as they are imported.
+        library: what loads such a folder, and how, for the model card.
+    """
+
+    Config: ClassVar[type[Section]] = Section
+    name: ClassVar[str]
+    extra: ClassVar[str] = "export"
+    packages: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, config: Any = None) -> None:
+        self.config = self.Config() if config is None else config
+
+    @abstractmethod
+    def refusal(self, run: Run) -> str | None:
+        """The reason why this format cannot express a model, None where it can."""
+
+    def form(self, run: Run) -> str:
+        """The thing that a run becomes in this format, in a few words."""
+        return ""
+
+    @abstractmethod
+    def write(self, run: Run, folder: Path) -> None:
+        """Write weights, configuration and tokenizer into `folder`, which does not exist yet.
+
+        Raises:
+            UserError: options that do not fit the run.
+        """
+
+    @abstractmethod
+    def open(self, folder: Path, run: Run) -> Answering:
+        """The content of a folder that `write` wrote, loaded by the library that it is for, ready to answer.
+
+        Args:
+            folder: the folder.
+            run: the run that it was made of.
+        """
+
+    @abstractmethod
+    def usage(self, run: Run) -> str:
+        """The way to use the folder, as Markdown for the model card."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether outputs have to be those of the run; weights of fewer bits give others now and then."""
+        return True
+
+    def card(self, run: Run) -> Mapping[str, Any]:
+        """Further keys of the head of the model card."""
+        return {}

@@ -1,0 +1,129 @@
+"""`headway export`: a run written in a format with its card and the proof that it answers alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from headway.device import pick_device
+from headway.errors import UserError, option
+from headway.export import EXPORTERS
+from headway.export.export_options import ExportOptions
+from headway.export.exporter import Exporter, Search
+from headway.export.model_card import card_of
+from headway.export.parity import ParityReport, compare, longest_output, parity_lines
+from headway.files import write_json, write_text
+from headway.log import progress, say
+from headway.predictors.run import Run
+from headway.registry import config_of, foreign_code, validated
+from headway.runs.load import load_run
+from headway.storage import put_in_place, workspace
+from headway.tables import Column, Table
+
+PARITY = "parity.json"
+CARD = "README.md"
+
+
+def open_run(path: Path, *, allow_code: bool = False) -> Run:
+    """The run, on the CPU. Raises UserError where it has no weights."""
+    return load_run(path, pick_device("cpu"), allow_code=allow_code)
+
+
+def build_exporter(name: str, given: Mapping[str, Any]) -> Exporter:
+    """The exporter of a format with its options.
+
+    Raises:
+        UserError: an unknown format, options that it does not have, or a package that is not installed.
+    """
+    kind = EXPORTERS.get(name, option("format"))
+    section = config_of(kind)
+    for key in given:
+        if key not in section.model_fields:
+            names = list(map(option, section.model_fields)) or "no options of its own"
+            raise UserError(f"the format {name} has no such option", where=option(key), allowed=names)
+    return kind(validated(section, given, option("format")))
+
+
+def require(exporter: Exporter) -> None:
+    """Raise UserError where a package that a format needs is not installed; the extra that has it is named."""
+    missing = [package for package in exporter.packages if find_spec(package) is None]
+    if missing:
+        what = f"the format {exporter.name} needs {', '.join(missing)}, which is not installed"
+        raise UserError(what, where=option("format"), allowed=f"pip install 'headway[{exporter.extra}]'")
+
+
+def formats_of(run: Run) -> Table:
+    """For every format whether it can express a run, and how or why not."""
+    rows = []
+    for name in EXPORTERS:
+        exporter = build_exporter(name, {})
+        refusal = exporter.refusal(run)
+        rows.append((name, "no" if refusal else "yes", refusal or exporter.form(run)))
+    return Table([Column("format"), Column("can"), Column("how, or why not")], rows)
+
+
+def check_expressible(exporter: Exporter, run: Run) -> None:
+    """Raise UserError where a format cannot express a run, with the formats that can."""
+    refusal = exporter.refusal(run)
+    if refusal is not None:
+        others = [name for name in EXPORTERS if build_exporter(name, {}).refusal(run) is None]
+        raise UserError(
+            f"{exporter.name} cannot express this run: {refusal}", where=str(run.path), allowed=", ".join(others)
+        )
+
+
+def export_run(
+    name: str, path: Path, options: ExportOptions, given: Mapping[str, Any], *, allow_code: bool = False
+) -> ParityReport:
+    """Write a run in a format, with `README.md` and `parity.json`, and say how its outputs compare with the run's.
+
+    The folder appears when all of it is there. An export whose outputs differ is kept: its report says so.
+
+    Args:
+        name: of the exporter.
+        path: the run folder.
+        options: those that all formats have.
+        given: the options of the format.
+        allow_code: import what the run names by import path.
+
+    Raises:
+        UserError: no run, no weights, a format that cannot express it or is not installed, a folder that is there
+            already, or nothing to compare.
+    """
+    output = options.output
+    if output is None:
+        raise UserError("an export needs a folder to write to", where=option("output"), allowed="a folder to make")
+    if output.exists():
+        raise UserError("there is something there already", where=option("output"), received=str(output))
+    exporter = build_exporter(name, given)
+    require(exporter)
+    run = open_run(path, allow_code=allow_code)
+    with foreign_code(allow_code):
+        check_expressible(exporter, run)
+        lines = parity_lines(run, options.input, options.sentences)
+        with workspace(output.absolute().parent) as space:
+            folder = space / "export"
+            search = Search(options.beam or run.recipe.decoding.beam, longest_output(run, lines))
+            report = _write(exporter, run, folder, lines, search)
+            card = card_of(run, report, exporter.usage(run), exporter.card(run), options.licence)
+            write_text(folder / CARD, card)
+            put_in_place(folder, output)
+    say(f"{output}: {_size(output):.1f} MB")
+    return report
+
+
+def _write(exporter: Exporter, run: Run, folder: Path, lines: list[str], search: Search) -> ParityReport:
+    """Write the model's files, and compare what they answer with what the run does."""
+    with progress(f"export to {exporter.name}") as line:
+        exporter.write(run, folder)
+        line.update(0, f"comparing {len(lines)} lines")
+        report = compare(exporter.name, run, exporter.open(folder, run), lines, search, exact=exporter.exact)
+    write_json(folder / PARITY, report.to_json())
+    return report
+
+
+def _size(folder: Path) -> float:
+    """MB."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6

@@ -1,0 +1,238 @@
+"""Runs as Hugging Face's MarianMTModel with its tokenizer.
+
+Marian is the post-norm Transformer of Vaswani et al. (2017): multi-head attention, sinusoidal positions, SentencePiece.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.export.exporter import Answer, Answering, Search
+from headway.files import write_bytes, write_json
+from headway.mixers.attention import Attention
+from headway.mixers.positions import Sinusoidal
+from headway.mixers.relative import RelativePosition
+from headway.models.block import Block
+from headway.models.cross_attention import MultiHeadCross
+from headway.models.embeddings import Embedding
+from headway.models.feed_forwards import GeluFeedForward, ReluFeedForward, SwishFeedForward
+from headway.models.transformer import Transformer
+from headway.predictors.run import Run
+from headway.processing.pretrained import transformers_quiet
+from headway.processing.processor import Processor
+from headway.processing.text.subwords import SubwordVocabulary
+from headway.processing.text.text_processor import PreparationConfig, TextProcessor
+from headway.tasks.marian_weights import to_marian
+from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
+
+ACTIVATIONS = {ReluFeedForward: "relu", GeluFeedForward: "gelu", SwishFeedForward: "swish"}
+POSITIONS = 1024  # at least so many are made; sinusoids are defined for all
+LONGEST = 512  # tokens, as OPUS-MT has it
+BATCH = 16  # lines that are decoded at once
+
+
+def marian_refusal(run: Run) -> str | None:
+    """The reason why a run is no MarianMTModel; None where it is one."""
+    return next(_model_faults(run.model), None) or next(_text_faults(run), None)
+
+
+def _model_faults(model: nn.Module) -> Iterator[str]:
+    if not isinstance(model, Transformer) or not isinstance(model.source_embedding, Embedding):
+        yield "MarianMTModel is an encoder and decoder of text, a Transformer"
+        return
+    for embedding in (model.source_embedding, model.target_embedding):
+        if type(embedding.position) is not Sinusoidal:
+            yield "MarianMTModel has sinusoidal positions"
+    for stack in (model.encoder, model.decoder):
+        yield from _stack_faults([block for block in stack if isinstance(block, Block)], model.projection.in_features)
+
+
+def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
+    shapes = set[tuple[Any, ...]]()
+    for block in blocks:
+        attentions = [block.mixer] if block.cross is None else [block.mixer, block.cross]
+        for attention in attentions:
+            if type(attention) not in (Attention, MultiHeadCross):
+                yield f"MarianMTModel has multi-head attention alone, this model has {type(attention).__name__}"
+                return
+            assert isinstance(attention, Attention | MultiHeadCross)
+            if attention.heads * attention.head_dim != dim or attention.out_projection.bias is None:
+                yield "MarianMTModel has heads of size dim / heads, and projections with biases"
+            if isinstance(attention, Attention) and type(attention.position) is not RelativePosition:
+                yield "MarianMTModel has no positions within attention"
+        norm = block.mixer_residual.norm
+        if not (block.mixer_residual.post and isinstance(norm, nn.LayerNorm) and norm.eps == 1e-5):
+            yield "MarianMTModel has layer norms with eps 1e-5 after the residual sum (norm: post, norm_kind: layer)"
+        if type(block.feed_forward) not in ACTIVATIONS:
+            yield f"MarianMTModel has a feed-forward network with {', '.join(ACTIVATIONS.values())}"
+            return
+        assert isinstance(block.feed_forward, ReluFeedForward)
+        inner = block.feed_forward.inner
+        shapes.add((attentions[0].heads, type(block.feed_forward), inner.out_features))
+    if len(shapes) > 1:
+        yield "MarianMTModel has layers that are all of one shape"
+
+
+def _text_faults(run: Run) -> Iterator[str]:
+    for processor, name in ((run.source, "source"), (run.target, "target")):
+        fault = sentencepiece_fault(processor)
+        if fault is not None:
+            yield f"{fault} (text.{name}, vocabulary)"
+
+
+def sentencepiece_fault(processor: Processor) -> str | None:
+    """The reason why a SentencePiece model alone does not do what a processor does; None where it does."""
+    if not isinstance(processor, TextProcessor) or not isinstance(processor.vocabulary, SubwordVocabulary):
+        return "its tokenizer is a SentencePiece model (vocabulary kinds bpe, unigram and char)"
+    plain = PreparationConfig(language=processor.config.language)
+    return None if processor.config == plain else "its tokenizer neither normalises nor segments text"
+
+
+def write_marian(run: Run, folder: Path) -> None:
+    """Write model and tokenizer of a run that `marian_refusal` has no fault with."""
+    folder.mkdir()
+    with transformers_quiet() as transformers:
+        model = transformers.MarianMTModel(_config(run, transformers)).eval()
+        weights, shared = run.model.state_dict(), _shared(run.model)
+        state = to_marian({name: tensor.cpu().float() for name, tensor in weights.items()}, shared=shared)
+        positions = {f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")}
+        missing, unexpected = model.load_state_dict(state, strict=False)
+        assert set(missing) <= positions
+        assert not unexpected
+        model.tie_weights()
+        model.generation_config = _generation_config(run, transformers)
+        model.save_pretrained(str(folder))
+        _write_tokenizer(run, folder, transformers, separate=not shared)
+
+
+def _shared(model: Any) -> bool:
+    return model.source_embedding.tokens.weight is model.target_embedding.tokens.weight
+
+
+def _config(run: Run, transformers: Any) -> Any:
+    model: Any = run.model
+    block, reading = model.encoder[0], model.decoder[0]
+    return transformers.MarianConfig(
+        vocab_size=model.source_embedding.tokens.num_embeddings,
+        decoder_vocab_size=model.target_embedding.tokens.num_embeddings,
+        share_encoder_decoder_embeddings=_shared(model),
+        tie_word_embeddings=model.projection.weight is model.target_embedding.tokens.weight,
+        d_model=model.projection.in_features,
+        encoder_layers=len(model.encoder),
+        decoder_layers=len(model.decoder),
+        encoder_attention_heads=block.mixer.heads,
+        decoder_attention_heads=reading.mixer.heads,
+        encoder_ffn_dim=block.feed_forward.inner.out_features,
+        decoder_ffn_dim=reading.feed_forward.inner.out_features,
+        activation_function=ACTIVATIONS[type(block.feed_forward)],
+        max_position_embeddings=max(POSITIONS, model.max_position),
+        dropout=model.source_embedding.dropout.probability,
+        attention_dropout=block.mixer.dropout,
+        scale_embedding=True,
+        decoder_start_token_id=BOS,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+        forced_eos_token_id=None,
+    )
+
+
+def _generation_config(run: Run, transformers: Any) -> Any:
+    """The run's search, as far as `generate` has it.
+
+    Its scores are log probabilities over length ** exponent. Those of headway, ((5 + length) / 6) ** alpha, grow like
+    the exponent alpha * length / (length + 5); it is taken at 20 tokens.
+    """
+    search = run.recipe.decoding
+    return transformers.GenerationConfig(
+        num_beams=search.beam,
+        early_stopping=True if search.beam > 1 else None,
+        length_penalty=round(0.8 * search.length_penalty, 4),
+        max_length=LONGEST,
+        no_repeat_ngram_size=search.no_repeat_ngram,
+        suppress_tokens=[PAD, BOS],
+        decoder_start_token_id=BOS,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+    )
+
+
+def _write_tokenizer(run: Run, folder: Path, transformers: Any, *, separate: bool) -> None:
+    names = ("vocab.json", "target_vocab.json")
+    for processor, name, side in zip((run.source, run.target), names, ("source", "target"), strict=True):
+        assert isinstance(processor, TextProcessor)
+        assert isinstance(processor.vocabulary, SubwordVocabulary)
+        write_bytes(folder / f"{side}.spm", processor.vocabulary.serialised)
+        if separate or side == "source":
+            pieces = processor.tokens(range(processor.size))
+            write_json(folder / name, {piece: id for id, piece in enumerate(pieces)})
+    tokenizer = transformers.MarianTokenizer(
+        str(folder / "source.spm"),
+        str(folder / "target.spm"),
+        str(folder / "vocab.json"),
+        target_vocab_file=str(folder / "target_vocab.json") if separate else None,
+        separate_vocabs=separate,
+        source_lang=run.recipe.text.source.language,
+        target_lang=run.recipe.text.target.language,
+        unk_token=SPECIALS[UNKNOWN],
+        eos_token=SPECIALS[EOS],
+        pad_token=SPECIALS[PAD],
+        model_max_length=LONGEST,
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.save_pretrained(str(folder))
+    _make_portable(folder / "tokenizer_config.json")
+
+
+def _make_portable(file: Path) -> None:
+    """Leave the paths of this machine out of the tokenizer's settings; its files are found by their names."""
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    here = {key: value for key, value in settings.items() if isinstance(value, str) and str(file.parent) in value}
+    write_json(file, {key: value for key, value in settings.items() if key not in here})
+
+
+def open_marian(folder: Path) -> Answering:
+    """The answers of `generate`, model and tokenizer loaded as everybody loads them."""
+    with transformers_quiet() as transformers:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+        model = transformers.MarianMTModel.from_pretrained(str(folder)).eval()
+
+    def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
+        batches = (lines[start : start + BATCH] for start in range(0, len(lines), BATCH))
+        return [found for some in batches for found in _generate(model, tokenizer, list(some), search)]
+
+    return answer
+
+
+@torch.inference_mode()
+def _generate(model: Any, tokenizer: Any, lines: list[str], search: Search) -> list[list[Answer]]:
+    inputs = tokenizer(lines, return_tensors="pt", padding=True)
+    beams = {"early_stopping": True, "length_penalty": 0.0} if search.beam > 1 else {}
+    ids = model.generate(
+        **inputs, num_beams=search.beam, num_return_sequences=search.beam, max_new_tokens=search.longest + 1,
+        max_length=None, no_repeat_ngram_size=0, **beams,
+    )  # fmt: skip
+    scores = _scores(model, inputs, ids, search.beam)
+    answers = []
+    for row, score in zip(ids.tolist(), scores, strict=True):
+        kept = [id for id in row[1:] if id not in (PAD, EOS)]
+        text = tokenizer.decode(row, skip_special_tokens=True)
+        answers.append(Answer(tuple(tokenizer.convert_ids_to_tokens(kept)), score, text))
+    return [answers[start : start + search.beam] for start in range(0, len(answers), search.beam)]
+
+
+def _scores(model: Any, inputs: Any, ids: Tensor, beam: int) -> list[float]:
+    """The log probability of each output ids (N * W, T), which begin with the decoder's start."""
+    sources, mask = (inputs[name].repeat_interleave(beam, 0) for name in ("input_ids", "attention_mask"))
+    logits = model(input_ids=sources, attention_mask=mask, decoder_input_ids=ids[:, :-1]).logits
+    chosen = logits.float().log_softmax(-1).gather(2, ids[:, 1:, None]).squeeze(2)
+    real = (ids[:, 1:] == EOS).cumsum(1) - (ids[:, 1:] == EOS).long() == 0
+    totals: list[float] = (chosen * real).sum(1).tolist()
+    return totals

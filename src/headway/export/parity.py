@@ -1,0 +1,211 @@
+"""The proof that an export answers as its run does: both decode the same lines, and all outputs are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from headway.errors import UserError, option
+from headway.export.exporter import Answer, Answering, Search
+from headway.formats.lines import read_lines
+from headway.models import Seq2Seq
+from headway.models.model import log_probabilities
+from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.run import Run
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.text.text_processor import TextProcessor
+from headway.tasks import build_task
+from headway.tensors.batch import SPECIALS, UNKNOWN, collate
+
+TOLERANCE = 1e-3  # of a log probability: float32 sums in another order differ by less
+SHOWN = 5  # differences in a text
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A line for which the best outputs differ.
+
+    Attributes:
+        line: the number of the line.
+        source: the line.
+        run: the run's best output with its score.
+        export: the export's.
+        run_of_export: the run's own log probability of the export's output.
+    """
+
+    line: int
+    source: str
+    run: tuple[str, float]
+    export: tuple[str, float]
+    run_of_export: float
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """The comparison of an export with its run.
+
+    Attributes:
+        format: the name of the exporter.
+        exact: whether all best outputs and scores have to be equal.
+        search: the search of both.
+        lines: how many lines both have decoded.
+        equal: for how many of them the best outputs are equal.
+        equal_lists: for how many the lists of all outputs are equal, in their order.
+        unknown: for how many lines the best output has an unknown token, which libraries write in ways of their own.
+        score_difference: the largest between a score of the export and the run's of the same output.
+        differences: the lines whose best outputs differ.
+    """
+
+    format: str
+    exact: bool
+    search: Search
+    lines: int
+    equal: int
+    equal_lists: int
+    unknown: int
+    score_difference: float
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the export is what its format promises."""
+        return not self.exact or (self.equal == self.lines and self.score_difference <= TOLERANCE)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as values that JSON can hold."""
+        values = {key: value for key, value in vars(self).items() if key != "differences"}
+        return values | {
+            "search": self.search._asdict(),
+            "passed": self.passed,
+            "differences": [vars(each) for each in self.differences],
+        }
+
+    def text(self) -> str:
+        """The report in a few lines, to be read."""
+        share = f"{self.equal} of {self.lines} best outputs equal those of the run"
+        lists = f"{self.equal_lists} whole lists of {self.search.beam}" if self.search.beam > 1 else ""
+        parts = [share, lists, f"all scores equal to {self.score_difference:.1e}"]
+        lines = [f"{self.format}: " + ", ".join(filter(None, parts))]
+        if better := sum(each.run_of_export > each.run[1] + TOLERANCE for each in self.differences):
+            lines.append(
+                f"  {better} differ by the end of the search: to the run the export's output is the likelier one"
+            )
+        for each in self.differences[:SHOWN]:
+            lines.append(f"  line {each.line}: {each.source}")
+            lines.append(f"    run     {each.run[1]:.4f}  {each.run[0]}")
+            lines.append(f"    export  {each.export[1]:.4f}  {each.export[0]}  ({each.run_of_export:.4f} by the run)")
+        if len(self.differences) > SHOWN:
+            lines.append(f"  and {len(self.differences) - SHOWN} more")
+        return "\n".join(lines)
+
+
+def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
+    """Lines of a file, or else of the recipe's dev: the first `count` that are not blank and not too long.
+
+    Raises:
+        UserError: neither a file nor dev, or no such line in them.
+    """
+    recipe = run.recipe
+    if source is None and recipe.data.dev is None:
+        what = "the run has no dev to compare the export on"
+        raise UserError(what, where="data.dev", allowed=f"{option('input')} FILE, lines to decode")
+    if source is not None:
+        raw: Iterable[str] = read_lines(source)
+    else:
+        raw = (example.source for example in build_task(recipe.task).raw_corpus(recipe).examples)
+    longest = run.model.longest_source() if isinstance(run.model, Seq2Seq) else None
+    lines = list(islice((line for line in raw if line.strip() and _fits(run, line, longest)), count))
+    if not lines:
+        raise UserError("there is no line to decode", where=option("input"), received=source and str(source))
+    return lines
+
+
+def _fits(run: Run, line: str, longest: int | None) -> bool:
+    return longest is None or len(run.source.encode(line, run.recipe.data.truncation()).values) <= longest
+
+
+def answering_of(run: Run) -> Answering:
+    """The run's own answers."""
+    predictor = build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
+    if isinstance(predictor, LabelPredictor):
+
+        def label(lines: Sequence[str], search: Search) -> list[list[Answer]]:
+            return [[label_answer(each.labels, each.log_probabilities)] for each in predictor.predict(lines)]
+
+        return label
+    assert isinstance(predictor, SequencePredictor)
+
+    def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
+        predictions = predictor.predict(
+            lines, beam=search.beam, nbest=search.beam, length_penalty=0.0, max_length=search.longest, truncate=True,
+            no_repeat_ngram=0, min_length=0,
+        )  # fmt: skip
+        return [
+            [Answer(tuple(each.tokens), sum(each.log_probabilities), each.written) for each in prediction.hypotheses]
+            for prediction in predictions
+        ]
+
+    return answer
+
+
+def label_answer(labels: Sequence[str], log_probabilities: Iterable[float]) -> Answer:
+    """The labels of a sentence as an answer."""
+    return Answer(tuple(labels), sum(log_probabilities), " ".join(labels))
+
+
+def longest_output(run: Run, lines: Sequence[str]) -> int:
+    """So many tokens as no sound output of these lines has, and as every engine can write."""
+    model, decoding = run.model, run.recipe.decoding
+    if not isinstance(model, Seq2Seq):
+        return 1
+    lengths = [run.source.length(run.source.encode(line).values) for line in lines]
+    length = int(decoding.max_length_ratio * max(lengths)) + decoding.max_length_offset
+    room = model.longest_target(max(lengths))
+    return min(length, 255 if room is None else room)
+
+
+def compare(
+    name: str, run: Run, answering: Answering, lines: Sequence[str], search: Search, *, exact: bool
+) -> ParityReport:
+    """Decode `lines` with the run and with its export, and compare every output.
+
+    The score of every output of the export is held against the run's own log probability of just this output.
+    """
+    ours, theirs = answering_of(run)(lines, search), answering(lines, search)
+    assert len(ours) == len(theirs) == len(lines)
+    scores = _scores_by_run(run, lines, theirs)
+    differences, lists, largest, unknown = list[Difference](), 0, 0.0, 0
+    for number, (line, own, other, scored) in enumerate(zip(lines, ours, theirs, scores, strict=True), start=1):
+        largest = max(largest, *(abs(answer.score - score) for answer, score in zip(other, scored, strict=True)), 0.0)
+        lists += [answer.tokens for answer in own] == [answer.tokens for answer in other]
+        has_unknown = SPECIALS[UNKNOWN] in own[0].tokens
+        unknown += has_unknown
+        same_text = own[0].text == other[0].text or has_unknown
+        if own[0].tokens != other[0].tokens or not same_text:
+            pairs = (own[0].text, own[0].score), (other[0].text, other[0].score)
+            differences.append(Difference(number, line, *pairs, scored[0]))
+    equal = len(lines) - len(differences)
+    return ParityReport(name, exact, search, len(lines), equal, lists, unknown, largest, differences)
+
+
+@torch.inference_mode()
+def _scores_by_run(run: Run, lines: Sequence[str], answers: Sequence[Sequence[Answer]]) -> list[list[float]]:
+    """The run's own log probability of each answer for each line; for labels, which are no sequence, the answer's."""
+    if not (isinstance(run.model, Seq2Seq) and isinstance(run.target, TextProcessor)):
+        own = answering_of(run)(lines, Search(1, 1))
+        return [[first.score] for (first, *_) in own]
+    ids = {token: id for id, token in enumerate(run.target.tokens(range(run.target.size)))}
+    truncation, scores = run.recipe.data.truncation(), []
+    for line, outputs in zip(lines, answers, strict=True):
+        source = np.asarray(run.source.encode(line, truncation).values)
+        targets = [np.array([ids[token] for token in answer.tokens], dtype=np.int64) for answer in outputs]
+        batch = collate([source] * len(targets), targets).to(next(run.model.parameters()).device)
+        chosen = log_probabilities(run.model(batch).logits).gather(2, batch.target_output[..., None]).squeeze(2)
+        scores.append([float(each) for each in (chosen * batch.target_mask).sum(1)])
+    return scores

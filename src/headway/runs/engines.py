@@ -1,0 +1,95 @@
+"""Engines: libraries that decode with a run's weights, in an export that is made beside the run at first use."""
+
+from __future__ import annotations
+
+import shutil
+from abc import ABC, abstractmethod
+from importlib.util import find_spec
+from pathlib import Path
+from typing import ClassVar
+
+from headway.errors import UserError, option
+from headway.files import sha256
+from headway.log import say
+from headway.predictors.backend import Backend
+from headway.predictors.run import Run
+from headway.registry import Registry
+from headway.runs.run_folder import RunFolder
+from headway.storage import put_in_place, workspace
+
+FOLDER = "engines"  # in the folder of a run
+
+
+class Engine(ABC):
+    """A library that runs exported models.
+
+    Attributes:
+        name: its name in `ENGINES`.
+        packages: the packages that it needs.
+        extra: the extra of headway that has them.
+    """
+
+    name: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]]
+    extra: ClassVar[str] = "export"
+
+    @abstractmethod
+    def export(self, run: Run, folder: Path) -> None:
+        """Write a run, weights loaded, for this engine. Raises UserError where the engine cannot express it.
+
+        Args:
+            run: the run.
+            folder: a folder that does not exist yet.
+        """
+
+    @abstractmethod
+    def backend(self, folder: Path, run: Run) -> Backend:
+        """The backend that reads what `export` wrote; the weights of `run` are not looked at."""
+
+
+ENGINES: Registry[Engine] = Registry(
+    "engine",
+    "headway.runs.engines:Engine",
+    {
+        "ctranslate2": "headway.export.ctranslate2_engine:CTranslate2Engine",
+    },
+)
+
+
+def build_engine(name: str) -> Engine:
+    """An engine. Raises UserError for an unknown one, or one whose packages are not installed."""
+    engine = ENGINES.build(name, where=option("engine"))
+    missing = [package for package in engine.packages if find_spec(package) is None]
+    if missing:
+        what = f"the engine {name} needs {', '.join(missing)}, which is not installed"
+        raise UserError(what, where=option("engine"), allowed=f"pip install 'headway[{engine.extra}]'")
+    return engine
+
+
+def export_folder(engine: Engine, run: Path) -> Path:
+    """The folder beside a run's weights that an engine's export of just these weights has."""
+    return run / FOLDER / f"{engine.name}-{sha256(RunFolder(run).weights)[:16]}"
+
+
+def keep_export(engine: Engine, run: Run) -> Path:
+    """The export of a run for an engine: the one that is there, or a new one in the place of those of other weights.
+
+    Raises:
+        UserError: the engine cannot express the run, or nothing can be written there.
+    """
+    assert run.path is not None
+    folder = export_folder(engine, run.path)
+    if folder.is_dir():
+        return folder
+    try:
+        with workspace(folder.parent) as space:
+            engine.export(run, space / "export")
+            put_in_place(space / "export", folder)
+        for old in folder.parent.glob(f"{engine.name}-*"):
+            if old != folder:
+                shutil.rmtree(old)
+    except OSError as error:
+        what = f"the export for {engine.name} cannot be kept beside the run ({error})"
+        raise UserError(what, where=option("engine"), received=str(folder)) from error
+    say(f"made for {engine.name}: {folder}")
+    return folder

@@ -1,0 +1,114 @@
+"""Weights of Marian models as Hugging Face arranges them, from headway's Transformer and to it.
+
+Both add sines and cosines to the embeddings. headway has sine and cosine of a frequency side by side, Hugging Face all
+sines before all cosines. So the elements of every vector of size D change places. What is computed stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+Weights = dict[str, Tensor]
+
+# For each part of a block, what its rows are called in Marian, from the first to the last.
+PARTS = {
+    "mixer.in_projection": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "mixer.out_projection": ("self_attn.out_proj",),
+    "mixer_residual.norm": ("self_attn_layer_norm",),
+    "cross.query_projection": ("encoder_attn.q_proj",),
+    "cross.memory_projection": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
+    "cross.out_projection": ("encoder_attn.out_proj",),
+    "cross_residual.norm": ("encoder_attn_layer_norm",),
+    "feed_forward.inner": ("fc1",),
+    "feed_forward.outer": ("fc2",),
+    "feed_forward_residual.norm": ("final_layer_norm",),
+}
+READING = ("in_projection", "query_projection", "memory_projection", "inner")  # their inputs are vectors of size D
+
+
+def interleaving(dim: int) -> Tensor:
+    """(D,): where Marian keeps each element of headway's vectors."""
+    index = torch.arange(dim)
+    return torch.where(index % 2 == 0, index // 2, (dim + 1) // 2 + index // 2)
+
+
+def to_marian(weights: Mapping[str, Tensor], *, shared: bool) -> Weights:
+    """The weights of a Transformer under Marian's names.
+
+    Args:
+        weights: those of a post-norm Transformer with sinusoidal positions, by their names in `state_dict`.
+        shared: whether both sides have the same embedding.
+    """
+    source, target = weights["source_embedding.tokens.weight"], weights["target_embedding.tokens.weight"]
+    back = interleaving(source.shape[1]).argsort()
+    source, target, projection = (each[:, back] for each in (source, target, weights["projection.weight"]))
+    bias = weights.get("projection.bias", target.new_zeros(len(target)))
+    carried = {
+        "final_logits_bias": bias[None],
+        "lm_head.weight": projection,
+        "model.encoder.embed_tokens.weight": source,
+        "model.decoder.embed_tokens.weight": target,
+    }
+    if shared:
+        carried["model.shared.weight"] = source
+    for name, (marian, part, parts) in _names(weights):
+        rows = _reordered(weights[name], name, back).chunk(parts)
+        carried[marian] = rows[part].contiguous()
+    return carried
+
+
+def from_marian(weights: Mapping[str, Tensor], names: Mapping[str, Tensor], source: Tensor, target: Tensor) -> Weights:
+    """Marian's weights under headway's names.
+
+    Args:
+        weights: those of a MarianMTModel.
+        names: the tensors of the Transformer that they are for; their values are not looked at.
+        source: (V,) for each id of headway's source vocabulary the row that it has in Marian.
+        target: (V,) the same of the target vocabulary.
+
+    Raises:
+        KeyError: a weight that is not there, by Marian's name.
+    """
+    embeddings = [_first(weights, f"model.{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
+    order = interleaving(embeddings[0].shape[1])
+    projection = _first(weights, "lm_head.weight", "model.decoder.embed_tokens.weight")
+    carried = {
+        "source_embedding.tokens.weight": embeddings[0][source][:, order],
+        "target_embedding.tokens.weight": embeddings[1][target][:, order],
+        "projection.weight": projection[target][:, order],
+        "projection.bias": weights["final_logits_bias"].flatten()[target],
+    }
+    rows: dict[str, dict[int, Tensor]] = {}
+    for name, (marian, part, _) in _names(names):
+        rows.setdefault(name, {})[part] = weights[marian]
+    for name, parts in rows.items():
+        carried[name] = _reordered(torch.cat([parts[index] for index in sorted(parts)]), name, order)
+    return {name: tensor.float().contiguous() for name, tensor in carried.items() if name in names}
+
+
+def _first(weights: Mapping[str, Tensor], *names: str) -> Tensor:
+    """The first of `names` that is there, or the embedding that both sides share."""
+    return weights[next((name for name in names if name in weights), "model.shared.weight")]
+
+
+def _names(weights: Mapping[str, Tensor]) -> Iterator[tuple[str, tuple[str, int, int]]]:
+    """The weights of all blocks: headway's name, with Marian's, and which of how many parts of the rows that is."""
+    for name in weights:
+        stack, _, rest = name.partition(".")
+        if stack in ("encoder", "decoder"):
+            number, _, place = rest.partition(".")
+            module, _, kind = place.rpartition(".")
+            parts = PARTS[module]
+            for index, part in enumerate(parts):
+                yield name, (f"model.{stack}.layers.{number}.{part}.{kind}", index, len(parts))
+
+
+def _reordered(weight: Tensor, name: str, order: Tensor) -> Tensor:
+    """A weight or bias of a block with the elements of the vectors of size D that it reads or writes in this order."""
+    module, kind = name.split(".")[-2:]
+    if module in READING:
+        return weight[:, order] if kind == "weight" else weight
+    return weight[order]

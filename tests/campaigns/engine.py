@@ -1,0 +1,190 @@
+"""A campaign from beginning to end: cases are drawn, tried, shrunk where they fail, and counted."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase
+from hypothesis.errors import HypothesisException
+
+from tests.campaigns.campaign import Campaign
+from tests.campaigns.isolation import try_case
+
+ROOT = Path(__file__).parents[2]
+BATCH = 1000  # cases of one call of hypothesis
+SHRINKS = 400  # cases that are tried to make a failing one smaller
+SLOW_SHRINKS = 12  # where each of them waits for the limit of time
+LONGEST_CASE = 20_000  # characters of a stored case
+
+
+@dataclass
+class Failure:
+    """A way to fail: how often it was seen, and its smallest case."""
+
+    kind: str
+    signature: str
+    message: str
+    case: str
+    count: int = 1
+
+
+@dataclass
+class Record:
+    """The account of one run of a campaign."""
+
+    campaign: str
+    about: str
+    seed: int
+    commit: str
+    minutes: float = 0.0
+    cases: int = 0
+    tried: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    python: str = platform.python_version()
+
+    @property
+    def survived(self) -> int:
+        """How many of those tried were right or refused."""
+        return self.outcomes["right"] + self.outcomes["refused"]
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as values that JSON can hold."""
+        return asdict(self) | {"survived": self.survived, "outcomes": dict(sorted(self.outcomes.items()))}
+
+
+class _NewFailureError(Exception):
+    """Tells hypothesis of a failure that was not seen before, for it to be shrunk."""
+
+
+class _Run:
+    """The state of a campaign while it runs."""
+
+    def __init__(self, campaign: Campaign[Any], record: Record, folder: Path, over: Callable[[Record], bool]) -> None:
+        self.campaign, self.record, self.folder, self.over = campaign, record, folder, over
+        self.seen: set[bytes] = set()
+        self.known: dict[str, Failure] = {}
+        self.target: Failure | None = None  # what is being shrunk
+        self.shrinks = 0
+
+    def fails_anew(self, case: Any) -> bool:
+        """Try one case that hypothesis drew: True for a failure that it is to shrink."""
+        if self.target is not None:
+            return self._fails_alike(case)
+        key = hashlib.blake2b(repr(case).encode("utf-8", "backslashreplace"), digest_size=16).digest()
+        if key in self.seen or self.over(self.record):
+            return False
+        self.seen.add(key)
+        outcome = try_case(self.campaign, case, self.folder)
+        self.record.cases += 1
+        self.record.tried += outcome.trials
+        self.record.outcomes[outcome.kind] += outcome.trials
+        if outcome.survived:
+            return False
+        if outcome.signature in self.known:
+            self.known[outcome.signature].count += 1
+            return False
+        failure = Failure(outcome.kind, outcome.signature, outcome.message, repr(case))
+        self.known[outcome.signature] = self.target = failure
+        self.shrinks = SLOW_SHRINKS if outcome.kind == "hang" else SHRINKS
+        return True
+
+    def _fails_alike(self, case: Any) -> bool:
+        """Whether a smaller case fails in the way that is being shrunk."""
+        assert self.target is not None
+        if self.shrinks <= 0:
+            return repr(case) == self.target.case
+        self.shrinks -= 1
+        outcome = try_case(self.campaign, case, self.folder)
+        if outcome.signature != self.target.signature:
+            return False
+        self.target.case, self.target.message = repr(case), outcome.message
+        return True
+
+
+def run_campaign(
+    campaign: Campaign[Any],
+    seed: int,
+    *,
+    minutes: float | None = None,
+    cases: int | None = None,
+    progress: Callable[[Record], object] = lambda record: None,
+) -> Record:
+    """Try cases until the time is over or there were as many as asked for.
+
+    Args:
+        campaign: not prepared yet.
+        seed: of all draws: the same seed and number of cases try the same cases.
+        minutes: the time of the cases, without that of the preparation.
+        cases: their number.
+        progress: called after each batch and each new failure.
+    """
+    record = Record(campaign.name, campaign.about, seed, commit())
+    with tempfile.TemporaryDirectory(prefix=f"campaign-{campaign.name}-") as name:
+        folder = Path(name)
+        (folder / "shared").mkdir()
+        (folder / "cases").mkdir()
+        campaign.prepare(folder / "shared")
+        began = time.monotonic()
+
+        def over(record: Record) -> bool:
+            late = minutes is not None and time.monotonic() - began >= 60 * minutes
+            return late or (cases is not None and record.cases >= cases)
+
+        run, batch = _Run(campaign, record, folder / "cases", over), 0
+        while not over(record):
+            before = record.cases
+            _run_batch(run, seed, batch, BATCH if cases is None else min(BATCH, cases))
+            batch += 1
+            record.minutes = round((time.monotonic() - began) / 60, 2)
+            record.failures = sorted(run.known.values(), key=lambda failure: (failure.kind, failure.signature))
+            progress(record)
+            if record.cases == before:  # the campaign has no further cases
+                break
+    return record
+
+
+def _run_batch(run: _Run, seed: int, batch: int, size: int) -> None:
+    """Draw up to `size` cases; a failure that was not seen before ends the batch."""
+    settings = hypothesis.settings(
+        max_examples=size, deadline=None, database=None, derandomize=False, print_blob=False,
+        report_multiple_bugs=False, phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+    )  # fmt: skip
+    run.target = None
+
+    def test(case: Any) -> None:
+        if run.fails_anew(case):
+            raise _NewFailureError  # from one line, by which hypothesis knows it again
+
+    try:
+        hypothesis.seed(f"{seed} {batch}")(settings(hypothesis.given(run.campaign.cases())(test)))()
+    except (_NewFailureError, HypothesisException, BaseExceptionGroup):
+        if run.target is None:  # the strategy itself is at fault
+            raise
+
+
+def commit() -> str:
+    """The commit of the working tree, with a plus where it was changed."""
+    git = ["git", "-C", str(ROOT)]
+    name = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=True).stdout
+    changed = subprocess.run([*git, "status", "--porcelain", "--", "src"], capture_output=True, text=True, check=True)
+    return name.strip() + ("+" if changed.stdout.strip() else "")
+
+
+def report_failures(record: Record) -> None:
+    """Print the failures of a record, each with its smallest case."""
+    for failure in record.failures:
+        print(f"\n{failure.kind} ({failure.count}): {failure.signature}", file=sys.stderr)
+        print(f"  case: {failure.case[:LONGEST_CASE]}\n  {failure.message}", file=sys.stderr)

@@ -1,0 +1,164 @@
+"""The frame of the campaigns: limits hold, failures are told apart and made small, records become a table."""
+
+import ctypes
+import os
+import time
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis.strategies import SearchStrategy
+
+from headway.errors import RunError, UserError
+from tests.campaigns.campaign import Campaign, Limits, unharmed
+from tests.campaigns.engine import run_campaign
+from tests.campaigns.isolation import try_case
+from tests.campaigns.mutations import Change, changed, expanded
+from tests.campaigns.report import BEGIN, END, page_with_table, store, table
+
+
+class Toy(Campaign[int]):
+    """Numbers, each of which ends in another way."""
+
+    name, about, limits = "toy", "numbers", Limits(seconds=0.2, bytes=64 << 20)
+
+    def cases(self) -> SearchStrategy[int]:
+        return st.integers(0, 1000)
+
+    def check(self, case: int, folder: Path) -> int | None:
+        assert list(folder.iterdir()) == []
+        if case >= 300:
+            raise ValueError(case)
+        match case:
+            case 1:
+                raise UserError("refused", where="here")
+            case 2:
+                raise RunError("")
+            case 3:
+                raise AssertionError("not equal")
+            case 4:
+                time.sleep(60)
+            case 5:
+                while True:
+                    pass
+            case 6:
+                b"x" * (100 << 20)
+            case 7:
+                bytearray(1 << 40)
+            case 8:
+                ctypes.string_at(0)
+            case 9:
+                try:
+                    bytearray(1 << 40)
+                except MemoryError as error:
+                    raise UserError("too large") from error
+            case 10:
+                os._exit(3)
+            case 11:
+                return 20
+        return None
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "signature"),
+    [
+        (0, "right", ""),
+        (1, "refused", ""),
+        (2, "unclear", "unclear: test_frame.py:check"),
+        (3, "wrong", "wrong: test_frame.py:check not equal"),
+        (4, "hang", "hang"),
+        (5, "hang", "hang"),
+        (6, "allocation", "allocation: right"),
+        (7, "allocation", "allocation: test_frame.py:check"),
+        (8, "crash", "crash: signal 11"),
+        (9, "allocation", "allocation: test_frame.py:check"),
+        (10, "crash", "crash: no answer"),
+        (300, "exception", "ValueError: test_frame.py:check"),
+    ],
+)
+def test_outcomes(tmp_path: Path, case: int, kind: str, signature: str) -> None:
+    outcome = try_case(Toy(), case, tmp_path)
+    assert outcome.kind == kind, outcome
+    assert outcome.signature == signature
+    assert outcome.survived == (kind in ("right", "refused"))
+    assert list(tmp_path.iterdir()) == []
+
+
+class Large(Toy):
+    """Numbers that fail from 300 on."""
+
+    def check(self, case: int, folder: Path) -> int | None:
+        return super().check(max(case, 12), folder)
+
+
+def test_a_failure_is_made_small_and_counted_once(tmp_path: Path) -> None:
+    record = run_campaign(Large(), 1, cases=24)
+    assert record.cases == 24
+    assert record.tried == sum(record.outcomes.values()) == 24
+    assert set(record.outcomes) == {"right", "exception"}
+    (failure,) = record.failures
+    assert (failure.kind, failure.case, failure.count) == ("exception", "300", record.outcomes["exception"])
+    assert "ValueError: 300" in failure.message
+    again = run_campaign(Large(), 1, cases=24)
+    assert again.to_json() | {"minutes": 0} == record.to_json() | {"minutes": 0}
+
+
+def test_the_seed_decides_the_cases() -> None:
+    def drawn(seed: int) -> list[int]:
+        numbers: list[int] = []
+
+        class Drawn(Toy):
+            def cases(self) -> SearchStrategy[int]:
+                return st.integers(12, 299).map(lambda number: numbers.append(number) or number)
+
+        run_campaign(Drawn(), seed, cases=5)
+        return numbers
+
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
+def test_trials_and_time() -> None:
+    class Eleven(Toy):
+        def cases(self) -> SearchStrategy[int]:
+            return st.just(11)
+
+    record = run_campaign(Eleven(), 1, minutes=1)  # ends when there is nothing new to try
+    assert (record.cases, record.tried, record.survived) == (1, 20, 20)
+    assert run_campaign(Toy(), 1, minutes=0).cases == 0
+
+
+def test_records_become_a_table(tmp_path: Path) -> None:
+    record = run_campaign(Large(), 7, cases=5)
+    record.commit = "0123456789"
+    assert store(record, tmp_path).name == "toy-7.json"
+    rows = table(tmp_path).splitlines()
+    assert rows[-1].startswith("| toy")
+    assert "| 0123456789 |" in rows[-1]
+    page = page_with_table(f"before\n{BEGIN}\nold\n{END}\nafter\n", table(tmp_path))
+    assert page.startswith(f"before\n{BEGIN}\n\n| campaign")
+    assert page.endswith(f"|\n\n{END}\nafter\n")
+    assert "old" not in page
+
+
+def test_files_that_are_lost_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    with unharmed(tmp_path):
+        (tmp_path / "b").write_text("b")
+    with pytest.raises(AssertionError, match="files lost or changed"), unharmed(tmp_path):
+        (tmp_path / "a").unlink()
+
+
+@pytest.mark.parametrize("kind", ["insert", "replace", "delete", "cut", "double", "flip"])
+def test_changes_are_those_of_the_whole_bytes(kind: str) -> None:
+    content = ((b"abc", 4), (b"-", 1), (b"xy", 3))
+    whole = expanded(content)
+    for at in range(0, 1000, 37):
+        change = Change(kind, at, 3, (b"T", 2))
+        position = at * (len(whole) + 1) // 1000
+        before, after = whole[:position], whole[position:]
+        flipped = bytes(byte ^ 8 for byte in after[:1])
+        wanted = {
+            "insert": before + b"TT" + after, "replace": before + b"TT" + after[3:], "delete": before + after[3:],
+            "cut": before, "double": before + after[:3] + after, "flip": before + flipped + after[1:],
+        }  # fmt: skip
+        assert expanded(changed(content, [change])) == wanted[kind]

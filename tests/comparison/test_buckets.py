@@ -1,0 +1,108 @@
+"""Parts of a test set: their members, scores and intervals."""
+
+from dataclasses import replace
+
+import pytest
+
+import headway
+from headway.comparison.buckets import Bucketing, bucketings
+from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
+from headway.comparison.comparison import Comparison
+from headway.comparison.words import WordF1, word_counts, words_of
+from headway.metrics import build_metric
+from tests.comparison.toys import REFERENCES, cell, evaluation_set
+
+BLEU = build_metric("bleu")
+SOURCES = tuple(f"{line} {'x ' * (index % 8)}" for index, line in enumerate(REFERENCES * 20))
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    test = replace(evaluation_set(), sources=SOURCES, groups=tuple(str(index % 3 + 9) for index in range(160)))
+    cells = [cell(variant, seed, kept, test) for variant, kept in (("a", 0.7), ("b", 0.9)) for seed in (1, 2)]
+    return headway.compare(cells, [BLEU])
+
+
+def named(comparison: Comparison, training: dict[str, int] | None = None) -> dict[str, Bucketing]:
+    return {bucketing.title: bucketing for bucketing in bucketings(comparison, training)}
+
+
+def test_words() -> None:
+    assert words_of("The cat's 3.5 Ärzte!") == ["the", "cat", "'", "s", "3", ".", "5", "ärzte", "!"]
+    assert words_of("a , b.") == words_of("A, b .") == ["a", ",", "b", "."]
+    assert words_of("二〇八一年 ABC") == ["二", "〇", "八", "一", "年", "abc"]
+    assert words_of("ประเทศ नमस्ते") == ["ประเทศ", "नमस्ते"]
+
+
+def test_word_f1_counts_multisets() -> None:
+    metric = WordF1()
+    rows = metric.statistics(["the the cat", "x"], [["the cat sat", "y"]])
+    assert rows.tolist() == [[2, 3, 3], [0, 1, 1]]
+    assert metric.aggregate(rows.sum(axis=0)) == 50
+    assert metric.aggregate_all(rows)[1] == 0
+
+
+def test_by_length_and_group(comparison: Comparison) -> None:
+    found = named(comparison)
+    length = found["BLEU by length of the source in words"]
+    assert sum(length.counts) == 160
+    assert len(length.labels) > 3
+    group = found["BLEU by group"]
+    assert group.labels == ("9", "10", "11")
+    assert group.counts == (54, 53, 53)
+    for name in ("a", "b"):
+        scores = []
+        for one in comparison.cells[name]:
+            lines, wanted = one.outputs[0].hypotheses[::3], one.outputs[0].test.references[0][::3]
+            scores.append(BLEU.score(lines, [wanted]).value)
+        score = group.scores[name][0]
+        assert score.value == pytest.approx(sum(scores) / 2)
+        assert score.low is not None
+        assert score.low < score.value
+    differences = group.differences["a", "b"]
+    assert differences[0].value == pytest.approx(group.scores["b"][0].value - group.scores["a"][0].value)
+    assert "9" in group.table().text()
+
+
+def test_by_score(comparison: Comparison) -> None:
+    shares = named(comparison)["share of sentences by their own BLEU, in percent"]
+    for scores in shares.scores.values():
+        assert sum(score.value for score in scores) == pytest.approx(100)
+
+
+def test_by_training_frequency(comparison: Comparison) -> None:
+    training = word_counts(["the the the cat a a", "boat"])
+    found = named(comparison, training)["F1 of words by times that a word was seen in training"]
+    assert found.labels == ("0", "1", "2–5")
+    wanted = word_counts(REFERENCES * 20)
+    assert found.counts[1] == wanted["cat"] + wanted["boat"]
+    assert found.counts[2] == wanted["the"] + wanted["a"]
+    assert found.scores["b"][2].value > found.scores["a"][2].value
+
+
+def test_copied_words() -> None:
+    test = EvaluationSet("t", (("house Anna sees", "Bob goes"),), ("Haus Anna sieht", "Bob geht"))
+    cells = [CellResult(name, 1, (CellOutput(test, lines),)) for name, lines in (
+        ("keeps", ("x Anna y", "Bob z")), ("translates", ("house Ann sees", "Rob goes")))]  # fmt: skip
+    found = named(headway.compare(cells, [build_metric("chrf")]))["F1 of words that are copied"]
+    assert found.labels == ("in the source, copied", "not in the source")
+    assert found.counts == (2, 3)
+    assert [score.value for score in found.scores["keeps"]] == [100, 0]
+    assert found.scores["translates"][0].value == 0
+    assert found.scores["translates"][1].value == pytest.approx(200 * 3 / 8)
+
+
+def test_a_part_of_one_segment_has_no_interval() -> None:
+    test = replace(evaluation_set(9), groups=("first", *["rest"] * 8))
+    group = named(headway.compare([cell("a", 1, 0.8, test), cell("b", 1, 0.9, test)], [BLEU]))["BLEU by group"]
+    assert group.scores["a"][0][1:] == (None, None)
+    assert group.differences["a", "b"][0].low is None
+
+
+def test_labels_have_no_words() -> None:
+    test = EvaluationSet("t", (("i c", "c c", "c i"),), ("a b", "c d", "e f"))
+    cells = [
+        CellResult(name, 1, (CellOutput(test, ("i c", other, "c c")),)) for name, other in (("a", "c c"), ("b", "i c"))
+    ]
+    titles = list(named(headway.compare(cells, [build_metric("f0.5"), build_metric("accuracy")]), {"c": 3}))
+    assert not any("words that" in title or "F1 of words" in title for title in titles)

@@ -1,0 +1,170 @@
+"""Comparing what exists already: runs, files of outputs, and both; mistakes are found before anything is decoded."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headway.comparison.existing_results import Existing, margins, name_runs
+from headway.errors import UserError
+from tests.comparison.toys import REFERENCES, hypotheses
+from tests.conftest import Command, Reversal
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    write(tmp_path / "references.txt", REFERENCES * 10)
+    for name, kept in (("good", 0.95), ("bad", 0.6)):
+        for seed in (1, 2, 3):
+            write(tmp_path / f"{name}{seed}.txt", hypotheses(80, seed=seed, kept=kept))
+    return tmp_path
+
+
+def test_outputs_of_other_systems(files: Path, run_headway: Command) -> None:
+    names = [f"{name}:{seed}={files / f'{name}{seed}.txt'}" for name in ("bad", "good") for seed in (1, 2, 3)]
+    ended = run_headway(
+        "compare", "--hypotheses", *names, "--references", files / "references.txt", "--metric", "bleu", "ter",
+        "--margin", "bleu=1", "--json",
+    )  # fmt: skip
+    assert (ended.code, ended.err) == (0, "")
+    values = json.loads(ended.out)
+    assert list(values["variants"]) == ["bad", "good"]
+    assert [(pair["metric"], pair["verdict"]) for pair in values["pairs"]] == [("bleu", "better"), ("ter", "better")]
+    assert values["metrics"]["bleu"]["margin"] == 1
+    assert values["tests"] == [{"name": "references", "segments": 80}]
+
+
+def test_two_files_have_an_interval_and_no_verdict(files: Path, run_headway: Command) -> None:
+    ended = run_headway(
+        "compare", "--hypotheses", files / "bad1.txt", files / "good1.txt", "--references", files / "references.txt"
+    )
+    assert ended.code == 0
+    assert "no verdict" in ended.out
+    assert "One seed says nothing of the method" in ended.out
+    assert "chrF2" in ended.out
+
+
+@pytest.fixture
+def runs(reversal: Reversal, tmp_path: Path) -> Path:
+    """A trained run, and one of another recipe with the weights of an early checkpoint."""
+    shutil.copytree(reversal.run, tmp_path / "late-1")
+    early = shutil.copytree(reversal.run, tmp_path / "early")
+    first = sorted((early / "checkpoints").iterdir())[0]
+    shutil.copy(first / "model.safetensors", early / "model.safetensors")
+    manifest = json.loads((early / "manifest.json").read_text())
+    (early / "manifest.json").write_text(json.dumps(manifest | {"model_sha256": sha_of(early)}))
+    recipe = yaml.safe_load((early / "recipe.yaml").read_text())
+    recipe["training"]["updates"] = 200
+    (early / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    return tmp_path
+
+
+def sha_of(run: Path) -> str:
+    from headway.files import sha256
+
+    return sha256(run / "model.safetensors")
+
+
+def test_runs_on_their_dev_and_outputs_beside_them(runs: Path, reversal: Reversal, run_headway: Command) -> None:
+    dev = [line.split("\t") for line in (reversal.recipe.parent / "dev.tsv").read_text().splitlines()]
+    other = write(runs / "other.txt", [target for _, target in dev])
+    command = ("compare", runs / "early", runs / "late-1", "--hypotheses", f"oracle={other}", "--output", runs / "out")
+    ended = run_headway(*command, "--json", "--metric", "exact_match")
+    assert ended.code == 0, ended.err
+    values = json.loads(ended.out)
+    assert list(values["variants"]) == ["early", "late-1", "oracle"]
+    assert values["variants"]["oracle"]["exact_match"]["mean"] == 100
+    assert values["variants"]["late-1"]["exact_match"]["mean"] >= values["variants"]["early"]["exact_match"]["mean"]
+    assert values["variants"]["late-1"]["parameters"] == values["variants"]["early"]["parameters"] > 0
+    assert len(values["pairs"]) == 3
+    outputs = (runs / "out" / "cells" / "late-1-1.dev.txt").read_text().splitlines()
+    assert len(outputs) == len(dev)
+    kept = runs / "out" / "cells" / "late-1-1.json"
+    before = kept.stat().st_mtime_ns
+    again = run_headway(*command, "--json", "--metric", "exact_match")
+    assert again.out == ended.out
+    assert kept.stat().st_mtime_ns == before
+
+
+def test_runs_on_a_test_set_of_files(runs: Path, run_headway: Command) -> None:
+    write(runs / "test.src", ["abc", "dcb", "ab"])
+    write(runs / "test.ref", ["cba", "bcd", "ba"])
+    write(runs / "lengths", ["3", "3", "2"])
+    files = ("--test-source", runs / "test.src", "--test-references", runs / "test.ref", "--by", runs / "lengths")
+    ended = run_headway("compare", runs / "early", runs / "late-1", *files, "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["tests"] == [{"name": "test", "segments": 3}]
+    assert next(iter(json.loads(ended.out)["variants"]["early"])) == "exact_match"  # that of the runs
+
+
+def test_runs_of_one_recipe_are_one_variant(runs: Path) -> None:
+    for seed in (2, 11):
+        copied = shutil.copytree(runs / "late-1", runs / f"late-{seed}")
+        recipe = yaml.safe_load((copied / "recipe.yaml").read_text())
+        recipe["training"]["seed"] = seed
+        (copied / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    folders = [Existing(runs / name) for name in ("late-1", "early", "late-11", "late-2")]
+    named = [(name.variant, name.seed) for name in name_runs(folders)]
+    assert named == [("late", 1), ("early", 1), ("late", 11), ("late", 2)]
+    given = name_runs([Existing(runs / "late-1", "mine", 7), *folders[1:]])
+    assert next((name.variant, name.seed) for name in given) == ("mine", 7)
+
+
+def test_names_and_paths(tmp_path: Path) -> None:
+    path = write(tmp_path / "a=b.txt", ["x"])
+    assert Existing.parse(str(path), "runs") == Existing(path)
+    assert Existing.parse(f"n={path}", "runs") == Existing(path, "n")
+    assert Existing.parse(f"n:3={path}", "runs") == Existing(path, "n", 3)
+    with pytest.raises(UserError, match="there is no such file or folder"):
+        Existing.parse("n:3=nowhere", "runs")
+
+
+def test_margins() -> None:
+    assert margins(["bleu=0.5", "ter=1"]) == {"bleu": 0.5, "ter": 1.0}
+    for wrong in ("bleu", "=1", "bleu=x"):
+        with pytest.raises(UserError, match="a margin is METRIC=NUMBER"):
+            margins([wrong])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "--hypotheses good1.txt bad1.txt",
+            "--hypotheses: outputs are scored by references; allowed: --references FILE",
+        ),
+        ("--hypotheses good1.txt good2.txt nowhere --references references.txt", "--hypotheses: there is no such file"),
+        ("--hypotheses good1.txt --references references.txt", "variants: a comparison needs two variants or more"),
+        ("--hypotheses a=good1.txt a=bad1.txt --references references.txt", "a, seed 1: two cells of one name"),
+        (
+            "--hypotheses a:1=good1.txt a:2=good2.txt b:1=bad1.txt --references references.txt",
+            "b: seed 2 is missing; seeds are paired by their number; received '1'",
+        ),
+        ("--hypotheses good1.txt short.txt --references references.txt", "short.txt, references: 3 hypotheses for 80"),
+        (
+            "--hypotheses good1.txt bad1.txt --references references.txt --source short.txt",
+            "references.txt, references: 3 sources for 80 references",
+        ),
+        ("--hypotheses good1.txt bad1.txt --references references.txt --metric bleu aer", "in different ways"),
+        ("--hypotheses good1.txt bad1.txt --references references.txt --margin bleu", "--margin: a margin is"),
+        ("--hypotheses good1.txt bad1.txt --references references.txt --baseline x", "no such variant"),
+        ("good1.txt bad1.txt", "this is not a run folder"),
+        ("nowhere bad1.txt", "RUN: there is no such file or folder; received 'nowhere'"),
+    ],
+)
+def test_mistakes(
+    files: Path, arguments: str, message: str, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    write(files / "short.txt", ["a", "b", "c"])
+    ended = run_headway("compare", *arguments.split())
+    assert ended.code == 2
+    assert message in ended.err
+    assert ended.out == ""

@@ -1,0 +1,229 @@
+"""A grid in miniature: tuned, trained, decoded, gone on with after kills; nothing is done twice."""
+
+import json
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.comparison.cell_process import locked
+from headway.comparison.cell_results import CellResult
+from headway.comparison.grid import Grid, load_grid
+from headway.comparison.grid_comparison import compare_grid, comparison_of, plan_of
+from headway.comparison.grid_options import GridOptions
+from headway.comparison.grid_run import GridRun
+from headway.comparison.workers import LocalWorkers
+from headway.errors import RunError, UserError
+from headway.metrics import build_metric
+from headway.runs.load import load
+from headway.runs.run_folder import RunFolder
+from tests.comparison.grids import write_grid
+from tests.conftest import Command
+from tests.runs.training.kills import ROOT, environment
+
+TUNE = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "updates": 6, "on": {"tsv": "dev.tsv"}}
+SMALL = {"variants": {"attention": {}, "ngram": "ngram.yaml"}, "metrics": ["chrf"]}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Grid, Path]:
+    """A grid of two variants and two seeds, tuned, made by two processes."""
+    folder = tmp_path_factory.mktemp("grid")
+    grid = load_grid(write_grid(folder, tune=TUNE, **SMALL))
+    assert GridRun(grid, folder / "out", threads=1).run(LocalWorkers(2, 1)).failed == ()
+    return grid, folder / "out"
+
+
+def cells(out: Path) -> dict[str, CellResult]:
+    return {
+        path.parent.name: CellResult.from_json(json.loads(path.read_text())["result"])
+        for path in sorted(out.glob("cells/*/cell.json"))
+    }
+
+
+def test_a_cell_is_an_ordinary_run_with_its_result(made: tuple[Grid, Path]) -> None:
+    _, out = made
+    found = cells(out)
+    assert list(found) == ["attention-1", "attention-2", "ngram-1", "ngram-2"]
+    for name, cell in found.items():
+        run = out / "cells" / name
+        assert {"recipe.yaml", "model.safetensors", "manifest.json", "report.html"} <= {p.name for p in run.iterdir()}
+        predictor = load(run, device="cpu")
+        assert predictor.recipe.training.seed == cell.seed
+        (output,) = cell.outputs
+        rows = [line.split("\t") for line in (out.parent / "test.tsv").read_text().splitlines()]
+        assert output.test.sources == tuple(source for source, _ in rows)
+        assert output.test.references == (tuple(target for _, target in rows),)
+        assert output.hypotheses == tuple(prediction.text for prediction in predictor.predict(output.test.sources))
+        assert [point.update for point in cell.curve] == [3, 6]
+    costs = found["ngram-1"].costs.known()
+    assert set(costs) == {
+        "parameters", "flops_per_token", "cpu_seconds", "training_tokens_per_second", "decoding_tokens_per_second",
+        "peak_memory", "decoding_state", "learning_rate",
+    }  # fmt: skip
+    assert all(value > 0 for value in costs.values())
+    assert costs["peak_memory"] > 50e6
+
+
+def test_short_runs_are_the_same_for_all_and_on_their_own_split(made: tuple[Grid, Path]) -> None:
+    _, out = made
+    names = {path.name for path in (out / "tuning").iterdir() if path.is_dir()}
+    assert names == {"attention-0.01", "attention-0.02", "ngram-0.01", "ngram-0.02"}
+    sources, targets = zip(
+        *(line.split("\t") for line in (out.parent / "dev.tsv").read_text().splitlines()), strict=True
+    )
+    scores = {}
+    for name in names:
+        content = json.loads((out / "tuning" / name / "cell.json").read_text())["result"]
+        assert content["outputs"][0]["test"]["sources"] == list(sources)
+        assert json.loads((out / "tuning" / name / "manifest.json").read_text())["updates"] == 6
+        scores[name] = build_metric("chrf").score(content["outputs"][0]["hypotheses"], [targets]).value
+    for variant in ("attention", "ngram"):
+        best = max((0.01, 0.02), key=lambda rate: scores[f"{variant}-{rate}"])
+        for seed in (1, 2):
+            recipe = RunFolder(out / "cells" / f"{variant}-{seed}").read_recipe()
+            assert (recipe.optimizer.learning_rate, recipe.training.updates) == (best, 6)
+
+
+def test_a_second_call_changes_nothing(made: tuple[Grid, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    grid, out = made
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.name != ".lock"}
+    workers = LocalWorkers(2, 1)
+    monkeypatch.setattr(workers, "start", lambda job: pytest.fail(f"{job.name} is made again"))
+    result = GridRun(grid, out, threads=1).run(workers)
+    assert [cell.name for cell in result.cells] == [cell.name for cell in cells(out).values()]
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.name != ".lock"}
+
+
+def test_another_seed_is_made_beside_what_is_there(made: tuple[Grid, Path]) -> None:
+    _, out = made
+    grid = load_grid(out.parent / "grid.yaml", ["seeds=[1, 2, 3]"])
+    run = GridRun(grid, out, threads=1)
+    assert [state.planned.name for state in run.ready()] == ["attention-3", "ngram-3"]
+
+
+def test_another_test_set_is_decoded_without_training_again(made: tuple[Grid, Path]) -> None:
+    _, out = made
+    grid = load_grid(out.parent / "grid.yaml", ["test={dev: {tsv: train.tsv}}"])
+    run = GridRun(grid, out, threads=1)
+    assert len(run.ready()) == 4
+    assert all(state.job.is_trained() for state in run.ready())
+
+
+def test_cells_of_another_recipe_are_refused(made: tuple[Grid, Path]) -> None:
+    _, out = made
+    grid = load_grid(out.parent / "grid.yaml", ["model.dim=8"])
+    with pytest.raises(UserError, match=r"made with another recipe \(model.dim: 16 -> 8\)"):
+        GridRun(grid, out, threads=1)
+
+
+def test_two_calls_do_not_work_in_one_folder(made: tuple[Grid, Path]) -> None:
+    grid, out = made
+    with locked(out / ".lock", wait=0), pytest.raises(RunError, match="another process is at work here"):
+        GridRun(grid, out, threads=1).run(LocalWorkers(1, 1))
+
+
+def test_a_failure_ends_no_other_cell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    variants = {"diverging": {"optimizer.learning_rate": 1e30, "training.max_bad_updates": 1}, "sound": {}}
+    path = write_grid(tmp_path, variants=variants, seeds=[1])
+    with caplog.at_level(logging.WARNING, "headway"):
+        result = GridRun(load_grid(path), tmp_path / "out", threads=1).run(LocalWorkers(1, 1))
+    assert [cell.variant for cell in result.cells] == ["sound"]
+    (failure,) = result.failed
+    assert failure.startswith("diverging, seed 1: failed (exit code 1): ")
+    assert "diverged" in failure
+    assert failure in caplog.messages
+    assert str(tmp_path / "out" / "logs") in failure
+
+
+def test_kills_lose_no_cell_and_run_none_twice(made: tuple[Grid, Path]) -> None:
+    _, alone = made
+    killed = alone.with_name("killed")
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.comparison.grid_attempts", alone.parent / "grid.yaml", killed, "6", "3"],
+        cwd=ROOT, env=environment(alone.parent / "cache"), capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert int(ended.stdout.splitlines()[-1]) >= 4
+    for path in sorted(alone.glob("*/*/model.safetensors")):
+        assert (killed / path.relative_to(alone)).read_bytes() == path.read_bytes(), path
+    outputs = [{name: cell.outputs for name, cell in cells(out).items()} for out in (alone, killed)]
+    assert outputs[0] == outputs[1]
+    for log in (killed / "logs").iterdir():
+        lines = log.read_text().splitlines()
+        assert lines[-1].endswith(": finished")
+        assert sum(line.endswith(": finished") for line in lines) == 1
+    assert any(log.read_text().count(": process ") > 1 for log in (killed / "logs").iterdir())
+
+
+def test_the_comparison_of_a_grid(made: tuple[Grid, Path]) -> None:
+    grid, out = made
+    compared = compare_grid(grid, out, GridOptions())
+    assert (compared.code, compared.result.failed) == (0, ())
+    assert compared.comparison is not None
+    for variant in compared.comparison.variants:
+        assert variant.seeds == (1, 2)
+        scores = [
+            build_metric("chrf").score(cell.outputs[0].hypotheses, cell.outputs[0].test.references).value
+            for cell in cells(out).values()
+            if cell.variant == variant.name
+        ]
+        assert variant.scores["chrf"].scores == pytest.approx(scores)
+    (pair,) = compared.comparison.pairs
+    assert (pair.a, pair.b) == ("attention", "ngram")
+
+
+def test_the_plan_estimates_what_is_missing(made: tuple[Grid, Path]) -> None:
+    _, out = made
+    grid = load_grid(out.parent / "grid.yaml", ["seeds=[1, 2, 3]", "variants.local.model.encoder.mixer=local"])
+    before = sorted(out.rglob("*"))
+    plan = plan_of(grid, out, GridOptions(workers=2))
+    assert sorted(out.rglob("*")) == before
+    rows = {row[0]: row for row in plan.cells()}
+    assert len(rows) == 3 * (2 + 3)
+    assert [rows[name][3] for name in ("attention-0.01", "attention-2", "attention-3", "local-1")] == [
+        "finished"
+    ] * 2 + ["", ""]
+    assert all(":" in row[4] for row in rows.values())
+    assert "with 2 workers of 1 threads" in plan.notes[0]
+
+
+def test_cells_without_others_are_left_out(made: tuple[Grid, Path], caplog: pytest.LogCaptureFixture) -> None:
+    grid, out = made
+    result = GridRun(grid, out, 1).result()
+    some = comparison_of(grid, replace(result, cells=result.cells[:3]))
+    assert some is not None
+    assert [variant.seeds for variant in some.variants] == [(1,), (1,)]
+    assert "attention, seed 2 is left out" in caplog.text
+    assert comparison_of(grid, replace(result, cells=result.cells[:2])) is None
+    assert "nothing is compared" in caplog.text
+
+
+def test_a_test_set_at_fault_is_named_before_any_work(tmp_path: Path) -> None:
+    path = write_grid(tmp_path)
+    (tmp_path / "test.tsv").write_text("a b\n")
+    with pytest.raises(UserError, match=r"test\.tsv:1"):
+        compare_grid(load_grid(path), tmp_path / "out", GridOptions())
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_line(made: tuple[Grid, Path], run_headway: Command) -> None:
+    _, out = made
+    grid = out.parent / "grid.yaml"
+    ended = run_headway("compare", grid, "--output", out, "--json")
+    assert ended.code == 0, ended.err
+    assert set(json.loads(ended.out)["variants"]) == {"attention", "ngram"}
+    ended = run_headway("compare", grid, "seeds=[1]", "--output", out, "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "0:00 of training are left" in ended.out
+    for arguments, error in {
+        (grid,): "--output: the runs of a grid need a folder",
+        (grid, "--output", out, "--metric", "bleu"): "--metric: a grid says this itself",
+        (out / "cells" / "ngram-1", "--workers", "2"): "--workers: this is about a grid of runs to be made",
+        (grid, "sed=1", "--output", out): "sed=1: unknown key; did you mean 'seeds'",
+    }.items():
+        ended = run_headway("compare", *arguments)
+        assert (ended.code, error in ended.err) == (2, True), ended.err

@@ -1,0 +1,59 @@
+"""The recipes that come with headway are listed and copied, from a wheel as from a checkout."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.errors import UserError
+from headway.experiments.recipe_library import about, copy_recipe, library, recipe_names, recipe_table
+from headway.recipe import load_recipe
+from tests.conftest import Command
+
+NAMES = recipe_names()
+
+
+def test_all_recipes_are_listed() -> None:
+    assert {"tanaka/transformer-small", "tanaka/mixers/ngram", "lengths/variants/rotary"} <= set(NAMES)
+    assert len(NAMES) > 80
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_begins_with_what_it_is(name: str) -> None:
+    assert len(about(name)) > 15
+
+
+def test_a_copy_has_what_it_begins_from(tmp_path: Path) -> None:
+    copies = copy_recipe("tanaka/mixers/ngram", tmp_path)
+    names = ["tanaka/mixers/ngram.yaml", "tanaka/mixers/base.yaml", "tanaka/transformer-small.yaml"]
+    assert [path.relative_to(tmp_path).as_posix() for path in copies] == names
+    original = load_recipe(library() / "tanaka/mixers/ngram.yaml")
+    assert load_recipe(copies[0]).model == original.model
+    assert copy_recipe("tanaka/mixers/ngram", tmp_path) == copies, "the same again is no mistake"
+
+
+def test_a_changed_copy_is_kept(tmp_path: Path) -> None:
+    (path, *_) = copy_recipe("tanaka/transformer-small", tmp_path)
+    path.write_text("task: translation\n", encoding="utf-8")
+    with pytest.raises(UserError, match="it differs from the recipe"):
+        copy_recipe("tanaka/mixers/ngram", tmp_path)
+    assert path.read_text(encoding="utf-8") == "task: translation\n"
+    assert not (tmp_path / "tanaka" / "mixers").exists()
+
+
+def test_an_unknown_name_has_its_nearest() -> None:
+    with pytest.raises(UserError, match="allowed: tanaka/mixers/ngram"):
+        copy_recipe("tanaka/mixer/ngram", Path())
+    with pytest.raises(UserError, match=r"no recipe is for this task.*allowed: error_detection"):
+        recipe_table("cooking")
+
+
+def test_the_commands(run_headway: Command, tmp_path: Path) -> None:
+    listed = run_headway("recipes")
+    assert listed.code == 0
+    assert all(name in listed.out for name in NAMES)
+    parsing = run_headway("recipes", "list", "--task", "parsing").out
+    assert "parsing/wsj-only" in parsing
+    assert "tanaka" not in parsing
+    copied = run_headway("recipes", "copy", "tanaka/mixers/local", "--output", tmp_path)
+    assert copied.code == 0
+    assert copied.out.splitlines()[0] == str(tmp_path / "tanaka/mixers/local.yaml")

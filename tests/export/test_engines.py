@@ -1,0 +1,99 @@
+"""Engines decode with the options of headway and give its outputs; their exports follow the weights."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import headway
+from headway.errors import UserError
+from tests.conftest import Command, Reversal
+
+
+@pytest.fixture(scope="module")
+def words(reversal: Reversal) -> list[str]:
+    return [word for word in reversal.words if len(word) == 4][:48]
+
+
+@pytest.fixture(scope="module")
+def ours(reversal: Reversal) -> "headway.predictors.sequence_predictor.SequencePredictor":
+    return headway.load(reversal.run, device="cpu")
+
+
+@pytest.mark.parametrize("engine", ["ctranslate2"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"nbest": 3, "length_penalty": 1.5}, {"beam": 1}, {"max_length": 2}, {"batch_tokens": 20}],
+    ids=str,
+)
+def test_an_engine_gives_the_runs_outputs_and_scores(
+    reversal: Reversal, ours, words: list[str], engine: str, options: dict
+) -> None:
+    pytest.importorskip(engine)
+    theirs = headway.load(reversal.run, engine=engine)
+    for own, other in zip(ours.predict(words, **options), theirs.predict(words, **options), strict=True):
+        assert own.text == other.text
+        assert own.tokens == other.tokens
+        assert own.score == pytest.approx(other.score, abs=1e-4)
+        assert len(other.hypotheses) == options.get("nbest", 1)
+        torch.testing.assert_close(
+            torch.tensor(own.hypotheses[0].log_probabilities), torch.tensor(other.hypotheses[0].log_probabilities),
+            rtol=0, atol=1e-4,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["ctranslate2"])
+def test_prefixes_are_forced(reversal: Reversal, ours, words: list[str], engine: str) -> None:
+    pytest.importorskip(engine)
+    prefixes = tuple(word[0] for word in words)
+    own = ours.predict(words, prefixes=prefixes)
+    other = headway.load(reversal.run, engine=engine).predict(words, prefixes=prefixes)
+    assert [each.text for each in own] == [each.text for each in other]
+    assert all(each.text.startswith(prefix) for each, prefix in zip(other, prefixes, strict=True))
+    assert [each.score for each in own] == pytest.approx([each.score for each in other], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({"sample": True}, "sample"), ({"capture": "all"}, "capture"), ({"no_repeat_ngram": 2}, "no_repeat_ngram")],
+)
+def test_an_option_that_an_engine_lacks(reversal: Reversal, options: dict, name: str) -> None:
+    pytest.importorskip("ctranslate2")
+    with pytest.raises(UserError, match=f"{name}: the engine ctranslate2 has no such option"):
+        headway.load(reversal.run, engine="ctranslate2").predict("abc", **options)
+
+
+def test_an_engine_scores_no_targets(reversal: Reversal) -> None:
+    pytest.importorskip("ctranslate2")
+    with pytest.raises(UserError, match="targets are scored by the run's own model"):
+        headway.load(reversal.run, engine="ctranslate2").score(["abc"], ["cba"])
+
+
+def test_the_export_is_kept_and_made_anew_for_other_weights(reversal: Reversal, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    run = tmp_path / "run"
+    shutil.copytree(reversal.run, run, ignore=shutil.ignore_patterns("engines"))
+    headway.load(run, engine="ctranslate2")
+    (first,) = (run / "engines").iterdir()
+    made = (first / "model.bin").stat().st_mtime_ns
+    headway.load(run, engine="ctranslate2")
+    assert (first / "model.bin").stat().st_mtime_ns == made
+    shutil.copyfile(run / "checkpoints" / "update-00000200" / "model.safetensors", run / "model.safetensors")
+    theirs = headway.load(run, engine="ctranslate2")
+    (second,) = (run / "engines").iterdir()
+    assert second != first
+    (own,), (other,) = headway.load(run, device="cpu").predict("abcd"), theirs.predict("abcd")
+    assert own.score == pytest.approx(other.score, abs=1e-4)
+
+
+def test_the_command_line_has_engines(run_headway: Command, reversal: Reversal) -> None:
+    pytest.importorskip("ctranslate2")
+    code, out, _ = run_headway("predict", reversal.run, "--engine", "ctranslate2", stdin="abcd\n\nbad\n")
+    assert (code, out) == (0, "dcba\n\ndab\n")
+    code, _, err = run_headway("predict", reversal.run, "--engine", "ctranslate3", stdin="abcd\n")
+    assert code == 2
+    assert "--engine" in err
+    assert "did you mean 'ctranslate2'?" in err
+    code, _, err = run_headway("predict", reversal.run, reversal.run, "--engine", "ctranslate2", stdin="abcd\n")
+    assert (code, "an engine runs the final weights of one run" in err) == (2, True)

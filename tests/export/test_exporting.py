@@ -1,0 +1,234 @@
+"""Exports: every format is loaded by its own library and answers as the run does; what cannot be is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import headway
+from headway.errors import UserError
+from headway.export.export_options import ExportOptions
+from headway.export.exporting import export_run, formats_of, open_run
+from tests.conftest import Command, Reversal
+from tests.models.encoders import write_encoder
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+
+@pytest.fixture(scope="module")
+def lines(reversal: Reversal, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with all words of the language."""
+    file = tmp_path_factory.mktemp("lines") / "words.txt"
+    file.write_text("".join(f"{word}\n" for word in reversal.words if len(word) == 4), encoding="utf-8")
+    return file
+
+
+def test_huggingface_loads_the_folder_and_generates_the_same(
+    run_headway: Command, reversal: Reversal, lines: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "marian"
+    code, out, _ = run_headway("export", "huggingface", reversal.run, "--output", folder, "--input", lines)
+    assert (code, "256 of 256 best outputs equal" in out) == (0, True)
+    from transformers import AutoTokenizer, MarianMTModel
+
+    tokenizer, model = AutoTokenizer.from_pretrained(str(folder)), MarianMTModel.from_pretrained(str(folder))
+    words = lines.read_text(encoding="utf-8").split()[:8]
+    ids = model.generate(**tokenizer(words, return_tensors="pt", padding=True))
+    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == [word[::-1] for word in words]
+    assert str(tmp_path) not in (folder / "tokenizer_config.json").read_text(encoding="utf-8")
+
+
+def test_the_card_says_task_data_scores_recipe_and_licence(reversal: Reversal, tmp_path: Path) -> None:
+    options = ExportOptions(output=tmp_path / "model", sentences=2, licence="cc-by-4.0")
+    export_run("huggingface", reversal.run, options, {})
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    head = yaml.safe_load(card.split("---\n")[1])
+    assert (head["license"], head["library_name"], head["pipeline_tag"]) == ("cc-by-4.0", "transformers", "translation")
+    assert "| 400 | exact_match |" in card
+    assert "version:headway" in card
+    assert "train.tsv" in card
+    assert "2 of 2 best outputs equal the run's" in card
+    assert str(reversal.run.parent) not in card
+    report = json.loads((tmp_path / "model" / "parity.json").read_text(encoding="utf-8"))
+    assert (report["equal"], report["lines"], report["passed"]) == (2, 2, True)
+    assert report["score_difference"] < 1e-4
+
+
+@pytest.mark.parametrize("quantization", ["float32", "bf16", "int8"])
+def test_ctranslate2_gives_the_runs_outputs_and_scores(
+    run_headway: Command, reversal: Reversal, lines: Path, tmp_path: Path, quantization: str
+) -> None:
+    arguments = ["--output", tmp_path / "model", "--input", lines, "--quantization", quantization, "--beam", "1"]
+    code, _, _ = run_headway("export", "ctranslate2", reversal.run, *arguments)
+    report = json.loads((tmp_path / "model" / "parity.json").read_text(encoding="utf-8"))
+    assert code == 0
+    assert report["exact"] == (quantization == "float32")
+    assert report["lines"] == 256
+    assert report["equal"] >= (256 if quantization == "float32" else 250)
+    assert report["score_difference"] < {"float32": 1e-4, "bf16": 0.5, "int8": 1.0}[quantization]
+    translator = ctranslate2.Translator(str(tmp_path / "model"))
+    (result,) = translator.translate_batch([["▁", *"abcd"]])
+    assert result.hypotheses[0] == ["▁", *"dcba"]
+
+
+def test_a_vocabulary_map_holds_the_tokens_that_attention_aligns(reversal: Reversal, tmp_path: Path) -> None:
+    report = export_run("ctranslate2", reversal.run, ExportOptions(output=tmp_path / "model"), {"vocabulary_map": 2})
+    rows = [row.split("\t") for row in (tmp_path / "model" / "vmap.txt").read_text(encoding="utf-8").splitlines()]
+    assert rows[0][0] == ""
+    assert set(rows[0][1].split()) >= {"</s>", "<unk>", *"abcd"}
+    assert {source for source, _ in rows[1:]} <= {"▁", *"abcd"}
+    assert all(1 <= len(targets.split()) <= 2 for _, targets in rows[1:])
+    assert report.equal == report.lines
+
+
+def test_differences_are_shown_and_fail(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headway.export import marian_export
+
+    def broken(*arguments: object, **keywords: object) -> dict[str, torch.Tensor]:
+        weights = whole(*arguments, **keywords)
+        weights["model.decoder.layers.0.fc1.weight"] = torch.zeros_like(weights["model.decoder.layers.0.fc1.weight"])
+        return weights
+
+    whole = marian_export.to_marian
+    monkeypatch.setattr(marian_export, "to_marian", broken)
+    code, out, _ = run_headway("export", "huggingface", reversal.run, "--output", tmp_path / "model")
+    assert code == 1
+    assert "0 of 16" in out or "best outputs equal" in out
+    assert "by the run)" in out
+    assert json.loads((tmp_path / "model" / "parity.json").read_text(encoding="utf-8"))["passed"] is False
+
+
+def other_run(reversal: Reversal, folder: Path, **model: object) -> Path:
+    """A run with random weights of another model that reads what the run reads."""
+    from headway.runs.load import _without_weights
+    from headway.runs.run_folder import RunFolder, model_weights
+
+    shutil.copytree(reversal.run / "vocabulary", folder / "vocabulary")
+    recipe = yaml.safe_load((reversal.run / "recipe.yaml").read_text(encoding="utf-8"))
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | {"model": model}), encoding="utf-8")
+    torch.manual_seed(1)
+    RunFolder(folder).write_weights(model_weights(_without_weights(folder).model), {})
+    return folder
+
+
+NGRAM = {"dim": 8, "heads": 2, "feed_forward": 8, "encoder": {"layers": 1}, "decoder": {"layers": 1, "mixer": "ngram"}}
+
+
+def test_what_a_format_cannot_express_is_refused_with_those_that_can(
+    run_headway: Command, reversal: Reversal, tmp_path: Path
+) -> None:
+    run = other_run(reversal, tmp_path / "run", **NGRAM)
+    code, _, err = run_headway("export", "ctranslate2", run, "--output", tmp_path / "model")
+    assert code == 2
+    assert "ctranslate2 cannot express this run" in err
+    assert "Ngram" in err
+    assert "allowed: " in err
+    assert "huggingface" in err.partition("allowed")[2]
+    assert not (tmp_path / "model").exists()
+    code, out, _ = run_headway("export", "--list", run)
+    rows = {line.split()[0]: line for line in out.splitlines()}
+    assert rows["ctranslate2"].split()[1] == "no"
+    assert "a folder for headway.load: MarianMTModel has multi-head attention alone" in rows["huggingface"]
+
+
+def test_other_models_become_a_folder_that_headway_loads(reversal: Reversal, tmp_path: Path) -> None:
+    run = other_run(reversal, tmp_path / "run", **NGRAM)
+    report = export_run("huggingface", run, ExportOptions(output=tmp_path / "model"), {})
+    assert report.passed
+    (own,), (other,) = (headway.load(each).predict("abc", max_length=5) for each in (run, tmp_path / "model"))
+    assert own.text == other.text
+    assert (tmp_path / "model" / "README.md").is_file()
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_each_format_says_how(reversal: Reversal, tmp_path: Path, norm: str) -> None:
+    shape = {"dim": 8, "heads": 2, "feed_forward": 8, "encoder": {"layers": 1}, "decoder": {"layers": 1}}
+    run = open_run(other_run(reversal, tmp_path / "run", **shape, norm=norm))
+    rows = {str(row[0]): row for row in formats_of(run).rows}
+    assert rows["ctranslate2"][1] == "yes"
+    assert (rows["huggingface"][2] == "MarianMTModel") == (norm == "post")
+
+
+class TestMistakes:
+    def test_a_run_without_weights(self, run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+        shutil.copytree(reversal.run, tmp_path / "run", ignore=shutil.ignore_patterns("*.safetensors", "checkpoints"))
+        code, _, err = run_headway("export", "ctranslate2", tmp_path / "run", "--output", tmp_path / "model")
+        assert (code, "this run has no model yet" in err) == (2, True)
+
+    def test_no_run(self, run_headway: Command, tmp_path: Path) -> None:
+        code, _, err = run_headway("export", "ctranslate2", tmp_path, "--output", tmp_path / "model")
+        assert (code, "this is not a run folder" in err) == (2, True)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["onyx"], "FORMAT: unknown exporter"),
+            (["huggingface", "--quantization", "int8"], "--quantization: the format huggingface has no such option"),
+            (["ctranslate2", "--quantization", "int4"], "quantization"),
+            (["ctranslate2", "--input", "nowhere.txt"], "nowhere.txt"),
+        ],
+    )
+    def test_options(
+        self, run_headway: Command, reversal: Reversal, tmp_path: Path, arguments: list[str], message: str
+    ) -> None:
+        format, *rest = arguments
+        code, _, err = run_headway("export", format, reversal.run, "--output", tmp_path / "model", *rest)
+        assert (code, message in err) == (2, True), err
+        assert not list(tmp_path.iterdir())
+
+    def test_what_is_there_is_kept(self, run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+        code, _, err = run_headway("export", "ctranslate2", reversal.run, "--output", tmp_path)
+        assert (code, "--output: there is something there already" in err) == (2, True)
+
+    def test_what_is_not_installed_names_its_extra(
+        self, run_headway: Command, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from headway.export import exporting
+        from headway.runs import engines
+
+        for module in (exporting, engines):
+            monkeypatch.setattr(module, "find_spec", lambda name: None)
+        code, _, err = run_headway("export", "ctranslate2", reversal.run, "--output", tmp_path / "model")
+        assert (code, "pip install 'headway[export]'" in err) == (2, True)
+        with pytest.raises(UserError, match=r"needs ctranslate2, which is not installed.*headway\[export\]"):
+            headway.load(reversal.run, engine="ctranslate2")
+
+    def test_half_an_export_leaves_nothing(
+        self, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from headway.export import exporting
+
+        def fail(*arguments: object) -> str:
+            raise OSError("the disk is full")
+
+        monkeypatch.setattr(exporting, "card_of", fail)
+        with pytest.raises(OSError, match="full"):
+            export_run("ctranslate2", reversal.run, ExportOptions(output=tmp_path / "model"), {})
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_tagger_becomes_the_class_of_its_encoder(run_headway: Command, tmp_path: Path) -> None:
+    encoder = write_encoder(tmp_path / "encoder")
+    words = tmp_path / "words.tsv"
+    words.write_text("he VB\ngoes NN\n\nshe NN\nhome VB\n\n".replace(" ", "\t"), encoding="utf-8")
+    corpus = {"kind": "columns", "path": str(words)}
+    recipe = {
+        "task": "tagging",
+        "data": {"train": corpus, "dev": corpus, "max_length": 30},
+        "model": {"kind": "tagger", "encoder": str(encoder), "layers": "last"},
+        "training": {"updates": 2, "checkpoint_every": 2},
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    assert run_headway("train", tmp_path / "recipe.yaml", "--output", tmp_path / "run").code == 0
+    code, out, err = run_headway("export", "huggingface", tmp_path / "run", "--output", tmp_path / "model")
+    assert (code, "2 of 2 best outputs equal" in out) == (0, True), err
+    from transformers import AutoModelForTokenClassification
+
+    model = AutoModelForTokenClassification.from_pretrained(str(tmp_path / "model"))
+    assert type(model).__name__ == "BertForTokenClassification"
+    assert set(model.config.id2label.values()) == {"NN", "VB"}
