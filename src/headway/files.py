@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, read with clear errors, locked, and recognised by their hash."""
+"""Files that are written whole or not at all, locked, and recognised by their hash; whether there is one."""
 
 import errno
 import fcntl
@@ -7,31 +7,84 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
-
-from headway.errors import UserError
-
-Value = TypeVar("Value")
+from typing import Any
 
 # What flock answers on file systems that have no locks.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
+FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
+
+
+def exists(path: Path, *, folder: bool = False) -> bool:
+    """Whether there is a file or folder (a folder) there; there is none by a name that no file can have."""
+    return os.path.isdir(path) if folder else os.path.exists(path)  # noqa: PTH110, PTH112 - pathlib's raise OSError
+
+
+@contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Within this context an OSError, such as that of a full disk, names `path` where it names no file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path) if error.filename is None else error.filename
+        raise
+
+
+def check_output_file(path: Path | None) -> Path | None:
+    """Raise ValueError where no file can be written, before the work whose result it is to hold."""
+    if path is None:
+        return None
+    if exists(path, folder=True):
+        raise ValueError("this is a folder; give the name of a file")
+    if not exists(path.parent, folder=True):
+        raise ValueError("there is no such folder to write to")
+    if not os.access(path if exists(path) else path.parent, os.W_OK):
+        raise ValueError("no file can be written there")
+    return path
+
+
+def check_figure(path: Path | None) -> Path | None:
+    """`check_output_file`, and ValueError for a suffix that is no format of figures."""
+    if path is not None and path.suffix not in FIGURES:
+        raise ValueError(f"a figure's format is the suffix of its name: {', '.join(FIGURES)}")
+    return check_output_file(path)
+
+
+def check_output_folder(path: Path | None) -> Path | None:
+    """Raise ValueError where no folder can be made, or none be written to."""
+    if path is None:
+        return None
+    above = next(folder for folder in (path, *path.absolute().parents) if exists(folder))
+    if not exists(above, folder=True):
+        raise ValueError("a folder is needed there, and there is a file" if above == path else f"{above} is no folder")
+    if not os.access(above, os.W_OK):
+        raise ValueError("no folder can be written there")
+    return path
+
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` so that a reader, or a crash at any moment, finds the old file or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync(path.parent)
+    """Write `content` so that a reader, or a crash at any moment, finds the old file or the new one, never a part.
+
+    A device or a pipe is written to as it is.
+    """
+    with named_in_errors(path):
+        if path.exists() and not path.is_file():
+            with path.open("wb") as device:
+                device.write(content)
+            return
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync(path.parent)
 
 
 def write_text(path: Path, content: str) -> None:
@@ -42,36 +95,6 @@ def write_text(path: Path, content: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """`write_bytes` for a value that JSON can hold."""
     write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
-
-
-def read_json(path: Path, shape: TypeAdapter[Value]) -> Value:
-    """The value that a JSON file holds.
-
-    Args:
-        path: the file.
-        shape: the type of the value.
-
-    Raises:
-        UserError: the file cannot be read, is not JSON, or holds a value of another type.
-    """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"this file cannot be read ({error.strerror})", where=str(path)) from error
-    return parse_json(content, shape, str(path))
-
-
-def parse_json(content: bytes, shape: TypeAdapter[Value], where: str) -> Value:
-    """The value of JSON text from the file `where`. Raises UserError: not JSON, or a value of another type."""
-    try:
-        return shape.validate_python(json.loads(content))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        what = f"{key}: {first['msg']}" if key else first["msg"]
-        raise UserError(f"this file is damaged ({what})", where=where) from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"this file is damaged: it is not JSON ({error})", where=where) from error
 
 
 def remove_leftovers(folder: Path, names: str) -> None:

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+MOST = 10**9  # of what is counted
+LARGEST_SEED = 2**63 - 1
+
 AllowCode = Annotated[
     bool, typer.Option("--allow-code", help="Import what the run names by import path; it is not a part of headway.")
 ]

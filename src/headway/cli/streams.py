@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from headway.cli.label_stream import predict_labels, score_labels
 from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
 from headway.cli.prediction_stream import predict_stream, recording_paths, score_pairs, score_recordings
+from headway.cli.standard_streams import StandardInput
 from headway.config import validated_options
 from headway.errors import UserError, nearest, option
 from headway.predictors.label_predictor import LabelPredictor
@@ -62,10 +63,13 @@ def run_predict(
     if isinstance(predictor, SequencePredictor):
         without = OF_TEXT if isinstance(predictor, SpeechPredictor) else ()
         search, output = _parts(given, task, predictor.Options, WriterOptions, without)
-        recordings = files or None
-        if isinstance(predictor, SpeechPredictor) and not files:
-            return predict_stream(predictor, search, output, recording_paths(predictor.recipe.data.train))
-        return predict_stream(predictor, search, output, recordings)
+        if files:
+            return predict_stream(predictor, search, output, files)
+        lines: Iterable[str]
+        lines = source = StandardInput()
+        if isinstance(predictor, SpeechPredictor):
+            lines = recording_paths(predictor.recipe.data.train, source)
+        return predict_stream(predictor, search, output, lines, source)
     raise UserError("the predictor of this task has no stream of lines", where="task", received=task)
 
 

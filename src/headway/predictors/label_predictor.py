@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from headway.corpora.word_corpus import collate_windows
+from headway.documents import read_json, shaped
 from headway.errors import UserError, option
-from headway.files import read_json, sha256, write_json
+from headway.files import sha256, write_json
 from headway.log import say
 from headway.metrics.label_metrics import best_threshold
 from headway.models.tagger import LAYERS, Tagger
@@ -275,7 +276,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         known = None if path is None else path / THRESHOLD
         key = None if path is None else sha256(path / WEIGHTS)
         if known is not None and known.is_file():
-            stored = read_json(known, STORED)
+            stored = shaped(read_json(known), STORED, str(known))
             if stored.model_sha256 == key:
                 return stored.threshold
         if self._dev is None or self.recipe.data.dev is None:

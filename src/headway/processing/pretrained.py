@@ -12,8 +12,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import TypeAdapter
 
+from headway.documents import read_json, shaped
 from headway.errors import UserError
-from headway.files import read_json, write_json
+from headway.files import write_json
 from headway.processing.processor import Encoded, Processor
 from headway.processing.text.truncation import Truncation
 
@@ -254,5 +255,6 @@ class LabelProcessor(Processor):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        names: list[str] = read_json(folder / LABELS, LIST_OF_LABELS)
+        file = folder / LABELS
+        names: list[str] = shaped(read_json(file, list), LIST_OF_LABELS, str(file))
         return cls(names)

@@ -13,17 +13,14 @@ from hashlib import sha256 as sha256_of
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
+from headway.documents import parse_json
 from headway.errors import UserError
-from headway.files import parse_json, sha256
+from headway.files import sha256
 
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 NAME = re.compile(r"update-(\d{8})")
 LEFTOVERS = r"update-\d{8}(?:\.old)?"  # in the folder of checkpoints, before `.tmp`
 FILE_LEFTOVERS = "|".join(map(re.escape, (WEIGHTS, OPTIMIZER, STATE)))  # in a checkpoint, before `.tmp`
-
-CONTENT = TypeAdapter(dict[str, Any])
 
 
 def folder_of(checkpoints: Path, update: int) -> Path:
@@ -59,7 +56,7 @@ def read_state(folder: Path) -> dict[str, Any]:
         UserError: the file is no longer what was written.
     """
     file = folder / STATE
-    content = parse_json(file.read_bytes(), CONTENT, str(file))
+    content: dict[str, Any] = parse_json(file.read_bytes().decode("utf-8", "replace"), str(file), dict)
     recorded = content.pop("own_sha256", None)
     if recorded != hash_of(content):
         raise UserError("this file was changed", where=str(file))

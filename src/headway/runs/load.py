@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.registry import foreign_code
 from headway.runs.engines import build_engine, export_folder, keep_export
 from headway.runs.migration import FORMAT, todays_weights
+from headway.runs.packing import offer_sources, unpacked
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
 from headway.tasks import build_task
 from headway.tasks.task import Task
@@ -41,7 +43,7 @@ def load(
     """The predictor of a run, or of several as an ensemble.
 
     Args:
-        run: the run folder.
+        run: the run folder, or a pack of one.
         more_runs: further runs with the same vocabularies; the mean of all probabilities is decoded.
         device: `auto`, `cpu`, `cuda`, ...
         average: use the mean of each run's last so many checkpoints.
@@ -56,7 +58,7 @@ def load(
         UserError: a folder that holds no finished model, runs that do not go together, foreign code, or an engine that
             is not installed or cannot express the run.
     """
-    paths = [Path(path) for path in (run, *more_runs)]
+    paths = [unpacked(Path(path)) for path in (run, *more_runs)]
     if engine is not None:
         return _load_with_engine(engine, paths, average, allow_code=allow_code)
     task, where = task_of(paths, allow_code=allow_code), pick_device(device)
@@ -91,14 +93,14 @@ def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, 
         keep_export(engine, load_run(path, cpu, allow_code=allow_code))
     with foreign_code(allow_code):
         with torch.device("meta"):
-            run = _without_weights(path)
+            run = without_weights(path)
         predictor = task.predictor([run], cpu)
         assert isinstance(predictor, SequencePredictor)
         predictor.backend = engine.backend(export_folder(engine, path), run)
     return predictor
 
 
-def _without_weights(path: Path) -> Run:
+def without_weights(path: Path) -> Run:
     """A run whose model has no weights yet."""
     folder = RunFolder(path)
     recipe = folder.read_recipe()
@@ -125,9 +127,10 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
             code.
     """
     keep_freed_memory()
+    path = unpacked(path)
     folder = RunFolder(path)
-    with foreign_code(allow_code):
-        run = _without_weights(path)
+    with _code_of([path], allow_code):
+        run = without_weights(path)
     weights = todays_weights(trained_weights(folder, average), folder.read_manifest().get("format", FORMAT))
     load_weights(run.model, weights, str(folder.weights))
     run.model.to(device)
@@ -136,8 +139,18 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
 
 def task_of(runs: Sequence[Path], *, allow_code: bool = False) -> Task:
     """The task of these runs. Raises UserError where they are no runs, or of different tasks, or foreign code."""
-    with foreign_code(allow_code):
+    runs = list(map(unpacked, runs))
+    with _code_of(runs, allow_code):
         names = [RunFolder(run).read_recipe().task for run in runs]
         if len(set(names)) > 1:
             raise UserError("runs of different tasks cannot predict together", where="RUN", received=", ".join(names))
         return build_task(names[0])
+
+
+@contextmanager
+def _code_of(runs: Sequence[Path], allowed: bool) -> Iterator[None]:
+    """Within this context foreign code is imported or refused; code that came with the runs is found where allowed."""
+    for run in runs if allowed else ():
+        offer_sources(run)
+    with foreign_code(allowed):
+        yield

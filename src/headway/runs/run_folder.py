@@ -15,8 +15,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from headway.documents import read_json, shaped
 from headway.errors import UserError, option
-from headway.files import read_json, sha256, write_bytes, write_json, write_text
+from headway.files import sha256, write_bytes, write_json, write_text
 from headway.log import warn
 from headway.predictors.run import WEIGHTS
 from headway.recipe import Recipe, dump_recipe, flatten, parse_recipe, read_tree
@@ -99,7 +100,7 @@ class RunFolder:
         """The recipe of this run. Raises UserError where the folder is no run."""
         if not self.recipe_file.is_file():
             raise UserError("this is not a run folder: it has no recipe.yaml", where=str(self.path))
-        manifest, tree = self.read_manifest(), read_tree(self.recipe_file)
+        manifest, tree = self.read_manifest(), read_tree(self.recipe_file, alone=True)
         self._check_trained(tree, manifest.get("trained"))
         return parse_recipe(todays_recipe(tree, manifest.get("format", FORMAT)))
 
@@ -120,13 +121,15 @@ class RunFolder:
     def write_recipe(self, recipe: Recipe) -> None:
         """Store the resolved recipe, and in the manifest what the weights depend on."""
         write_text(self.recipe_file, dump_recipe(recipe))
-        self.write_manifest({"trained": trained_keys(read_tree(self.recipe_file))})
+        self.write_manifest({"trained": trained_keys(read_tree(self.recipe_file, alone=True))})
 
     def read_manifest(self) -> dict[str, Any]:
         """The manifest, empty before there is one. Raises UserError where it is damaged or of a newer format."""
         if not self.manifest_file.is_file():
             return {}
-        manifest = read_json(self.manifest_file, MANIFEST).model_dump(exclude_unset=True)
+        manifest = shaped(
+            read_json(self.manifest_file, what="manifest"), MANIFEST, str(self.manifest_file), "the manifest"
+        ).model_dump(exclude_unset=True)
         if manifest.get("format", FORMAT) > FORMAT:
             raise UserError(
                 "this run was written by a newer version of headway",

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import TypeAdapter
 
+from headway.documents import read_json
 from headway.errors import UserError
-from headway.files import read_json, write_json
+from headway.files import write_json
 from headway.processing.audio.audio_files import Recording, name_of, read_recording
 from headway.processing.audio.features import AudioConfig, Statistics, filterbanks, frame_settings
 from headway.processing.processor import Encoded, Processor
@@ -23,7 +23,6 @@ from headway.tensors.batch import Frames
 
 FILE = "audio.json"
 FORMAT = 1
-CONTENT = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class AudioProcessor(Processor):
 
     @classmethod
     def load(cls, folder: Path) -> AudioProcessor:
-        content = read_json(folder / FILE, CONTENT)
+        content = read_json(folder / FILE)
         try:
             if content["format"] != FORMAT:
                 raise ValueError(f"format {content['format']}")

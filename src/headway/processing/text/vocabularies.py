@@ -3,15 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
+from headway.documents import read_json
 from headway.errors import UserError
-from headway.files import read_json
 from headway.processing import VOCABULARIES
 from headway.processing.text.vocabulary import DESCRIPTION, FORMAT, TokensConfig, Vocabulary
 from headway.registry import is_foreign
-
-DESCRIBED = TypeAdapter(dict[str, object])
 
 
 def train_vocabulary(
@@ -63,7 +59,7 @@ def read_description(path: Path, version: int) -> dict[str, object]:
     """
     if not path.is_file():
         raise UserError("the vocabulary's description is missing", where=str(path))
-    description = read_json(path, DESCRIBED)
+    description: dict[str, object] = read_json(path, what="vocabulary's description")
     if description.get("format") != version:
         received = description.get("format")
         raise UserError(

@@ -25,6 +25,7 @@ from headway.runs.run_folder import LEFTOVERS, RunFolder, load_weights
 from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_latest, restore_optimizer
 from headway.runs.training.evaluation import baseline_scores
 from headway.runs.training.lock import training_lock
+from headway.runs.training.origin import check_origin, provenance
 from headway.runs.training.parallel import Parallel, launch, shut_down
 from headway.runs.training.preparation import (
     Corpora,
@@ -61,6 +62,8 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
         with ExitStack() as held, nullcontext() if parallel.first else silenced():
             folder = RunFolder(output)
             parallel.from_first(partial(check_recipe, recipe))
+            if not folder.vocabulary.is_dir():
+                parallel.from_first(partial(check_origin, recipe))
             arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel.device, held))
             parallel = replace(parallel, precision=arithmetic.precision)
             with threads_set(arithmetic.threads.number):
@@ -220,6 +223,7 @@ def _start_records(
             "seed": recipe.training.seed,
             "parameters": parameters,
             "data": hashes,
+            **provenance(recipe),
             "machine": now,
             "precision": arithmetic.precision,
             "bf16_speed": arithmetic.bf16_speed,

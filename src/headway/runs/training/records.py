@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from headway.documents import parse_json, shaped
 from headway.errors import UserError
-from headway.files import parse_json, sync, write_bytes
+from headway.files import sync, write_bytes
 from headway.log import warn
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.batches import PlannedUpdate
@@ -172,8 +173,9 @@ def trim_metrics(folder: RunFolder, state: TrainingState, evaluate_every: int) -
     kept, damaged = [], []
     for number, line in enumerate(lines, start=1):
         try:
-            entry = parse_json(line, ENTRY, f"{folder.metrics}:{number}").model_dump()
-        except UserError:
+            entry = parse_json(line.decode(), str(folder.metrics), dict)
+            shaped(entry, ENTRY, str(folder.metrics))
+        except (UserError, UnicodeDecodeError):
             if number < len(lines) or line.endswith(b"\n"):  # a kill may cut the last line off
                 damaged.append(number)
             continue
