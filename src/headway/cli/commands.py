@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.catalogue import CATALOGUE, listing
-from headway.cli.arguments import LARGEST_SEED, MOST, AllowCode, Device
+from headway.cli.arguments import LARGEST_SEED, MOST, AllowCode, Device, Precision
 from headway.cli.bench_commands import bench_app
 from headway.cli.claim_commands import reproduce, results
 from headway.cli.compare import compare
@@ -106,6 +106,7 @@ def predict(
         str | None, typer.Option(help="ctranslate2 or onnx: decode with an export, kept beside the run.")
     ] = None,
     device: Device = "auto",
+    precision: Precision = "float32",
     allow_code: AllowCode = False,
 ) -> None:
     """Read lines from standard input, write one output a line, in the same order."""
@@ -118,8 +119,9 @@ def predict(
     files = [path for path in runs[1:] if not path.is_dir() and path.suffix != ".zip"]
     runs = [path for path in runs if path not in files]
     shown = run_predict(
-        runs, options, files=files, device=device, average=average, engine=engine, allow_code=allow_code
-    )
+        runs, options,
+        files=files, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code,
+    )  # fmt: skip
     draw_alignments(shown, options.get("alignment_figure"))
 
 
