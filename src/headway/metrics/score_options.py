@@ -53,9 +53,13 @@ class MetricOptions(Section):
         "characters.",
         json_schema_extra=METRIC,
     )
-    stem: bool = Field(default=False, description="rouge: compare Porter's stems of English words.", json_schema_extra=METRIC)
+    stem: bool = Field(
+        default=False, description="rouge: compare Porter's stems of English words.", json_schema_extra=METRIC
+    )
     jackknife: bool = Field(
-        default=False, description="rouge, several references: jackknifing instead of the best.", json_schema_extra=METRIC
+        default=False,
+        description="rouge, several references: jackknifing instead of the best.",
+        json_schema_extra=METRIC,
     )
 
     def given(self) -> dict[str, object]:
