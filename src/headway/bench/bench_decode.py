@@ -65,7 +65,7 @@ class DecodeSetting:
 
 
 @dataclass(frozen=True)
-class Decoder:
+class DecodeContender:
     """A contender's model.
 
     Attributes:
@@ -79,7 +79,7 @@ class Decoder:
     play: Callable[[Batch], object]
 
 
-Build = Callable[[Size[TransformerConfig], Seq2Seq, DecodeSetting], Decoder]
+Build = Callable[[Size[TransformerConfig], Seq2Seq, DecodeSetting], DecodeContender]
 
 
 def run_bench_decode(
@@ -235,7 +235,9 @@ def source_batches(size: Size[TransformerConfig], batch_size: int) -> list[Batch
     ]
 
 
-def headway_decoder(precision: str, size: Size[TransformerConfig], model: Seq2Seq, setting: DecodeSetting) -> Decoder:
+def headway_decoder(
+    precision: str, size: Size[TransformerConfig], model: Seq2Seq, setting: DecodeSetting
+) -> DecodeContender:
     """headway's encoder and beam search."""
     keep_freed_memory()
     prepare(model, precision)
@@ -251,7 +253,7 @@ def headway_decoder(precision: str, size: Size[TransformerConfig], model: Seq2Se
         best = [max(hypotheses, key=lambda one: sum(one.log_probabilities[:-1])) for hypotheses in found]
         return [list(hypothesis.ids) for hypothesis in best]
 
-    return Decoder(outputs, play)
+    return DecodeContender(outputs, play)
 
 
 @dataclass(frozen=True)
@@ -274,7 +276,7 @@ class TextOnly:
 
 def ctranslate2_decoder(
     precision: str, size: Size[TransformerConfig], model: Seq2Seq, setting: DecodeSetting
-) -> Decoder:
+) -> DecodeContender:
     """CTranslate2 with the weights of `model`. It has no way to force the end, so that its rounds have one token more.
 
     Tokens are made of ids, and ids of tokens, within the rounds.
@@ -299,10 +301,10 @@ def ctranslate2_decoder(
         )  # fmt: skip
         return [[ids[token] for token in result.hypotheses[0]] for result in found]
 
-    return Decoder(lambda batch: decode(batch, setting.length), lambda batch: decode(batch, setting.length + 1))
+    return DecodeContender(lambda batch: decode(batch, setting.length), lambda batch: decode(batch, setting.length + 1))
 
 
-def marian_decoder(size: Size[TransformerConfig], model: Seq2Seq, setting: DecodeSetting) -> Decoder:
+def marian_decoder(size: Size[TransformerConfig], model: Seq2Seq, setting: DecodeSetting) -> DecodeContender:
     """MarianMTModel with the weights of `model`, and its generate()."""
     from transformers import GenerationConfig
 
@@ -326,7 +328,7 @@ def marian_decoder(size: Size[TransformerConfig], model: Seq2Seq, setting: Decod
         return [row[1 : 1 + setting.length] for row in ids.tolist()]
 
     compared, timed = config(renormalize_logits=True), config()
-    return Decoder(lambda batch: decode(batch, compared), lambda batch: decode(batch, timed))
+    return DecodeContender(lambda batch: decode(batch, compared), lambda batch: decode(batch, timed))
 
 
 def marian_model(size: Size[TransformerConfig], model: Seq2Seq) -> Any:
