@@ -134,7 +134,7 @@ def _settings(batch_sizes: Sequence[int], beams: Sequence[int], lengths: Sequenc
 
 
 def _contenders(precisions: Sequence[str] | None) -> tuple[list[tuple[str, str, Build]], list[str]]:
-    """The contenders, each with the name of that which it is compared with, and what is said of the missing ones.
+    """The contenders, each with the name of that which it is compared with, and a note on each that is missing.
 
     Raises:
         UserError: neither CTranslate2 nor transformers is installed.
@@ -170,7 +170,7 @@ def _has(precision: str) -> bool:
 
 
 def _compare(played: Sequence[Measurement]) -> list[str]:
-    """What is said of contenders at one setting: equal outputs, and the quickest of headway and of CTranslate2."""
+    """The note on contenders at one setting, which compares the quickest of headway and of CTranslate2; facts of each."""
     first, notes = played[0], list[str]()
     outputs = {measurement.contender: measurement.facts.pop("outputs") for measurement in played}
     for measurement in played:
