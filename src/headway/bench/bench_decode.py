@@ -170,7 +170,7 @@ def _has(precision: str) -> bool:
 
 
 def _compare(played: Sequence[Measurement]) -> list[str]:
-    """The note on contenders at one setting, which compares the quickest of headway and of CTranslate2; facts of each."""
+    """The facts of contenders at one setting, and a note on the quickest of headway and of CTranslate2."""
     first, notes = played[0], list[str]()
     outputs = {measurement.contender: measurement.facts.pop("outputs") for measurement in played}
     for measurement in played:
