@@ -3,12 +3,18 @@
 import ctypes
 import os
 import platform
+import resource
 import sys
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
+import psutil
 import torch
 
 from headway.errors import UserError, option
+from headway.processes import cores
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names and values of glibc's malloc.h
 
@@ -36,6 +42,13 @@ def processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def peak_memory() -> int:
+    """The most bytes that this process had at a time: on its accelerator where there is one."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
 def machine() -> dict[str, Any]:
     """Versions and hardware, for the manifest."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
@@ -44,15 +57,68 @@ def machine() -> dict[str, Any]:
         "torch": torch.__version__,
         "system": platform.platform(),
         "processor": processor(),
+        "instruction_set": instruction_set(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "accelerator": None if accelerator is None else str(accelerator),
     }
 
 
-def multiplies_bf16() -> bool:
-    """Whether this machine's processor has instructions that torch's CPU kernels for bfloat16 use."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+def instruction_set() -> str:
+    """The widest instructions that torch's own kernels use on this processor, such as AVX2 or AVX512."""
+    return torch.backends.cpu.get_cpu_capability()
+
+
+class Threads(NamedTuple):
+    """A number of threads, its reason in words, and whether the user has set it."""
+
+    number: int
+    reason: str
+    fixed: bool = False
+
+
+LISTEN = 0.2  # seconds in which the load is measured
+SET_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+_given: ContextVar[bool] = ContextVar("_given", default=False)
+
+
+def choose_threads() -> Threads:
+    """As many threads as cores are free at this moment, and no more than torch is set to.
+
+    Threads wait for each other, so that one that shares its core with another process holds up all. A number that
+    `threads_set` or an environment variable gives is obeyed.
+    """
+    now = torch.get_num_threads()
+    given = next((name for name in SET_BY if os.environ.get(name)), None)
+    if _given.get() or given is not None:
+        return Threads(now, f"set by {given}" if given and not _given.get() else "as asked for", fixed=True)
+    usable = cores()
+    if min(now, usable) == 1:
+        return Threads(1, "torch is set to 1" if now == 1 else "there is 1 core")
+    free = _free_cores(usable)
+    return Threads(max(1, min(now, free)), f"{free} of {usable} cores are free")
+
+
+def _free_cores(usable: int) -> int:
+    """How many of its cores nothing else uses, in whole ones; niced processes step aside, and do not count."""
+    shares = psutil.cpu_times_percent(LISTEN, percpu=True)
+    process = psutil.Process()
+    allowed = process.cpu_affinity() if hasattr(process, "cpu_affinity") else range(len(shares))
+    left = sum(shares[core].idle + getattr(shares[core], "nice", 0.0) for core in allowed)
+    return min(usable, round(left / 100))
+
+
+@contextmanager
+def threads_set(number: int) -> Iterator[None]:
+    """Within this context torch computes with `number` threads, and nothing chooses another number."""
+    before, token = torch.get_num_threads(), _given.set(True)
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _given.reset(token)
 
 
 def pick_device(name: str = "auto") -> torch.device:

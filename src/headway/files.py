@@ -1,25 +1,90 @@
-"""Files that are written whole or not at all, and the hash that recognises a changed one."""
+"""Files that are written whole or not at all, locked, and recognised by their hash; whether there is one."""
 
+import errno
+import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+# What flock answers on file systems that have no locks.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
+
+
+def exists(path: Path, *, folder: bool = False) -> bool:
+    """Whether there is a file or folder (a folder) there; there is none by a name that no file can have."""
+    return os.path.isdir(path) if folder else os.path.exists(path)  # noqa: PTH110, PTH112 - pathlib's raise OSError
+
+
+@contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Within this context an OSError, such as that of a full disk, names `path` where it names no file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path) if error.filename is None else error.filename
+        raise
+
+
+def check_output_file(path: Path | None) -> Path | None:
+    """Raise ValueError where no file can be written, before the work whose result it is to hold."""
+    if path is None:
+        return None
+    if exists(path, folder=True):
+        raise ValueError("this is a folder; give the name of a file")
+    if not exists(path.parent, folder=True):
+        raise ValueError("there is no such folder to write to")
+    if not os.access(path if exists(path) else path.parent, os.W_OK):
+        raise ValueError("no file can be written there")
+    return path
+
+
+def check_figure(path: Path | None) -> Path | None:
+    """`check_output_file`, and ValueError for a suffix that is no format of figures."""
+    if path is not None and path.suffix not in FIGURES:
+        raise ValueError(f"a figure's format is the suffix of its name: {', '.join(FIGURES)}")
+    return check_output_file(path)
+
+
+def check_output_folder(path: Path | None) -> Path | None:
+    """Raise ValueError where no folder can be made, or none be written to."""
+    if path is None:
+        return None
+    above = next(folder for folder in (path, *path.absolute().parents) if exists(folder))
+    if not exists(above, folder=True):
+        raise ValueError("a folder is needed there, and there is a file" if above == path else f"{above} is no folder")
+    if not os.access(above, os.W_OK):
+        raise ValueError("no folder can be written there")
+    return path
+
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` so that a reader, or a crash at any moment, finds the old file or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    """Write `content` so that a reader, or a crash at any moment, finds the old file or the new one, never a part.
+
+    A device or a pipe is written to as it is.
+    """
+    with named_in_errors(path):
+        if path.exists() and not path.is_file():
+            with path.open("wb") as device:
+                device.write(content)
+            return
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync(path.parent)
 
 
 def write_text(path: Path, content: str) -> None:
@@ -32,18 +97,47 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files and folders (`.NAME.tmp`) in `folder` that a killed process left there."""
-    for left in folder.glob(".*.tmp"):
-        if left.is_dir():
-            shutil.rmtree(left)
-        else:
-            left.unlink()
+def remove_leftovers(folder: Path, names: str) -> None:
+    """Remove the temporary files and folders in `folder` that a killed process left there, and nothing else.
+
+    Args:
+        folder: where they are.
+        names: a regular expression for the names that headway gives here; only `.NAME.tmp` and `.NAME.PROCESS.tmp` go.
+    """
+    temporary = re.compile(rf"\.(?:{names})(?:\.\d+)?\.tmp")
+    for path in folder.iterdir():
+        if temporary.fullmatch(path.name):
+            remove(path)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename within `folder` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def remove(path: Path) -> None:
+    """Remove a file, a folder with all that is in it, or a link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def take_lock(descriptor: int) -> bool | None:
+    """Lock an open file until it is closed or its process ends, in whatever way that happens.
+
+    Returns:
+        Whether the lock was free; None where the file system has no locks.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return None
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def sync(path: Path) -> None:
+    """Make what was written to a file, or renamed within a folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -53,4 +147,5 @@ def sync_folder(folder: Path) -> None:
 def sha256(path: Path) -> str:
     """The SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
+        # Not from a memory map: that is no faster, and ends the process where another one shortens the file.
         return hashlib.file_digest(file, "sha256").hexdigest()

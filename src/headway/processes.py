@@ -1,5 +1,6 @@
 """Work on a stream in several processes, in order."""
 
+import math
 import multiprocessing
 import os
 import signal
@@ -8,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.errors import RunError
@@ -17,8 +19,44 @@ Result = TypeVar("Result")
 
 
 def cores() -> int:
-    """How many processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many processor cores this process may use: its affinity, or less by the quota of its control group."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(allowed, _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))))
+
+
+def _quota(mount: Path, membership: Path) -> float:
+    """The cores' worth of time that the control group of this process, or one above it, has; infinite without a limit.
+
+    The files are those of the kernel's cgroup-v2.rst and sched-bwc.rst.
+    """
+    try:
+        groups = [line.split(":", 2)[1:] for line in membership.read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return math.inf
+    quota = math.inf
+    for controllers, group in groups:
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = mount / controllers if controllers else mount
+        below = root / group.lstrip("/")
+        for folder in (below, *below.parents):
+            if folder.is_relative_to(root):
+                quota = min(quota, _limit(folder))
+    return quota
+
+
+def _limit(folder: Path) -> float:
+    """The limit in the files of one control group, of version 2 or 1."""
+    try:
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
+        else:
+            quota, period = (
+                (folder / f"cpu.cfs_{name}_us").read_text(encoding="utf-8") for name in ("quota", "period")
+            )
+        return math.inf if quota == "max" or int(quota) < 0 else int(quota) / int(period)
+    except (OSError, ValueError):
+        return math.inf
 
 
 def in_processes(

@@ -10,7 +10,12 @@ import math
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from headway.errors import UserError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Align = Literal["left", "right"]
 
@@ -133,9 +138,21 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """Title, columns, rows and notes as values that JSON can hold; what is not finite is None."""
-        columns = [{"name": column.name} | ({"unit": column.unit} if column.unit else {}) for column in self.columns]
+        columns = [
+            {name: value for name, value in vars(column).items() if value or name == "name"} for column in self.columns
+        ]
         rows = [[_json(cell) for cell in row] for row in self.rows]
         return {"title": self.title, "columns": columns, "rows": rows, "notes": list(self.notes)}
+
+    @classmethod
+    def from_json(cls, values: Any) -> "Table":
+        """The table that `to_json` gave these values of. Raises ValueError for others."""
+        try:
+            columns = [Column(**column) for column in values["columns"]]
+            rows = [[_cell(value) for value in row] for row in values["rows"]]
+            return cls(columns, rows, title=values.get("title", ""), notes=values.get("notes", ()))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"this is no table ({type(error).__name__}: {error})") from error
 
     def csv(self, digits: int | None = None) -> str:
         """The names of the columns and the rows, with no title and no notes.
@@ -145,15 +162,33 @@ class Table:
         Args:
             digits: significant digits of floats; by default as many as bring them back exactly.
         """
-        spread = [any(isinstance(row[index], Spread) for row in self.rows) for index in range(len(self.columns))]
+        names, rows = self._flat()
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        names = [[column.name, f"{column.name} ±"][: 1 + two] for column, two in zip(self.columns, spread, strict=True)]
-        writer.writerow([name for pair in names for name in pair])
-        for row in self.rows:
-            pairs = [_pair(cell)[: 1 + two] for cell, two in zip(row, spread, strict=True)]
-            writer.writerow([_significant(cell, digits) for pair in pairs for cell in pair])
+        writer.writerow(names)
+        writer.writerows([_significant(cell, digits) for cell in row] for row in rows)
         return file.getvalue()
+
+    def _flat(self) -> tuple[list[str], list[list[Cell]]]:
+        """The names of the columns and the rows; a spread has a column of its own."""
+        spread = [any(isinstance(row[index], Spread) for row in self.rows) for index in range(len(self.columns))]
+        names = [[column.name, f"{column.name} ±"][: 1 + two] for column, two in zip(self.columns, spread, strict=True)]
+        rows = [[_pair(cell)[: 1 + two] for cell, two in zip(row, spread, strict=True)] for row in self.rows]
+        return [name for pair in names for name in pair], [[cell for pair in row for cell in pair] for row in rows]
+
+    def to_pandas(self) -> "DataFrame":
+        """The rows as a data frame; a spread has a column of its own.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            allowed = "pip install 'headway[pandas]'"
+            raise UserError("this needs the package pandas", where="to_pandas", allowed=allowed) from error
+        names, rows = self._flat()
+        return pandas.DataFrame(rows, columns=names)
 
     def markdown(self) -> str:
         """A table of GitHub's Markdown, below its title in bold."""
@@ -212,6 +247,13 @@ def _json(cell: Cell) -> Any:
     if isinstance(cell, Spread):
         return {"value": _json(cell.value), "spread": _json(cell.spread)}
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+def _cell(value: Any) -> Cell:
+    if isinstance(value, dict):
+        return Spread(value["value"], value["spread"])
+    cell: Cell = value
+    return cell
 
 
 def _line(cells: Sequence[str], escape: Callable[[str], str]) -> str:

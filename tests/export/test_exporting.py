@@ -105,14 +105,14 @@ def test_differences_are_shown_and_fail(
 
 def other_run(reversal: Reversal, folder: Path, **model: object) -> Path:
     """A run with random weights of another model that reads what the run reads."""
-    from headway.runs.load import _without_weights
+    from headway.runs.load import without_weights
     from headway.runs.run_folder import RunFolder, model_weights
 
     shutil.copytree(reversal.run / "vocabulary", folder / "vocabulary")
     recipe = yaml.safe_load((reversal.run / "recipe.yaml").read_text(encoding="utf-8"))
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | {"model": model}), encoding="utf-8")
     torch.manual_seed(1)
-    RunFolder(folder).write_weights(model_weights(_without_weights(folder).model), {})
+    RunFolder(folder).write_weights(model_weights(without_weights(folder).model), {})
     return folder
 
 
@@ -155,7 +155,7 @@ def test_each_format_says_how(reversal: Reversal, tmp_path: Path, norm: str) -> 
 
 
 class TestMistakes:
-    def test_a_run_without_weights(self, run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    def test_a_runwithout_weights(self, run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
         shutil.copytree(reversal.run, tmp_path / "run", ignore=shutil.ignore_patterns("*.safetensors", "checkpoints"))
         code, _, err = run_headway("export", "ctranslate2", tmp_path / "run", "--output", tmp_path / "model")
         assert (code, "this run has no model yet" in err) == (2, True)

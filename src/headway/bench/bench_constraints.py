@@ -5,7 +5,6 @@ from pathlib import Path
 
 from headway.bench.bench_train import setup_headway
 from headway.bench.timing import (
-    PRECISIONS,
     SIZES,
     BenchReport,
     Contender,
@@ -17,6 +16,7 @@ from headway.bench.timing import (
 )
 from headway.losses import ObjectiveConfig
 from headway.models import TransformerConfig
+from headway.tensors.precision import DTYPES
 
 NOTES = (
     "times the baseline: median over the rounds of tokens/s beside those of the plain Transformer in the same round;"
@@ -48,7 +48,7 @@ def run_bench_constraints(
         RunError: a contender failed.
     """
     check_choices("size", sizes, SIZES)
-    check_choices("precision", precisions, PRECISIONS)
+    check_choices("precision", precisions, DTYPES)
     check_output(output)
     measurements: list[Measurement] = []
     for size in sizes:

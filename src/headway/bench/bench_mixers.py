@@ -4,7 +4,6 @@ Shapes: B batch, L length, D model, K heads.
 """
 
 import math
-import resource
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headway.bench.timing import (
-    PRECISIONS,
     BenchReport,
     Contender,
     Measurement,
@@ -25,10 +23,12 @@ from headway.bench.timing import (
     check_choices,
     check_output,
     compete,
+    peak_bytes,
 )
 from headway.device import keep_freed_memory
 from headway.mixers import Mixed, build_mixer
 from headway.mixers.attention import Attention
+from headway.tensors.precision import DTYPES
 
 DIM, HEADS, N = 512, 8, 5
 BASELINE = "fused attention"
@@ -83,7 +83,7 @@ def run_bench_mixers(
         UserError: an unknown precision, or a file that cannot be written.
         RunError: a contender failed.
     """
-    check_choices("precision", [precision], PRECISIONS)
+    check_choices("precision", [precision], DTYPES)
     for path in (output, figure):
         check_output(path)
     passes = [
@@ -140,9 +140,9 @@ def setup_passes(length: int, name: str, precision: str, device: str) -> tuple[P
         _wait(x.device)
         return x.shape[0] * length
 
-    before = _peak_bytes(x.device)
+    before = peak_bytes(x.device)
     play(0)
-    peak = _peak_bytes(x.device) - before
+    peak = peak_bytes(x.device) - before
     return play, {"precision": precision, "length": length, "bytes_per_sequence": peak / batch_size(length)}
 
 
@@ -170,13 +170,6 @@ def setup_steps(position: int, name: str, precision: str, device: str) -> tuple[
 def _wait(device: torch.device) -> None:
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
-
-
-def _peak_bytes(device: torch.device) -> int:
-    """The most memory that this process has held so far, on the device."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _lines(passes: Sequence[Measurement]) -> dict[str, list[tuple[float, float]]]:

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.bench.timing import (
-    PRECISIONS,
     SIZES,
     BenchReport,
     Contender,
@@ -24,6 +23,7 @@ from headway.bench.timing import (
     check_output,
     compete,
     matrix_peak,
+    peak_bytes,
 )
 from headway.device import keep_freed_memory
 from headway.losses import Objective, ObjectiveConfig
@@ -35,9 +35,13 @@ from headway.runs.training.batches import PlannedUpdate, ahead, prepare_update
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import TrainingStep, compute_gradients, make_update
 from headway.tensors.batch import PAD, Indices
+from headway.tensors.checkpointing import recompute_activations
+from headway.tensors.precision import DTYPES, bf16_speed, compared, fitting_precision
 
 NOTES = (
     "times the baseline: median over the rounds of tokens/s beside those of the plain loop in the same round",
+    "memory: the most that an update takes: weights, gradients, the optimizer's state and activations",
+    "padding: positions without a token, of all positions of the batches; they are computed by all contenders alike",
     "of the peak: FLOPs of the matrix products, forward and backward, a second, beside the peak of the precision",
     "plain: torch.nn.Transformer, or for recurrent sizes torch.nn.LSTM without attention; CrossEntropyLoss, Adam and"
     " clip_grad_norm_, as the tutorials put them together;"
@@ -65,7 +69,12 @@ ALL_SIZES: dict[str, Size[Any]] = {**SIZES, **RECURRENT_SIZES}
 
 
 def run_bench_train(
-    sizes: Sequence[str], precisions: Sequence[str], rounds: int, output: Path | None = None
+    sizes: Sequence[str],
+    precisions: Sequence[str],
+    rounds: int,
+    output: Path | None = None,
+    *,
+    activation_checkpointing: bool = False,
 ) -> BenchReport:
     """Measure training at each of `sizes`: headway in each of `precisions`, and the plain loop in float32.
 
@@ -74,29 +83,42 @@ def run_bench_train(
         precisions: float32, bf16.
         rounds: turns of each contender.
         output: where to write the report as JSON.
+        activation_checkpointing: whether headway takes part a second time, with blocks that are computed again.
 
     Raises:
         UserError: an unknown size or precision, or an output that cannot be written.
         RunError: a contender failed.
     """
     check_choices("size", sizes, ALL_SIZES)
-    check_choices("precision", precisions, PRECISIONS)
+    check_choices("precision", precisions, DTYPES)
     check_output(output)
     peaks = {precision: matrix_peak(precision) for precision in dict.fromkeys([*precisions, "float32"])}
     measurements: list[Measurement] = []
     for size in sizes:
-        ours = [Contender(f"headway {precision}", setup_headway, (size, precision)) for precision in precisions]
+        ours = [
+            Contender(f"headway {precision}{', recomputed' * again}", setup_headway, (size, precision, PLAIN, again))
+            for precision in precisions
+            for again in ([False, True] if activation_checkpointing and size in SIZES else [False])
+        ]
         measurements += compete(size, "", [*ours, Contender("plain float32", setup_plain, (size,))], rounds)
-    return BenchReport("training, target tokens a second", "", _with_flops(measurements), peaks, NOTES).write(output)
+    notes = [*NOTES, *map(_chosen, sizes)]
+    return BenchReport("training, target tokens a second", "", _with_flops(measurements), peaks, notes).write(output)
+
+
+def _chosen(name: str) -> str:
+    """The precision that a recipe which leaves it open gets at this size."""
+    size = ALL_SIZES[name]
+    layer, dim = size.model.trial_layer()
+    speed = bf16_speed(layer, dim, torch.device("cpu"), size.batch_tokens)
+    return f"training.precision auto takes {fitting_precision(speed)} at {name}: in the trial bf16 {compared(speed)}"
 
 
 def _with_flops(measurements: list[Measurement]) -> list[Measurement]:
-    """All contenders of a size are asked for the same matrix products; headway counted them."""
-    counted = {
-        measurement.size: measurement.facts["flops_per_token"]
-        for measurement in measurements
-        if "flops_per_token" in measurement.facts
-    }
+    """All contenders of a size are asked for the same matrix products; the first of headway's counted them."""
+    counted: dict[str, float] = {}
+    for measurement in measurements:
+        if "flops_per_token" in measurement.facts:
+            counted.setdefault(measurement.size, measurement.facts["flops_per_token"])
     for measurement in measurements:
         measurement.facts["flops_per_token"] = counted.get(measurement.size, 0)
     return measurements
@@ -113,20 +135,33 @@ def in_round(size: Size[Any], batches: Sequence[Indices], number: int) -> list[I
     return [batches[(number * size.updates + update) % len(batches)] for update in range(size.updates)]
 
 
-def setup_headway(name: str, precision: str, objective: ObjectiveConfig = PLAIN) -> tuple[Play, dict[str, Any]]:
+def padding(corpus: SyntheticCorpus, batches: Sequence[Indices]) -> float:
+    """The share of the positions of all batches, on both sides, that hold no token."""
+    tokens = places = 0
+    for lengths in (corpus.source_lengths + 1, corpus.target_lengths + 1):  # with the end of sentence
+        tokens += sum(int(lengths[indices].sum()) for indices in batches)
+        places += sum(len(indices) * int(lengths[indices].max()) for indices in batches)
+    return 1 - tokens / places
+
+
+def setup_headway(
+    name: str, precision: str, objective: ObjectiveConfig = PLAIN, activation_checkpointing: bool = False
+) -> tuple[Play, dict[str, Any]]:
     """headway's own update, from collating on, as the training loop makes it.
 
     With a dependency objective the lowest layers have dependency heads.
     """
     keep_freed_memory()
-    size = ALL_SIZES[name]
+    size, device = ALL_SIZES[name], torch.device("cpu")
     corpus = SyntheticCorpus(size.vocabulary, labelled=objective.dependency is not None)
     batches = plan(size, corpus)
-    config = TrainingConfig.model_validate({"updates": 1, "precision": precision})
-    parallel = Parallel(0, 1, torch.device("cpu"), config)
+    parallel = Parallel(0, 1, device, TrainingConfig(updates=1), precision=precision)
+    before = peak_bytes(device)
     torch.manual_seed(1)
     config_of_model = size.model if objective.dependency is None else with_dependency_heads(size.model)
     model = build_model(config_of_model, size.vocabulary, size.vocabulary, shared=True)
+    for block in model.blocks() if activation_checkpointing else ():
+        recompute_activations(block)
     step = TrainingStep(model, Objective(objective)).train()
     schedule = build_schedule(OptimizerConfig(), dim=size.model.dim, updates=None)
     optimizer = build_optimizer(OptimizerConfig(), step)
@@ -141,7 +176,7 @@ def setup_headway(name: str, precision: str, objective: ObjectiveConfig = PLAIN)
         tokens = 0
         for update in ahead(prepare_update(corpus, plan, parallel) for plan in plans):
             update.restore_random_state()
-            gradients = compute_gradients(step, update.batches, parallel, config.clip_norm)
+            gradients = compute_gradients(step, update.batches, parallel, parallel.config.clip_norm)
             assert gradients.finite
             make_update(optimizer, gradients, schedule(update.plan.number))
             tokens += gradients.tokens
@@ -153,6 +188,8 @@ def setup_headway(name: str, precision: str, objective: ObjectiveConfig = PLAIN)
     facts = {
         "precision": precision,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "memory": (peak_bytes(device) - before) / 2**30,
+        "padding": padding(corpus, batches),
         "flops_per_token": counter.get_total_flops() / tokens if name in SIZES else 0,  # it knows no fused recurrence
     }
     return play, facts
@@ -239,7 +276,8 @@ def setup_plain(name: str) -> tuple[Play, dict[str, Any]]:
     """The plain loop, on batches that were collated before."""
     size = ALL_SIZES[name]
     corpus = SyntheticCorpus(size.vocabulary)
-    batches = plan(size, corpus)
+    batches, device = plan(size, corpus), torch.device("cpu")
+    before = peak_bytes(device)
     torch.manual_seed(1)
     model = (PlainTransformer(size) if name in SIZES else PlainRecurrent(size)).train()
     criterion = nn.CrossEntropyLoss(label_smoothing=ObjectiveConfig().label_smoothing, ignore_index=PAD)
@@ -260,5 +298,10 @@ def setup_plain(name: str) -> tuple[Play, dict[str, Any]]:
         return tokens
 
     play(0)
-    facts = {"precision": "float32", "parameters": sum(parameter.numel() for parameter in model.parameters())}
+    facts = {
+        "precision": "float32",
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "memory": (peak_bytes(device) - before) / 2**30,
+        "padding": padding(corpus, batches),
+    }
     return play, facts

@@ -6,6 +6,7 @@ so that whatever else the machine does meets them alike, and a ratio always comp
 
 import json
 import multiprocessing
+import resource
 import statistics
 import time
 import traceback
@@ -28,8 +29,7 @@ from headway.files import write_text
 from headway.log import progress
 from headway.models import ModelConfig, TransformerConfig, model_section
 from headway.tables import Cell, Column, Table
-
-PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
+from headway.tensors.precision import DTYPES
 
 SHORTEST, LONGEST, PAIRS = 5, 100, 100_000
 
@@ -99,6 +99,14 @@ class SyntheticCorpus(EncodedPairs):
         return {"source_heads": source % len(source), "target_heads": target % np.arange(1, len(target) + 1)}
 
 
+# Facts of contenders that have a column in the table.
+FACTS = {
+    "memory": Column("memory", "GiB", format=".2f", align="right"),
+    "padding": Column("padding", format=".1%", align="right"),
+    "by_processor_time": Column("by processor time", format=".2f", align="right"),
+    "equal_outputs": Column("equal outputs", format=".0%", align="right"),
+}
+
 # A contender's round: given the round's number, the work is done and its target tokens are counted.
 Play = Callable[[int], int]
 
@@ -107,17 +115,22 @@ Play = Callable[[int], int]
 class Contender:
     """Something to measure. `setup(*arguments)`, called in a process of its own, warms it up.
 
-    It gives the function that plays a round, and facts about the contender that JSON can hold.
+    It gives the function that plays a round, and facts about the contender that JSON can hold. `baseline` is the
+    contender that it is compared with; None for the last one.
     """
 
     name: str
     setup: Callable[..., tuple[Play, dict[str, Any]]]
     arguments: tuple[Any, ...]
+    baseline: str | None = None
 
 
 @dataclass
 class Measurement:
-    """The rounds of one contender at one setting; and the rounds of the one it is compared with."""
+    """The rounds of one contender at one setting, and the contender that it is compared with.
+
+    `cpu_seconds` are those of all its threads, which hardly depend on what else the machine does.
+    """
 
     size: str
     setting: str
@@ -126,6 +139,7 @@ class Measurement:
     baseline: str
     tokens: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
 
     @property
     def speeds(self) -> list[float]:
@@ -138,7 +152,7 @@ class Measurement:
 
 
 def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: int) -> list[Measurement]:
-    """Let the contenders take turns for `rounds` rounds; the last one is what the others are compared with.
+    """Let the contenders take turns for `rounds` rounds.
 
     Raises:
         RunError: a contender failed; the message holds its traceback.
@@ -146,7 +160,7 @@ def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: in
     with _workers(contenders) as connections:
         facts = {name: _receive(name, connection) for name, connection in connections.items()}
         results = [
-            Measurement(size, setting, contender.name, facts[contender.name], contenders[-1].name)
+            Measurement(size, setting, contender.name, facts[contender.name], contender.baseline or contenders[-1].name)
             for contender in contenders
         ]
         with progress(f"measuring {size} {setting}".rstrip(), rounds, "rounds") as line:
@@ -157,6 +171,7 @@ def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: in
                     played = _receive(result.contender, connection)
                     result.tokens.append(played["tokens"])
                     result.seconds.append(played["seconds"])
+                    result.cpu_seconds.append(played["cpu_seconds"])
                 line.update(number + 1)
     return results
 
@@ -188,9 +203,10 @@ def _serve(connection: Connection, contender: Contender) -> None:
         connection.send(facts)
         while True:
             number = connection.recv()
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.process_time()
             tokens = play(number)
-            connection.send({"tokens": tokens, "seconds": time.perf_counter() - began})
+            seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+            connection.send({"tokens": tokens, "seconds": seconds, "cpu_seconds": cpu_seconds})
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return
     except Exception:
@@ -207,11 +223,18 @@ def _receive(name: str, connection: Connection) -> dict[str, Any]:
     return answer
 
 
+def peak_bytes(device: torch.device) -> int:
+    """The most memory that this process has held so far, on the device."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def matrix_peak(precision: str) -> float:
     """The most floating-point operations a second that matrix multiplication reaches, over several shapes and tries."""
     best = 0.0
     for rows, inner, columns in ((4096, 512, 2048), (4096, 2048, 512), (4096, 512, 8192), (2048, 2048, 2048)):
-        x, weight = (torch.randn(side, inner).to(PRECISIONS[precision]) for side in (rows, columns))
+        x, weight = (torch.randn(side, inner).to(DTYPES[precision]) for side in (rows, columns))
         for _ in range(8):
             began = time.perf_counter()
             F.linear(x, weight)
@@ -240,12 +263,14 @@ class BenchReport:
 
     def text(self) -> str:
         """The table, the machine and the notes."""
-        about = f"{self.machine['processor']}, {self.machine['threads']} threads, torch {self.machine['torch']}"
+        names = "{processor}, {instruction_set}, {threads} threads, torch {torch}"
+        about = names.format_map(self.machine)
         peaks = [f"matrix peak in {name}: {peak / 1e9:,.0f} GFLOP/s" for name, peak in self.peaks.items()]
         columns: list[Column | str] = [
             "size", *[self.unit] * bool(self.unit), "contender", Column("tokens/s", format=",.0f"),
             Column("times the baseline", format=".2f"), Column("lowest - highest", align="right"),
             *[Column("of the peak", format=".0%", align="right")] * bool(self.peaks),
+            *[FACTS[key] for key in self._facts()],
         ]  # fmt: skip
         rows = [self._row(measurement) for measurement in self.measurements]
         return Table(columns, rows, title=self.title, notes=["", about, *peaks, *self.notes]).text()
@@ -262,7 +287,12 @@ class BenchReport:
             statistics.median(ratios),
             f"{min(ratios):.2f} - {max(ratios):.2f}",
             *[share] * bool(self.peaks),
+            *[measurement.facts.get(key) for key in self._facts()],
         ]
+
+    def _facts(self) -> list[str]:
+        """The facts with a column of their own that some contender has."""
+        return [key for key in FACTS if any(key in measurement.facts for measurement in self.measurements)]
 
     def baseline_of(self, measurement: Measurement) -> Measurement:
         """The measurement that another is compared with."""

@@ -8,7 +8,6 @@ import json
 import logging
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 import threading
@@ -20,11 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from headway.comparison.cell_results import CellResult, read_result, write_result
 from headway.comparison.grid import NamedCorpus
 from headway.comparison.run_results import result_of_run
+from headway.device import peak_memory, threads_set
 from headway.errors import HeadwayError, RunError
 from headway.files import write_json
 from headway.log import logger, say
@@ -36,7 +34,6 @@ from headway.runs.training.loop import train
 CELL = "cell.json"
 TRAINING = "training.json"  # what only the process that trained knew
 LONGEST_WAIT = 120.0  # seconds for a process whose parent was killed to save and end
-KIB = 1024
 
 
 @dataclass(frozen=True)
@@ -108,8 +105,7 @@ def run_cell(job: CellJob) -> int:
     with _logged(job.log):
         say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {job.name}: process {os.getpid()}, {job.threads} threads")
         try:
-            torch.set_num_threads(job.threads)
-            with locked(job.run.with_name(f".{job.run.name}.lock")):
+            with threads_set(job.threads), locked(job.run.with_name(f".{job.run.name}.lock")):
                 return _make(job)
         except HeadwayError as error:
             logger.error("error: %s", error)
@@ -123,7 +119,7 @@ def _make(job: CellJob) -> int:
     if not job.is_trained():
         if code := train(job.recipe, job.run, resume=RunFolder(job.run).recipe_file.exists()):
             return code
-        write_json(job.run / TRAINING, {"peak_memory": _peak_memory()})
+        write_json(job.run / TRAINING, {"peak_memory": peak_memory()})
         if job.page:
             write_run_report(job.run)
     if job.result() is None:
@@ -133,13 +129,6 @@ def _make(job: CellJob) -> int:
         write_result(job.run / CELL, result, job.stamp())
         say(f"{job.name}: finished")
     return 0
-
-
-def _peak_memory() -> int:
-    """The most bytes that this process had at a time: on its accelerator where there is one."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else KIB)
 
 
 @contextmanager

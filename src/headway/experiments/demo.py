@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from headway.corpora.generated.dates import DateExample, generate_dates, languages, write_dates
+from headway.corpora.generated.dates import DateData, DateExample, generate_dates, languages, write_dates
+from headway.device import choose_threads, threads_set
 from headway.errors import UserError, option
 from headway.formats.pairs import Pair
 from headway.log import say
@@ -49,6 +50,13 @@ def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
     code = train(recipe, output, resume=resume)
     if code:
         return code
+    with threads_set(choose_threads().number):
+        _report(output, dates)
+    return 0
+
+
+def _report(output: Path, dates: DateData) -> None:
+    """Decode the tests, and print and write what there is to see."""
     predictor = load(output)
     assert isinstance(predictor, SequencePredictor)
     scores = {
@@ -74,7 +82,6 @@ def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
     )
     _draw_alignment(predictor, pairs[0], output / "alignment.png")
     say(f"\nLook inside:  {report}\nTry your own: echo '3. Mai 2024' | headway predict {output}")
-    return 0
 
 
 def _is_begun(output: Path, recipe: Recipe) -> bool:

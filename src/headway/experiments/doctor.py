@@ -3,21 +3,24 @@
 import platform
 import tempfile
 import time
+from collections.abc import Callable
 from importlib.metadata import metadata, requires, version
 from pathlib import Path
 
-import torch
+import psutil
 from packaging.requirements import Requirement
 
 import headway
-from headway.device import machine
+from headway.device import choose_threads, machine, pick_device
 from headway.log import silenced
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
 from headway.runs.load import load
 from headway.runs.training.loop import train
+from headway.tensors.precision import bf16_speed, compared, fitting_precision, trial_linear
 
 SELF_TEST_UPDATES = 200
+WIDTH = 512  # of the products that precisions are compared in
 
 
 def missing_by_extra() -> dict[str, list[str]]:
@@ -40,13 +43,9 @@ def _installed(requirement: Requirement) -> bool:
 
 
 def memory() -> str:
-    """The machine's memory, free and in all, where the system tells."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown"
-    sizes = {line.partition(":")[0]: int(line.split()[1]) / 2**20 for line in lines if line.endswith("kB")}
-    return f"{sizes.get('MemAvailable', 0):.1f} GiB free of {sizes.get('MemTotal', 0):.1f} GiB"
+    """The machine's memory, free and in all."""
+    sizes = psutil.virtual_memory()
+    return f"{sizes.available / 2**30:.1f} GiB free of {sizes.total / 2**30:.1f} GiB"
 
 
 def self_test() -> str:
@@ -78,24 +77,27 @@ def self_test() -> str:
     return result
 
 
-def run_doctor() -> int:
-    """Print the findings; 0 if the self-test passed, 1 if not."""
-    facts = machine()
+def run_doctor(write: Callable[[str], None]) -> int:
+    """Write the findings, a line each; 0 if the self-test passed, 1 if not."""
+    facts, threads = machine(), choose_threads()
+    speed = bf16_speed(*trial_linear(WIDTH), pick_device())
     lines = {
         "headway": f"{headway.__version__} in {Path(headway.__file__).parent}",
         "python": f"{platform.python_version()} on {facts['system']}",
-        "torch": f"{facts['torch']}, {facts['threads']} threads, accelerator: {facts['accelerator'] or 'none'}",
-        "processor": f"{facts['processor']}, {facts['cores']} cores, {torch.backends.cpu.get_cpu_capability()}",
+        "torch": f"{facts['torch']}, accelerator: {facts['accelerator'] or 'none'}",
+        "processor": f"{facts['processor']}, {facts['cores']} cores, {facts['instruction_set']}",
+        "threads": f"{threads.number} would be used now ({threads.reason})",
+        "precision": f"{fitting_precision(speed)} suits products of {WIDTH} by {WIDTH} (bf16 {compared(speed)})",
         "memory": memory(),
     }
     for name, value in lines.items():
-        print(f"{name:12}{value}")
+        write(f"{name:12}{value}")
     for extra, names in missing_by_extra().items():
         state = "complete" if not names else f"lacks {', '.join(names)}: pip install 'headway[{extra}]'"
-        print(f"{'[' + extra + ']':12} {state}")
+        write(f"{'[' + extra + ']':12} {state}")
     try:
-        print(f"{'self-test':12}passed: {self_test()}")
+        write(f"{'self-test':12}passed: {self_test()}")
     except RuntimeError as error:
-        print(f"{'self-test':12}FAILED: {error}")
+        write(f"{'self-test':12}FAILED: {error}")
         return 1
     return 0

@@ -216,9 +216,10 @@ def _generate(model: Any, tokenizer: Any, lines: list[str], search: Search) -> l
     inputs = tokenizer(lines, return_tensors="pt", padding=True)
     beams = {"early_stopping": True, "length_penalty": 0.0} if search.beam > 1 else {}
     ids = model.generate(
-        **inputs, num_beams=search.beam, num_return_sequences=search.beam, max_new_tokens=search.longest + 1,
+        **inputs, num_beams=search.beam, num_return_sequences=search.beam, max_new_tokens=search.longest,
         max_length=None, no_repeat_ngram_size=0, **beams,
     )  # fmt: skip
+    ids = torch.nn.functional.pad(ids, (0, 1), value=EOS)  # for outputs that were cut at the longest length
     scores = _scores(model, inputs, ids, search.beam)
     answers = []
     for row, score in zip(ids.tolist(), scores, strict=True):

@@ -11,6 +11,7 @@ import yaml
 import headway
 from headway.export.parity import ParityReport
 from headway.predictors.run import Run
+from headway.processing.marian_files import PREFIX
 from headway.recipe import dump_recipe
 from headway.runs.run_folder import RunFolder
 from headway.tasks import dev_metrics
@@ -87,7 +88,9 @@ def _without_folders(value: Any) -> Any:
         return {key: _without_folders(each) for key, each in value.items()}
     if isinstance(value, list):
         return list(map(_without_folders, value))
-    return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
+    if isinstance(value, str) and value.removeprefix(PREFIX).startswith("/"):
+        return value[: len(value) - len(value.removeprefix(PREFIX))] + value.rpartition("/")[2]
+    return value
 
 
 def _portable(run: Run) -> Any:

@@ -114,7 +114,7 @@ class DecoderOnly(Seq2Seq):
     def start(self, memory: Memory, capacity: int) -> DecoderOnlyState:
         rows, size, _ = memory.values.shape
         x, layers, lengths = memory.values, [], memory.mask.sum(1)
-        for block in self._blocks():
+        for block in self._decoder_blocks():
             x, state = block.extend(x, block.mixer.initial_state(rows, size + capacity), lengths=lengths)
             layers.append(state)
         return DecoderOnlyState(tuple(layers), lengths)
@@ -125,13 +125,13 @@ class DecoderOnly(Seq2Seq):
         count, layers = tokens.shape[1], []
         positions = state.lengths[:, None] + torch.arange(count, device=tokens.device)
         x = self.dropout(self.target_tokens(tokens) * self.scale + self.position(positions))
-        for block, before in zip(self._blocks(), state.layers, strict=True):
+        for block, before in zip(self._decoder_blocks(), state.layers, strict=True):
             x, after = block.extend(x, before)
             layers.append(after)
         logits = self.projection(self.norm(x[:, -1]))
         return log_probabilities(logits), DecoderOnlyState(tuple(layers), state.lengths + count)
 
-    def _blocks(self) -> list[Block]:
+    def _decoder_blocks(self) -> list[Block]:
         return list(self.decoder)  # type: ignore[arg-type]
 
     def _embed(self, vectors: Tensor) -> Tensor:
@@ -139,8 +139,11 @@ class DecoderOnly(Seq2Seq):
         x = vectors * self.scale + self.position.between(0, vectors.shape[1])
         return self.dropout(x)  # type: ignore[no-any-return]
 
+    def blocks(self) -> Sequence[nn.Module]:
+        return list(self.decoder)
+
     def layers(self) -> Sequence[nn.Module]:
-        return [*shared_positions(self), *self.decoder]
+        return [*shared_positions(self), *self.blocks()]
 
 
 def packing(lengths: Tensor, size: int, steps: int) -> Tensor:

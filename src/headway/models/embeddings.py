@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -90,9 +91,11 @@ def tying(config: ModelConfig, shared: bool) -> Tied:
     return tied
 
 
-def output_projection(target: nn.Embedding, tied: Tied) -> Linear:
+def output_projection(target: nn.Embedding, tied: Tied, *, bias: bool = False) -> Linear:
     """(..., D) to logits (..., V), with the target's embedding as its weight unless nothing is tied."""
     projection = Linear(target.embedding_dim, target.num_embeddings, bias=False)
+    if bias:
+        projection.bias = nn.Parameter(torch.zeros(target.num_embeddings))
     nn.init.normal_(projection.weight, std=target.embedding_dim**-0.5)
     if tied != "none":
         projection.weight = target.weight

@@ -10,18 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import PositiveInt
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Probability, Section
+from headway.config import Probability, Section, Width
 from headway.mixers import State
 from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
+from headway.tensors.precision import trial_linear
 
 __all__ = [
     "Axes",
@@ -37,17 +38,26 @@ __all__ = [
 ]
 
 
+USUAL_WIDTH = 768  # of pretrained encoders, where a recipe does not say it
+
+
 class ModelSection(Section):
     """A `model` section, whatever its kind.
 
-    A model may be written as a preset's name, or as `{preset: NAME, ...}` with changes to it.
+    A model may be written as a preset's name, or as `{preset: NAME, ...}` with changes to it. `from`: the model that
+    training begins from, `hf:FOLDER_OR_NAME` of a Marian model; all other keys are then read from it.
     """
 
     kind: str
+    from_: str | None = Field(default=None, alias="from")
 
     def width(self) -> int | None:
         """D, or None where the recipe alone does not say it."""
         return None
+
+    def trial_layer(self) -> tuple[nn.Module, int]:
+        """A layer (B, L, D) -> (B, L, ...) like those that most time goes into, to try precisions on; and its D."""
+        return trial_linear(self.width() or USUAL_WIDTH)
 
 
 class ModelConfig(ModelSection):
@@ -59,9 +69,9 @@ class ModelConfig(ModelSection):
     vocabulary is shared and `target` elsewhere.
     """
 
-    dim: PositiveInt = 512
+    dim: Width = 512
     dropout: Probability = 0.1
-    max_position: PositiveInt = 1024
+    max_position: Annotated[int, Field(gt=0, le=10**6)] = 1024
     tied: Literal["all", "target", "none"] | None = None
 
     def width(self) -> int | None:
@@ -129,9 +139,16 @@ class Model(nn.Module, ABC, Generic[AnyBatch]):
             capture: patterns (`decoder.*.cross`) of the attention to return; costs nothing when empty.
         """
 
-    def layers(self) -> Sequence[nn.Module]:
-        """The modules that sharded training gathers one at a time; none unless a model says so."""
+    def blocks(self) -> Sequence[nn.Module]:
+        """The modules that are alike and follow each other, lowest first; none unless a model says so.
+
+        Training may compute what happens in them a second time instead of keeping it.
+        """
         return ()
+
+    def layers(self) -> Sequence[nn.Module]:
+        """The modules that sharded training gathers one at a time."""
+        return self.blocks()
 
 
 class Seq2Seq(Model[Batch]):

@@ -13,10 +13,9 @@ from contextlib import nullcontext
 from typing import Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from headway.config import Probability
+from headway.config import Probability, Width
 from headway.errors import UserError
 from headway.models.layer_attention import build_layer_mix
 from headway.models.model import Model, ModelSection, Output, wanted
@@ -41,8 +40,8 @@ class TaggerConfig(ModelSection):
     pretrained: bool = True
     freeze: bool = False
     layers: Literal["last", "average", "attention"] = "attention"
-    heads: PositiveInt = 12
-    head_dim: PositiveInt | None = None
+    heads: Width = 12
+    head_dim: Width | None = None
     dropout: Probability = 0.3
 
 
@@ -94,6 +93,15 @@ class Tagger(Model[TokenBatch]):
             padded[batch.word_mask] = weights
             attention[LAYERS] = padded.transpose(1, 2)
         return Output(logits, attention)
+
+    def blocks(self) -> Sequence[nn.Module]:
+        encoder: Any = self.encoder
+        depth = encoder.config.num_hidden_layers
+        stacks = (each for each in encoder.modules() if isinstance(each, nn.ModuleList) and len(each) == depth)
+        return list(next(stacks, ()))
+
+    def layers(self) -> Sequence[nn.Module]:
+        return ()
 
     def _encode(self, batch: TokenBatch, capture: Sequence[str]) -> tuple[Sequence[Tensor], dict[str, Tensor]]:
         """The layers' outputs (B, P, D), lowest first, and the self-attention that was asked for."""

@@ -34,9 +34,13 @@ from headway.tensors.masks import drop_full
 
 
 class TransformerConfig(StackedConfig):
-    """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its source are frames instead of tokens."""
+    """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its source are frames instead of tokens.
+
+    `output_bias`: whether logits have a bias, as Marian's have.
+    """
 
     kind: Literal["transformer"] = "transformer"
+    output_bias: bool = False
     front_end: FrontEndConfig | None = None
     encoder: StackConfig = StackConfig()
     decoder: ReadingStackConfig = ReadingStackConfig()
@@ -101,7 +105,7 @@ class Transformer(Seq2Seq):
         self.encoder = build_blocks(config, config.encoder, False, "model.encoder")
         self.decoder = build_blocks(config, config.decoder, True, "model.decoder", cross=config.decoder.cross)
         self.encoder_norm, self.decoder_norm = last_norm(config), last_norm(config)
-        self.projection = output_projection(self.target_embedding.tokens, tied)
+        self.projection = output_projection(self.target_embedding.tokens, tied, bias=config.output_bias)
         self.max_position, self.trained_positions = config.max_position, config.trained_positions()
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
@@ -164,5 +168,8 @@ class Transformer(Seq2Seq):
     def trial_source(self, length: int) -> NDArray[Any]:
         return self.source_embedding.trial(length)
 
+    def blocks(self) -> Sequence[nn.Module]:
+        return [*self.encoder, *self.decoder]
+
     def layers(self) -> Sequence[nn.Module]:
-        return [*shared_positions(self), *self.encoder, *self.decoder]
+        return [*shared_positions(self), *self.blocks()]

@@ -25,6 +25,7 @@ VOCABULARIES: "Registry[Vocabulary]" = Registry(
         "bpe": "headway.processing.text.subwords:SubwordVocabulary",
         "unigram": "headway.processing.text.subwords:SubwordVocabulary",
         "char": "headway.processing.text.subwords:SubwordVocabulary",
+        "marian": "headway.processing.text.marian_vocabulary:MarianVocabulary",
         "word": "headway.processing.text.word_vocabulary:WordVocabulary",
         "whitespace": "headway.processing.text.word_vocabulary:WordVocabulary",
     },

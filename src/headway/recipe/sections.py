@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, PlainValidator, PositiveInt, SerializeAsAny, model_validator
+from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 from pydantic_core import PydanticCustomError
 
-from headway.config import Metrics, Section
+from headway.config import Count, Metrics, Section, Seed
 from headway.corpora.filters import Filters
 from headway.corpora.lead import LeadConfig
 from headway.errors import UserError
@@ -52,43 +52,49 @@ class AverageConfig(Section):
     """The checkpoints that the final model is the mean of: the `count` last, or the `count` best on dev."""
 
     of: Literal["last", "best"] = "best"
-    count: PositiveInt = 1
+    count: Count = 1
 
 
 class TrainingConfig(Section):
     """The training loop.
 
+    `from`: a run whose vocabulary and final weights training begins with; sections on task, text, vocabulary and model
+    that are left out are that run's.
     `updates`, `epochs`, `minutes`: the end, whichever comes first. `batch_tokens` counts padded tokens of the longer
     side (of speech: frames) and is global: over all processes; with `batch_sentences`, a batch is so many examples
     instead. `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or
     a dev metric; says which checkpoints are the best and, with `patience`, ends training once that many evaluations
     brought no better one.
+    `precision`: `auto` takes bf16 where products of the model's sizes are measured to be quicker in it, else float32.
+    `activation_checkpointing`: layers are computed a second time on the way back, for less memory and more time.
     `compile`: training steps are compiled first, which takes minutes and makes later ones quicker; the numbers are
     those of the compiler.
     `max_bad_updates`: how many NaN or infinite losses in a row are skipped.
     """
 
-    updates: PositiveInt | None = None
-    epochs: PositiveInt | None = None
-    minutes: Annotated[float, Field(gt=0)] | None = None
-    batch_tokens: PositiveInt = 4096
-    batch_sentences: PositiveInt | None = None
-    accumulate: PositiveInt = 1
-    clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
-    precision: Literal["float32", "bf16"] = "float32"
-    seed: Annotated[int, Field(ge=0)] = 1
-    log_every: PositiveInt = 50
-    checkpoint_every: PositiveInt = 1000
-    evaluate_every: PositiveInt | None = None
+    updates: Count | None = None
+    epochs: Count | None = None
+    minutes: Annotated[float, Field(gt=0, le=1e7)] | None = None
+    batch_tokens: Count = 4096
+    batch_sentences: Count | None = None
+    accumulate: Count = 1
+    clip_norm: Annotated[float, Field(gt=0, le=1e38)] | None = 1.0
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    seed: Seed = 1
+    log_every: Count = 50
+    checkpoint_every: Count = 1000
+    evaluate_every: Count | None = None
     dev_metrics: Metrics | None = None
     best_by: str | None = None
-    patience: PositiveInt | None = None
-    keep_last: PositiveInt = 3
+    patience: Count | None = None
+    keep_last: Count = 3
     average: AverageConfig = AverageConfig()
-    max_bad_updates: PositiveInt = 3
+    max_bad_updates: Count = 3
     strategy: Literal["ddp", "fsdp"] = "ddp"
     tensorboard: bool = False
     compile: bool = False
+    activation_checkpointing: bool = False
+    from_: Path | None = Field(default=None, alias="from")
 
     @model_validator(mode="after")
     def _coherent(self) -> TrainingConfig:
@@ -96,6 +102,8 @@ class TrainingConfig(Section):
             raise ValueError("give updates, epochs or minutes: training needs an end")
         if self.evaluate_every and self.evaluate_every % self.checkpoint_every:
             raise ValueError("evaluate_every must be a multiple of checkpoint_every")
+        if self.compile and self.activation_checkpointing:
+            raise ValueError("give compile or activation_checkpointing: the compiler decides what it computes again")
         return self
 
     @property

@@ -179,6 +179,12 @@ class Task(ABC):
     def check(self, recipe: Recipe) -> None:
         """Find what cannot work before any work is done. Raises UserError."""
 
+    def check_origin(self, recipe: Recipe) -> None:
+        """Find out whether a model can begin as `model.from` says. Raises UserError."""
+        if recipe.model.from_ is not None:
+            what = f"a model for {self.name} does not begin from another"
+            raise UserError(what, where="model.from", received=recipe.model.from_)
+
     @abstractmethod
     def check_data(self, recipe: Recipe) -> DataReport:
         """Read the recipe's corpora as training would. Raises UserError."""

@@ -35,6 +35,7 @@ from headway.processing.text.text_processor import (
 )
 from headway.recipe import Recipe
 from headway.storage import keep_folder
+from headway.tasks.marian_import import fill_from_marian, marian_processors
 from headway.tasks.task import Corpora, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
 from headway.tensors.batch import collate
 
@@ -64,6 +65,10 @@ class Translation(Task):
         if recipe.data.truncate_source is not None and (labels := Objective(recipe.objective).labels):
             what = f"the objective learns {', '.join(labels)}, which are those of whole sentences"
             raise UserError(what, where="data.truncate_source", received=recipe.data.truncate_source)
+
+    def check_origin(self, recipe: Recipe) -> None:
+        if recipe.model.from_ is not None:
+            self.model(recipe, Processors(*marian_processors(recipe)))
 
     def check_data(self, recipe: Recipe) -> DataCheck:
         lenient = recipe.model_copy(update={"data": recipe.data.lenient()})
@@ -114,8 +119,11 @@ class Translation(Task):
         source, target = processors
         assert isinstance(source, TextProcessor)
         assert isinstance(target, TextProcessor)
-        shared = source.vocabulary is target.vocabulary
-        return build_model(recipe.model_as(ModelConfig), source.size, target.size, shared)
+        shared = source.vocabulary.shares_ids_with(target.vocabulary)
+        model = build_model(recipe.model_as(ModelConfig), source.size, target.size, shared)
+        if initial and recipe.model.from_ is not None:
+            fill_from_marian(model, recipe.model.from_)
+        return model
 
     def predictor(self, runs: Sequence[Run], device: torch.device) -> SequencePredictor:
         return SequencePredictor(runs, device)
@@ -198,7 +206,7 @@ def _prepared_processors(recipe: Recipe, folder: Path) -> tuple[TextProcessor, T
     """The run's processors: read from `folder`, or trained on the training corpus and stored there."""
     if folder.is_dir():
         return load_processors(folder)
-    processors = new_processors(recipe)
+    processors = new_processors(recipe) if recipe.model.from_ is None else marian_processors(recipe)
     keep_folder(folder, partial(save_processors, processors))
     return processors
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from headway.models.recurrent.cells import build_cells, read_in_turns, read_packed, run
+from headway.models.recurrent import cells as recurrent_cells
+from headway.models.recurrent.cells import bf16_is_supported, build_cells, read_in_turns, read_packed, run
 
 LENGTHS = [[4, 7, 1, 7, 2], [3, 3, 3], [1], [1, 2, 3, 4, 5, 6]]
 
@@ -29,3 +30,29 @@ def test_every_row_is_read_as_if_alone(cell, read, lengths):
     parameters = [x, *cells.parameters()]
     for one, other in zip(*(torch.autograd.grad(each, parameters) for each in (ours, theirs)), strict=True):
         assert torch.allclose(one, other, atol=1e-12)
+
+
+def test_the_trial_of_bf16_leaves_random_numbers_alone_wherever_it_is_asked_for():
+    answers = set()
+    for context in (torch.inference_mode(), torch.no_grad(), torch.enable_grad()):
+        bf16_is_supported.cache_clear()
+        before = torch.get_rng_state()
+        with context:
+            answers.add(bf16_is_supported())
+        assert torch.equal(torch.get_rng_state(), before)
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("supported", [True, False])
+def test_cells_without_a_kernel_for_bf16_compute_in_float32(cell, supported, monkeypatch):
+    if supported and not bf16_is_supported():
+        pytest.skip("this processor has no such kernel")
+    monkeypatch.setattr(recurrent_cells, "bf16_is_supported", lambda: supported)
+    cells, x = build_cells(cell, 3, 5, layers=2), torch.randn(2, 4, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        first, states = run(cells, x.bfloat16(), None)
+        second, _ = run(cells, x.bfloat16(), states)
+    assert first.dtype == second.dtype == (torch.bfloat16 if supported else torch.float32)
+    (first + second).float().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in cells.parameters())

@@ -17,6 +17,7 @@ TIMINGS = ("seconds", "cpu_seconds", "target_tokens_per_second", "evaluation_sec
 TRAINING = {
     "updates": 420, "batch_tokens": 128, "accumulate": 2, "checkpoint_every": 7, "evaluate_every": 42,
     "log_every": 3, "dev_metrics": ["exact_match"], "keep_last": 2, "average": {"of": "last", "count": 2},
+    "precision": "float32",
 }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ def test_two_processes_equal_one(tmp_path, strategy):
         "accumulate": 2,
         "checkpoint_every": 6,
         "strategy": strategy,
+        "precision": "float32",
         "optimizer": {"epsilon": 1e-3},
         "model": {"position": "t5", "encoder": {"layers": 2}},  # both encoder layers share the biases
     }

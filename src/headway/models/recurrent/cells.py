@@ -3,12 +3,12 @@
 Shapes: B batch, L length, I input, H hidden.
 """
 
+from functools import cache
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
-
-from headway.device import multiplies_bf16
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
@@ -24,13 +24,37 @@ def build_cells(cell: str, inputs: int, hidden: int, layers: int = 1, dropout: f
 def run(cells: nn.RNNBase, x: Tensor, states: States | None) -> tuple[Tensor, States]:
     """The top layer's outputs for x (B, L, I), and the states afterwards; GRU and LSTM alike.
 
-    Under autocast they are computed in float32 on a processor without bf16, which has no such kernel.
+    Under autocast they are computed in float32 on a processor that has no such kernel for bf16.
     """
-    if x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not multiplies_bf16():
+    if x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not bf16_is_supported():
         with torch.autocast("cpu", enabled=False):
             return run(cells, x.float(), None if states is None else tuple(state.float() for state in states))
     output, after = cells(x, states[0] if states is not None and len(states) == 1 else states)
     return output, _as_states(after)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@cache
+def bf16_is_supported() -> bool:
+    """Whether this processor has a kernel for recurrent layers under autocast: one is tried, without random numbers."""
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
+            nn.LSTM(1, 1, device="meta").to_empty(device="cpu")(torch.zeros(1, 1, 1))
+    except RuntimeError:  # oneDNN: could not create a primitive descriptor
+        return False
+    return True
+
+
+class RecurrentTrial(nn.Module):
+    """A recurrent layer and a product, as a model of them has: x (B, L, I) to (B, L, H), to try precisions on."""
+
+    def __init__(self, cell: str, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.cells, self.output = build_cells(cell, inputs, hidden), nn.Linear(hidden, hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x through both."""
+        return self.output(run(self.cells, x, None)[0])  # type: ignore[no-any-return]
 
 
 def _as_states(after: Tensor | States) -> States:

@@ -16,6 +16,7 @@ from headway.mixers import State
 from headway.mixers.positions import build_absolute
 from headway.models.embeddings import Embedding, token_embedding, tying
 from headway.models.model import Memory, ModelConfig, Output, Seq2Seq, log_probabilities, wanted
+from headway.models.recurrent.cells import RecurrentTrial
 from headway.models.recurrent.recurrent_decoder import (
     Decoder,
     RecurrentAttentionConfig,
@@ -47,6 +48,9 @@ class RecurrentConfig(ModelConfig):
         RecurrentAttentionConfig()
     )
     readout: Literal["state", "tanh", "maxout"] = "tanh"
+
+    def trial_layer(self) -> tuple[nn.Module, int]:
+        return RecurrentTrial(self.cell, self.dim, self.decoder.hidden), self.dim
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:

@@ -95,6 +95,10 @@ class SubwordVocabulary(Vocabulary):
             spans.append(TokenSpan(id, surface, start, end))
         return spans
 
+    def knows(self, piece: str) -> bool:
+        """Whether the SentencePiece model has this piece."""
+        return not self._processor.is_unknown(self._processor.piece_to_id(piece))
+
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._processor.decode([int(id) for id in ids if id > EOS])
         return text

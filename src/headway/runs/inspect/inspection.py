@@ -180,6 +180,15 @@ def _pair(predictor: SequencePredictor, captured: Captured, alignment: Alignment
     return Inspected(example.source, example.target, prediction.attended, outputs, [], maps, alignment, arcs)
 
 
+def maps_of(captured: Captured) -> list[Map]:
+    """The attention behind an output or a given target; none where the model read nothing."""
+    if not captured.views:
+        return []
+    if captured.views[0].words is None:
+        return [*_attention_maps(captured.views[0])]
+    return _window_maps(captured.example.words or captured.example.source.split(), captured.views)
+
+
 def _attention_maps(view: AttentionView) -> Iterator[Map]:
     for kind, names in sorted(by_kind(list(view.attention)).items(), key=lambda item: KINDS.index(item[0])):
         yield Map(TITLES[kind], [Layer(name, view.attention[name], *view.tokens[name]) for name in names.values()])
@@ -208,7 +217,7 @@ def _arcs(predictor: SequencePredictor, prediction: Prediction) -> Iterator[Arcs
             real = slice(first, first + len(tokens))
             weights = prediction.attention[name][list(config.heads)].mean(0)[real, real]
             heads = weights.argmax(1)
-            title = f"{AttentionName.parse(name).title}, head {', '.join(map(str, config.heads))}"
+            title = f"{AttentionName.parse(name).title}, head {', '.join(str(head + 1) for head in config.heads)}"
             best = weights[np.arange(len(heads)), heads]
             yield Arcs(title, list(tokens), heads.tolist(), best.astype(float).tolist())
 

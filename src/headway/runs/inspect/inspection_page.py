@@ -29,7 +29,7 @@ from headway.tasks.task import RawExample
 
 STYLES = ("palette.css", "inspect.css")
 SCRIPTS = (
-    "elements.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js", "inspect.js",
+    "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js", "inspect.js",
 )  # fmt: skip
 MOST_EXACT = 8_000_000  # values that are kept with 16 bits
 
@@ -210,6 +210,12 @@ def _sentence(sentence: Inspected, bits: int) -> dict[str, Any]:
         "arcs": [vars(arcs) for arcs in sentence.arcs],
         "tokens": tokens.lists,
     }
+
+
+def packed_maps(maps: Iterable[Map], bits: int) -> dict[str, Any]:
+    """Maps as pages keep them, with their tokens; `bits` of each value, 8 or 16."""
+    tokens = _Tokens()
+    return {"maps": [_map(map, tokens, bits) for map in maps], "tokens": tokens.lists}
 
 
 def _map(map: Map, tokens: _Tokens, bits: int) -> dict[str, Any]:

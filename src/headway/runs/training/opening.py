@@ -1,23 +1,31 @@
 """Opening a training run, new or resumed."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import nn
 
 import headway
-from headway.device import keep_freed_memory, machine
+from headway.device import instruction_set, keep_freed_memory, machine, threads_set
 from headway.errors import UserError, option
 from headway.files import remove_leftovers
 from headway.log import say, silenced, warn
 from headway.losses import Objective
+from headway.models import Model
 from headway.optimizers.optimizers import build_optimizer
 from headway.recipe import Recipe, changed_keys
-from headway.runs.run_folder import RunFolder, load_weights
+from headway.runs.checkpoint_files import LEFTOVERS as CHECKPOINT_LEFTOVERS
+from headway.runs.checkpoint_files import list_checkpoints, update_of
+from headway.runs.run_folder import LEFTOVERS, RunFolder, load_weights
 from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_latest, restore_optimizer
 from headway.runs.training.evaluation import baseline_scores
+from headway.runs.training.lock import training_lock
+from headway.runs.training.origin import check_origin, provenance
 from headway.runs.training.parallel import Parallel, launch, shut_down
 from headway.runs.training.preparation import (
     Corpora,
@@ -30,10 +38,14 @@ from headway.runs.training.preparation import (
     run_folder,
 )
 from headway.runs.training.records import Records, trim_metrics
+from headway.runs.training.run_arithmetic import Arithmetic, choose_arithmetic
 from headway.runs.training.session import Session
 from headway.runs.training.updates import TrainingStep
 from headway.tasks import dev_metrics
+from headway.tensors.checkpointing import recompute_activations
+from headway.tensors.precision import compared
 
+LOOKED_AT = 1000  # updates whose learning rates are compared
 # Keys that may change when a run goes on: they say when it ends and what it reports, not what an update computes.
 FREE_TO_CHANGE = (
     "training.updates", "training.epochs", "training.minutes", "training.patience", "training.log_every",
@@ -47,37 +59,77 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
     keep_freed_memory()
     parallel = launch(recipe.training)
     try:
-        with nullcontext() if parallel.first else silenced():
+        with ExitStack() as held, nullcontext() if parallel.first else silenced():
             folder = RunFolder(output)
             parallel.from_first(partial(check_recipe, recipe))
-            parallel.from_first(partial(_claim, recipe, output, resume))
-            corpora = prepare(recipe, folder) if parallel.first else None
-            parallel.from_first(lambda: None)
-            session = _session(recipe, folder, corpora or prepare(recipe, folder), parallel)
-            with closing(session.records):
-                yield session
+            if not folder.vocabulary.is_dir():
+                parallel.from_first(partial(check_origin, recipe))
+            arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel.device, held))
+            parallel = replace(parallel, precision=arithmetic.precision)
+            with threads_set(arithmetic.threads.number):
+                corpora = prepare(recipe, folder) if parallel.first else None
+                parallel.from_first(lambda: None)
+                session = _session(recipe, folder, corpora or prepare(recipe, folder), parallel, arithmetic)
+                with closing(session.records):
+                    yield session
     finally:
         shut_down()
 
 
-def _claim(recipe: Recipe, output: Path, resume: bool) -> None:
-    """Make the folder ours, or, resuming, see that its recipe is this one."""
+def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device, held: ExitStack) -> Arithmetic:
+    """Make the folder ours, hold its lock, see that a resumed run has this recipe; gives how the run computes."""
     folder = run_folder(output, resume)
+    held.enter_context(training_lock(folder.path))
+    run_folder(output, resume)  # a run may have begun there before this process had the lock
     if folder.recipe_file.exists():
-        changes = changed_keys(folder.read_recipe(), recipe)
+        before = folder.read_recipe()
+        recipe = _with_precision_of(before, recipe, folder)
+        changes = changed_keys(before, recipe)
         shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
         if any(key not in FREE_TO_CHANGE for key in changes):
             allowed = f"the run's own recipe, or changes of {', '.join(FREE_TO_CHANGE)}"
             what = f"{option('resume')} with a changed recipe ({shown})"
             raise UserError(what, where=str(output), allowed=allowed)
         if changes:
+            _check_same_rates(recipe, folder)
             warn(f"the recipe has changed: {shown}")
-    remove_leftovers(folder.path)
-    remove_leftovers(folder.checkpoints)
+    remove_leftovers(folder.path, LEFTOVERS)
+    remove_leftovers(folder.checkpoints, CHECKPOINT_LEFTOVERS)
+    arithmetic = choose_arithmetic(recipe, folder.read_manifest(), device)
     folder.write_recipe(recipe)
+    if arithmetic.precision == "bf16" and arithmetic.bf16_speed is not None and arithmetic.bf16_speed < 1:
+        warn(f"training.precision: bf16 {compared(arithmetic.bf16_speed)} on this processor ({instruction_set()})")
+    return arithmetic
 
 
-def _session(recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Parallel) -> Session:
+def _check_same_rates(recipe: Recipe, folder: RunFolder) -> None:
+    """Raise UserError where the updates that were made would have had other learning rates with this recipe."""
+    checkpoints = list_checkpoints(folder.checkpoints)
+    made = update_of(checkpoints[-1]) if checkpoints else 0
+    before, now = (new_schedule(one) for one in (folder.read_recipe(), recipe))
+    looked_at = {*range(1, made + 1, max(1, made // LOOKED_AT)), *([made] if made else [])}
+    if any(before(update) != now(update) for update in looked_at):
+        raise UserError(
+            f"{option('resume')} with another end would give the updates that were made other learning rates:"
+            " this schedule ends with training.updates",
+            where="training.updates",
+            received=recipe.training.updates,
+            allowed=f"{folder.read_recipe().training.updates}, or a new run",
+        )
+
+
+def _with_precision_of(before: Recipe, recipe: Recipe, folder: RunFolder) -> Recipe:
+    """`recipe` with the precision that the run's own names, where it leaves that open or means the same."""
+    chosen = folder.read_manifest().get("precision", before.training.precision)
+    if recipe.training.precision not in ("auto", chosen):
+        return recipe
+    training = recipe.training.model_copy(update={"precision": before.training.precision})
+    return recipe.model_copy(update={"training": training})
+
+
+def _session(
+    recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Parallel, arithmetic: Arithmetic
+) -> Session:
     hashes = data_hashes(corpora)
     parallel.from_first(partial(_check_same_data, folder, hashes))
     checkpoint = _checkpoint(folder, parallel)
@@ -85,6 +137,8 @@ def _session(recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Para
     model = new_model(recipe, corpora, initial=checkpoint is None)
     if checkpoint:
         load_weights(model, checkpoint.weights, str(folder.checkpoints))
+    if recipe.training.activation_checkpointing:
+        _checkpoint_activations(model)
     step = TrainingStep(model.to(parallel.device), Objective(recipe.objective))
     wrapped = parallel.wrap(step, model.layers())
     if recipe.training.compile:
@@ -96,7 +150,7 @@ def _session(recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Para
     metrics = dev_metrics(recipe)
     baselines = baseline_scores(corpora, metrics) if parallel.first else {}
     if parallel.first:
-        _start_records(folder, recipe, model, hashes, state)
+        _start_records(folder, recipe, model, hashes, state, arithmetic)
     tensorboard = recipe.training.tensorboard
     return Session(
         recipe,
@@ -115,6 +169,17 @@ def _session(recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Para
     )
 
 
+def _checkpoint_activations(model: Model[Any]) -> None:
+    blocks = model.blocks()
+    if not blocks:
+        where = "training.activation_checkpointing"
+        raise UserError(
+            "this kind of model has no blocks to compute again", where=where, received=True, allowed="false"
+        )
+    for block in blocks:
+        recompute_activations(block)
+
+
 def _checkpoint(folder: RunFolder, parallel: Parallel) -> Checkpoint | None:
     """The newest checkpoint; the first process removes damaged ones before the others look."""
     checkpoint = load_latest(folder.checkpoints, warn) if parallel.first else None
@@ -130,11 +195,27 @@ def _check_same_data(folder: RunFolder, hashes: dict[str, str]) -> None:
         )
 
 
+def _warn_of_another_machine(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Warn where the weights may differ in their last bits from those of a run that was never interrupted."""
+    changed = [name for name in ("threads", "torch", "processor", "accelerator") if before.get(name) != now[name]]
+    if before and changed:
+        shown = ", ".join(f"{name}: {before.get(name)} -> {now[name]}" for name in changed)
+        warn(f"the machine has changed ({shown}): weights may differ from an uninterrupted run's in their last bits")
+
+
 def _start_records(
-    folder: RunFolder, recipe: Recipe, model: nn.Module, hashes: dict[str, str], state: TrainingState
+    folder: RunFolder,
+    recipe: Recipe,
+    model: nn.Module,
+    hashes: dict[str, str],
+    state: TrainingState,
+    arithmetic: Arithmetic,
 ) -> None:
     """Write the manifest, and metrics.jsonl without what came after the checkpoint that training goes on from."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
+    now, before = machine(), folder.read_manifest().get("machine", {})
+    if state.update:
+        _warn_of_another_machine(before, now)
     folder.write_manifest(
         {
             "headway": headway.__version__,
@@ -142,9 +223,12 @@ def _start_records(
             "seed": recipe.training.seed,
             "parameters": parameters,
             "data": hashes,
-            "machine": machine(),
+            **provenance(recipe),
+            "machine": now,
+            "precision": arithmetic.precision,
+            "bf16_speed": arithmetic.bf16_speed,
         }
     )
     trim_metrics(folder, state, recipe.training.evaluation_interval)
     begun = f"going on after update {state.update}" if state.update else "starting"
-    say(f"{begun}: {parameters:,} parameters, {machine()['threads']} threads, {folder.path}")
+    say(f"{begun}: {parameters:,} parameters, {arithmetic.text()}, {folder.path}")

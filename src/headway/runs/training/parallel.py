@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from headway.recipe import TrainingConfig
+from headway.tensors.precision import autocast
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Parallel:
     device: torch.device
     config: TrainingConfig
     control: ProcessGroup | None = None  # of numbers on the CPU, by which processes decide
+    precision: str = "float32"
 
     @property
     def first(self) -> bool:
@@ -38,8 +40,8 @@ class Parallel:
         return self.rank == 0
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The recipe's precision."""
-        return torch.autocast(self.device.type, torch.bfloat16) if self.config.precision == "bf16" else nullcontext()
+        """The context of the run's precision."""
+        return autocast(self.device, self.precision)
 
     def wrap(self, module: nn.Module, layers: Sequence[nn.Module]) -> nn.Module:
         """`module` made ready for several processes; with fsdp, each of `layers` is gathered as a whole."""

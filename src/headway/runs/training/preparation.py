@@ -11,6 +11,7 @@ from headway.optimizers.optimizers import build_schedule
 from headway.optimizers.schedules import Schedule
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
+from headway.runs.training.origin import fill_from_run, take_processors
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Corpora
 
@@ -51,13 +52,18 @@ def new_schedule(recipe: Recipe) -> Schedule:
 
 def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
     """The corpora and what makes the model, saying what was read. Raises UserError where that is at fault."""
+    take_processors(recipe, folder)
     return build_task(recipe.task).corpora(recipe, folder.vocabulary)
 
 
 def new_model(recipe: Recipe, corpora: Corpora, *, initial: bool = True) -> Model[Any]:
-    """The recipe's model, with initial weights that depend on the seed alone, or for others to come."""
+    """The recipe's model: with initial weights, which depend on the seed and on what it begins from, or for others."""
     torch.manual_seed(recipe.training.seed)
-    return build_task(recipe.task).model(recipe, corpora.processors, initial=initial)
+    origin = recipe.training.from_ if initial else None
+    model = build_task(recipe.task).model(recipe, corpora.processors, initial=initial and origin is None)
+    if origin is not None:
+        fill_from_run(model, origin)
+    return model
 
 
 def data_hashes(corpora: Corpora) -> dict[str, str]:

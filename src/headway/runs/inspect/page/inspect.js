@@ -1,4 +1,5 @@
 /* The page as a whole: which sentence, which kind of map, which layer and head. */
+const heatmap = createHeatmap(find);
 {
   const index = JSON.parse(find("index").textContent);
   const state = { sentence: 0, tab: "", layer: 0, head: "mean" };
@@ -118,11 +119,11 @@
     const { map, all } = shownMap, layer = map.layers[state.layer];
     const rows = layer.rowTokens, columns = layer.columnTokens;
     const values = headOf(all[state.layer], layer.heads, state.head, rows.length * columns.length);
-    const head = layer.heads === 1 ? "" : state.head === "mean" ? " · mean of heads" : ` · head ${state.head}`;
+    const head = layer.heads === 1 ? "" : state.head === "mean" ? " · mean of heads" : ` · head ${state.head + 1}`;
     find("caption").textContent = `${layer.title}${head}`;
     find("measure").textContent = map.measure;
     describeLinks(map.links);
-    heatmap.show({ values, rows, columns, most: largest(values), signed: map.signed, marks: map.links });
+    heatmap.show({ values, rows, columns, shares: map.measure.startsWith("weight"), signed: map.signed, marks: map.links });
     const { sentence, tab } = state;
     try {
       history.replaceState(null, "", `#${new URLSearchParams({ sentence: sentence + 1, tab, layer: state.layer, head: state.head })}`);
@@ -146,20 +147,11 @@
     state.head = /^\d+$/.test(head) ? Number(head) : "mean";
   }
 
-  const THEMES = ["auto", "light", "dark"];
-
   function redraw() {
     if (shownMap) {
       overview.show(shownMap.map, shownMap.all, state, choose);
       heatmap.draw();
     }
-  }
-
-  function setTheme(theme) {
-    if (theme === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-    find("theme").textContent = `Theme: ${theme}`;
-    redraw();
   }
 
   /** Moves among buttons of which one can be reached by Tab. */
@@ -189,10 +181,8 @@
     find("next").addEventListener("click", () => walk(1));
     rove(find("sentences"), listed, ["ArrowUp", "ArrowDown"]);
     rove(find("tabs"), () => [...find("tabs").children], ["ArrowLeft", "ArrowRight"]);
-    find("theme").addEventListener("click", () => {
-      const now = document.documentElement.dataset.theme ?? "auto";
-      setTheme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
-    });
+    themeButton(find("theme"), redraw);
+    find("saving").append(saveButtons(() => ({ ...heatmap.drawing(), title: `${document.title} · ${find("caption").textContent}` })));
     addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select")) return;
       if (event.key === "n") walk(1);

@@ -1,0 +1,191 @@
+"""Folders of Marian models as Hugging Face stores them: configuration and tokenizer, from a folder or from its hub.
+
+config.json, source.spm, target.spm, vocab.json (and target_vocab.json), model.safetensors
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headway.errors import UserError
+from headway.processing.pretrained import transformers_quiet
+from headway.processing.text.marian_vocabulary import MarianVocabulary
+from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
+
+PREFIX = "hf:"
+WHERE = "model.from"
+FILES = ["config.json", "*.spm", "*vocab.json", "*.safetensors", "*.safetensors.index.json"]
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+# What a Marian model has to say of itself so that headway's Transformer computes the same.
+NEEDED = {
+    "scale_embedding": True,
+    "normalize_embedding": False,
+    "normalize_before": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+}
+SAMPLES = ("a", "Hello, world!", "1 2 3 (4)", "ÄÖÜ ß é ñ", "Привет", "日本語")
+
+
+class MarianTokenizers(NamedTuple):
+    """The vocabularies of both sides, and for each of their ids the row that it has in the model's embeddings."""
+
+    source: MarianVocabulary
+    target: MarianVocabulary
+    source_rows: list[int]
+    target_rows: list[int]
+
+
+def marian_folder(place: str) -> Path:
+    """The folder that `hf:FOLDER` or, of the hub, `hf:OWNER/NAME` stands for.
+
+    Raises:
+        UserError: another prefix, or no such model.
+    """
+    name = place.removeprefix(PREFIX)
+    if name == place:
+        raise UserError(
+            "this is no place of a model", where=WHERE, received=place, allowed="hf:FOLDER or hf:OWNER/NAME"
+        )
+    if Path(name).is_dir():
+        return Path(name)
+    with transformers_quiet():
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+        try:
+            return Path(snapshot_download(name, allow_patterns=FILES))
+        except (OSError, HFValidationError, HfHubHTTPError, LocalEntryNotFoundError) as error:
+            what = f"there is no such folder, nor can the hub be asked ({str(error).splitlines()[0]})"
+            raise UserError(what, where=WHERE, received=place) from error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The configuration of a Marian model. Raises UserError where the folder holds none, or another model."""
+    config = _json(folder / "config.json", "this folder is no model of Hugging Face")
+    if config.get("model_type") != "marian":
+        what = "this is a model of another family"
+        raise UserError(what, where=WHERE, received=config.get("model_type"), allowed="marian, as OPUS-MT models are")
+    return config
+
+
+def marian_section(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The `model` section of a recipe for a Marian model. Raises UserError where headway has no such model."""
+    for name, value in NEEDED.items():
+        if config.get(name, value) != value:
+            what = f"headway has no Marian model with {name}"
+            raise UserError(what, where=WHERE, received=config[name], allowed=str(value))
+    pairs = {name: (config[f"encoder_{name}"], config[f"decoder_{name}"]) for name in ("ffn_dim", "attention_heads")}
+    for name, (first, second) in pairs.items():
+        if first != second:
+            what = f"encoder and decoder need the same {name}"
+            raise UserError(what, where=WHERE, received=f"{first} and {second}")
+    activation = config.get("activation_function", "relu")
+    if activation not in ACTIVATIONS:
+        raise UserError("headway has no such activation", where=WHERE, received=activation, allowed=ACTIVATIONS)
+    return {
+        "kind": "transformer",
+        "dim": config["d_model"],
+        "feed_forward": pairs["ffn_dim"][0],
+        "heads": pairs["attention_heads"][0],
+        "dropout": config.get("dropout", 0.1),
+        "attention_dropout": config.get("attention_dropout", 0.0),
+        "activation": ACTIVATIONS[activation],
+        "max_position": config.get("max_position_embeddings", 512),
+        "tied": "all" if _shared(config) else "target" if config.get("tie_word_embeddings", True) else "none",
+        "output_bias": True,
+        "encoder": {"layers": config["encoder_layers"]},
+        "decoder": {"layers": config["decoder_layers"]},
+    }
+
+
+def _shared(config: Mapping[str, Any]) -> bool:
+    return bool(config.get("share_encoder_decoder_embeddings", True))
+
+
+def marian_vocabulary(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The `vocabulary` section of a recipe for a Marian model."""
+    return {"kind": "marian", "shared": _shared(config)}
+
+
+def read_tokenizers(folder: Path) -> MarianTokenizers:
+    """The tokenizers of a Marian model.
+
+    headway's special tokens come first. Where the model has no begin mark of its own, as a model that begins with
+    padding has none, the begin mark is a copy of what it begins with.
+
+    Raises:
+        UserError: files that are missing or damaged, or a tokenizer that does not give back what it has read.
+    """
+    config = read_config(folder)
+    tables = [folder / "vocab.json"] * 2
+    if not _shared(config):
+        tables[1] = folder / "target_vocab.json"
+    sizes = (config["vocab_size"], config.get("decoder_vocab_size") or config["vocab_size"])
+    sides = []
+    for name, table, size in zip(("source", "target"), tables, sizes, strict=True):
+        pieces, rows = _ordered(_table(table, size), config, table)
+        try:
+            sides.append((MarianVocabulary((folder / f"{name}.spm").read_bytes(), pieces), rows))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UserError(
+                f"this SentencePiece model cannot be read ({error})", where=str(folder / f"{name}.spm")
+            ) from error
+        _check_round_trip(sides[-1][0], folder / f"{name}.spm")
+    (source, source_rows), (target, target_rows) = sides
+    return MarianTokenizers(source, target, source_rows, target_rows)
+
+
+def _table(file: Path, size: int) -> list[str]:
+    """The piece of each row. Raises UserError unless every row has just one."""
+    table = _json(file, "this model has no table of pieces")
+    pieces: list[str | None] = [None] * size
+    for piece, row in table.items():
+        if not isinstance(row, int) or not 0 <= row < size or pieces[row] is not None:
+            what = "the tokenizer does not round-trip: each piece needs a row of the model that no other has"
+            raise UserError(what, where=str(file), received=f"{piece!r}: {row}", allowed=f"0 to {size - 1}")
+        pieces[row] = piece
+    if None in pieces:
+        what = "the tokenizer does not round-trip: a row of the model has no piece"
+        raise UserError(what, where=str(file), received=f"{len(table)} pieces", allowed=f"{size}")
+    return [piece for piece in pieces if piece is not None]
+
+
+def _ordered(pieces: list[str], config: Mapping[str, Any], file: Path) -> tuple[list[str], list[int]]:
+    """The pieces in headway's order, and the row of each."""
+    start, end, padding = (config.get(f"{name}_token_id") for name in ("decoder_start", "eos", "pad"))
+    unknown = next((row for row, piece in enumerate(pieces) if piece == SPECIALS[UNKNOWN]), None)
+    special = {PAD: padding, BOS: start, EOS: end, UNKNOWN: unknown}
+    for id, row in special.items():
+        if not isinstance(row, int) or not 0 <= row < len(pieces):
+            raise UserError(f"this model has no row for {SPECIALS[id]}", where=str(file), received=row)
+    first = [row for _, row in sorted(special.items()) if row is not None]
+    rest = [row for row in range(len(pieces)) if row not in first]
+    return [*SPECIALS, *(pieces[row] for row in rest)], [*first, *rest]
+
+
+def _check_round_trip(vocabulary: MarianVocabulary, file: Path) -> None:
+    """Raise UserError where a text, encoded and decoded, is cut otherwise than before."""
+    for sample in SAMPLES:
+        ids = vocabulary.encode(sample)
+        again = vocabulary.encode(vocabulary.decode(ids))
+        if UNKNOWN not in ids and ids != again:
+            what = "the tokenizer does not round-trip"
+            raise UserError(what, where=str(file), received=f"{sample!r} becomes {vocabulary.decode(ids)!r}")
+    pieces = (vocabulary.token(id) for id in range(len(SPECIALS), len(vocabulary)))
+    if not any(vocabulary.knows(piece) for piece in pieces):
+        what = "the tokenizer does not round-trip: the table has no piece of this SentencePiece model"
+        raise UserError(what, where=str(file))
+
+
+def _json(file: Path, missing: str) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{missing}: it has no {file.name}", where=WHERE, received=str(file.parent)) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"this file cannot be read ({error})", where=str(file)) from error
+    return content

@@ -1,0 +1,109 @@
+"""A dry run of training: everything that training does, for a few updates, and an estimate of the whole."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from headway.device import peak_memory
+from headway.errors import RunError
+from headway.log import duration, silenced
+from headway.recipe import Recipe, TrainingConfig
+from headway.runs.inspect.pages import read_metrics
+from headway.runs.run_folder import RunFolder
+from headway.runs.training.loop import train
+from headway.runs.training.preparation import prepare
+from headway.tables import Table
+
+UPDATES = 6  # the first is slower than the others, and is left out of the median
+
+
+@dataclass(frozen=True)
+class TrainingEstimate:
+    """The cost of a whole training, from a few updates of it.
+
+    Attributes:
+        parameters: of the model.
+        updates: until the end; None where only a time is given.
+        updates_per_epoch: of the training data.
+        update_seconds: of one update.
+        evaluation_seconds: of one evaluation, 0 without dev. A model that has learned nothing writes long outputs, so
+            that later evaluations are quicker.
+        evaluations: until the end.
+        seconds: of everything.
+        memory: the most bytes in use so far.
+        disk: the bytes of the checkpoints that are kept, and of the final weights.
+    """
+
+    parameters: int
+    updates: int | None
+    updates_per_epoch: int
+    update_seconds: float
+    evaluation_seconds: float
+    evaluations: int
+    seconds: float
+    memory: int
+    disk: int
+
+    def table(self) -> Table:
+        """The estimate, to be read."""
+        rows = [
+            ("parameters", f"{self.parameters:,}"),
+            ("updates", "until the time is over" if self.updates is None else f"{self.updates:,}"),
+            ("updates an epoch", f"{self.updates_per_epoch:,}"),
+            ("seconds an update", f"{self.update_seconds:.3g}"),
+            ("seconds an evaluation", f"at most {self.evaluation_seconds:.3g}"),
+            ("evaluations", f"{self.evaluations:,}"),
+            ("time of all", f"about {duration(self.seconds)}"),
+            ("memory", f"{self.memory / 1e9:.1f} GB so far; a batch of longer sentences may take more"),
+            ("disk", f"{self.disk / 1e6:,.0f} MB"),
+        ]
+        return Table(["training will take", ""], rows)
+
+
+def dry_run(recipe: Recipe) -> TrainingEstimate:
+    """Read, check and build everything, make a few updates and one evaluation, and leave nothing behind.
+
+    Raises:
+        UserError: a recipe or data that cannot be used.
+        RunError: what training itself raises; a signal that came.
+    """
+    few = {"updates": UPDATES, "epochs": None, "minutes": None, "patience": None, "log_every": 1, "tensorboard": False}
+    few |= {"checkpoint_every": UPDATES, "evaluate_every": None}
+    short = recipe.model_copy(update={"training": recipe.training.model_copy(update=few)})
+    with TemporaryDirectory(prefix="headway-dry-run-") as folder:
+        run = RunFolder(Path(folder) / "run")
+        if train(short, run.path):
+            raise RunError("the dry run was stopped by a signal")
+        disk = sum(file.stat().st_size for file in run.checkpoints.rglob("*") if file.is_file())
+        with silenced():
+            corpus = prepare(short, run).train
+        batches = len(corpus.plan(recipe.training.seed, 0, **recipe.training.batch_sizes()))
+        return _estimate(recipe.training, run, math.ceil(batches / recipe.training.accumulate), disk)
+
+
+def _estimate(training: TrainingConfig, run: RunFolder, updates_per_epoch: int, disk: int) -> TrainingEstimate:
+    lines = read_metrics(run.metrics)
+    clock = [line["seconds"] for line in lines if "loss" in line]
+    update = median(after - before for before, after in pairwise(clock))
+    evaluation = sum(line.get("evaluation_seconds", 0.0) for line in lines)
+    ends = [training.updates or math.inf, (training.epochs or math.inf) * updates_per_epoch]
+    if training.minutes is not None:
+        ends.append(60 * training.minutes / update)
+    updates = min(ends)
+    evaluations = math.ceil(updates / training.evaluation_interval)
+    return TrainingEstimate(
+        parameters=run.read_manifest()["parameters"],
+        updates=None if updates == ends[-1] and training.minutes is not None else int(updates),
+        updates_per_epoch=updates_per_epoch,
+        update_seconds=update,
+        evaluation_seconds=evaluation,
+        evaluations=evaluations,
+        seconds=updates * update + evaluations * evaluation,
+        memory=peak_memory(),
+        disk=disk * training.keep_last + run.weights.stat().st_size,
+    )

@@ -1,0 +1,67 @@
+"""A dry run leaves nothing behind, and its estimate is that of the whole training."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.recipe import Recipe
+from headway.runs.run_folder import RunFolder
+from headway.runs.training import dry_run as room
+from headway.runs.training.dry_run import UPDATES, dry_run
+from tests.conftest import Command
+from tests.runs.training.toys import recipe as toy
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Recipe:
+    return toy(tmp_path, updates=1000, checkpoint_every=100, keep_last=2, batch_tokens=128)
+
+
+def test_the_estimate_counts_all_of_training(written: Recipe, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    estimate = dry_run(written)
+    assert sorted(tmp_path.rglob("*")) == before, "nothing is left behind"
+    assert (estimate.updates, estimate.evaluations) == (1000, 10)
+    assert estimate.update_seconds > 0
+    expected = 1000 * estimate.update_seconds + 10 * estimate.evaluation_seconds
+    assert estimate.seconds == pytest.approx(expected)
+    assert estimate.memory > 10_000_000
+    assert estimate.disk > 3 * 4 * estimate.parameters, "two checkpoints with their optimizer, and the weights"
+
+
+@pytest.mark.parametrize(
+    ("training", "updates"),
+    [
+        ({"updates": None, "epochs": 3}, lambda estimate: 3 * estimate.updates_per_epoch),
+        ({"updates": 7, "epochs": 3}, lambda estimate: 7),
+        ({"updates": None, "minutes": 1e-9}, lambda estimate: None),
+    ],
+)
+def test_the_end_that_comes_first_counts(
+    written: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, training: dict, updates
+) -> None:
+    lines = [{"update": n, "loss": 1.0, "seconds": 0.5 * n} for n in range(1, UPDATES + 1)]
+    monkeypatch.setattr(room, "read_metrics", lambda path: [*lines, {"update": UPDATES, "evaluation_seconds": 2.0}])
+    run = RunFolder(tmp_path / "made")
+    run.path.mkdir()
+    run.write_manifest({"parameters": 5})
+    run.weights.write_bytes(b"weights")
+    changed = written.training.model_copy(update=training)
+    estimate = room._estimate(changed, run, 11, disk=100)
+    assert estimate.updates == updates(estimate)
+    assert estimate.update_seconds == 0.5
+    assert estimate.disk == 207
+
+
+def test_the_command(run_headway: Command, tmp_path: Path) -> None:
+    toy(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(
+        f"data: {{train: {{tsv: {tmp_path}/train.tsv}}}}\n"
+        "vocabulary: {kind: char}\nmodel: {preset: transformer-tiny, dim: 16, heads: 2, feed_forward: 16}\n"
+        "training: {epochs: 2, batch_tokens: 128}\n",
+        encoding="utf-8",
+    )
+    ended = run_headway("train", tmp_path / "recipe.yaml", "--dry-run", "--output", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert "time of all" in ended.out
+    assert not (tmp_path / "run").exists()

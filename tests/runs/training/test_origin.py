@@ -1,0 +1,88 @@
+"""Training goes on from a run: its vocabulary and weights, with other data and another schedule."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway.errors import UserError
+from tests.conftest import Reversal
+
+
+@pytest.fixture
+def tree(reversal: Reversal, tmp_path: Path) -> dict[str, Any]:
+    """A recipe that goes on with words of a's and b's alone, and hardly changes a weight."""
+    rows = "".join(f"{word}\t{word[::-1]}\n" for word in reversal.words if set(word) <= set("ab"))
+    (tmp_path / "train.tsv").write_text(rows, encoding="utf-8")
+    return {
+        "data": {"train": {"tsv": str(tmp_path / "train.tsv")}},
+        "optimizer": {"learning_rate": 1e-9, "schedule": "constant"},
+        "training": {"from": str(reversal.run), "updates": 2, "checkpoint_every": 2},
+    }
+
+
+def test_what_is_left_out_is_the_runs(reversal: Reversal, tree: dict[str, Any], tmp_path: Path) -> None:
+    headway.train(tree, tmp_path / "run")
+    older, newer = (headway.load(path, device="cpu") for path in (reversal.run, tmp_path / "run"))
+    words = [word for word in reversal.words if len(word) == 4][:8]
+    outputs = [[each.text for each in predictor.predict(words, beam=1)] for predictor in (older, newer)]
+    assert outputs[0] == outputs[1] == [word[::-1] for word in words]
+    assert newer.recipe.model == older.recipe.model
+    assert newer.recipe.vocabulary == older.recipe.vocabulary
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text(encoding="utf-8"))
+    whole = json.loads((reversal.run / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["from"] == {"run": str(reversal.run), "model_sha256": whole["model_sha256"]}
+
+
+def test_it_learns_the_new_data_and_resumes(reversal: Reversal, tree: dict[str, Any], tmp_path: Path) -> None:
+    tree["optimizer"] = {"learning_rate": 1e-3, "schedule": "constant"}
+    headway.train(tree, tmp_path / "run")
+    first = (tmp_path / "run" / "model.safetensors").read_bytes()
+    assert first != (reversal.run / "model.safetensors").read_bytes()
+    tree["training"]["updates"] = 4
+    headway.train(tree, tmp_path / "run", resume=True)
+    headway.train(tree, tmp_path / "whole")
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("run", "whole")]
+    assert weights[0] == weights[1] != first
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"vocabulary": {"kind": "char", "shared": False}},
+            "another vocabulary .*vocabulary.shared: True -> False.*anew",
+        ),
+        ({"text": {"source": {"language": "de"}}}, "another vocabulary .*text.source.language"),
+        ({"model": {"dim": 16, "heads": 2}}, "a model of another shape.*there, .*here"),
+    ],
+)
+def test_what_cannot_go_on_is_refused_before_anything_is_written(
+    tree: dict[str, Any], tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        headway.train(tree | changes, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_that_change_no_weight_may_change(reversal: Reversal, tree: dict[str, Any], tmp_path: Path) -> None:
+    older = headway.load_recipe(str(reversal.run / "recipe.yaml")).model_dump(mode="json")["model"]
+    headway.train(tree | {"model": older | {"dropout": 0.2}}, tmp_path / "run")
+    assert headway.load(tmp_path / "run", device="cpu").recipe.model.dropout == 0.2
+
+
+def test_no_run(tree: dict[str, Any], tmp_path: Path) -> None:
+    tree["training"]["from"] = str(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"training.from: there is no run to go on from; received .*nowhere"):
+        headway.train(tree, tmp_path / "run")
+
+
+def test_a_run_without_weights(reversal: Reversal, tree: dict[str, Any], tmp_path: Path) -> None:
+    shutil.copytree(reversal.run, tmp_path / "older", ignore=shutil.ignore_patterns("*.safetensors", "checkpoints"))
+    tree["training"]["from"] = str(tmp_path / "older")
+    with pytest.raises(UserError, match="this run has no model yet"):
+        headway.train(tree, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,137 @@
+"""Precision and threads of a run: the choice, its record, and that a run goes on as it began."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from headway.device import Threads
+from headway.errors import UserError
+from headway.models.recurrent.cells import bf16_is_supported
+from headway.recipe import Recipe, dump_recipe
+from headway.runs.run_folder import RunFolder
+from headway.runs.training import run_arithmetic
+from headway.runs.training.loop import train
+from headway.runs.training.run_arithmetic import choose_arithmetic, measured_speed
+from tests.models.recurrent import toys as recurrent
+from tests.runs.training import toys
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def speed(monkeypatch: pytest.MonkeyPatch):
+    """Sets the speed of bf16 that is measured."""
+    return lambda value: monkeypatch.setattr(run_arithmetic, "measured_speed", lambda recipe, device: value)
+
+
+def test_auto_takes_what_is_quicker_and_writes_it_down(tmp_path: Path, speed, caplog) -> None:
+    caplog.set_level("INFO")
+    speed(1.9)
+    quick = RunFolder(toys.run(tmp_path, "quick")).read_manifest()
+    speed(0.5)
+    slow = RunFolder(toys.run(tmp_path, "slow")).read_manifest()
+    assert (quick["precision"], quick["bf16_speed"]) == ("bf16", 1.9)
+    assert (slow["precision"], slow["bf16_speed"]) == ("float32", 0.5)
+    assert slow["machine"]["threads"] == torch.get_num_threads()
+    assert slow["machine"]["instruction_set"] == torch.backends.cpu.get_cpu_capability()
+    assert "bf16 (bf16 is 1.9 times as fast as float32" in caplog.text
+    assert "float32 (bf16 takes 2.0 times as long as float32" in caplog.text
+    assert "WARNING" not in caplog.text
+
+
+def test_auto_trains_in_the_chosen_precision(tmp_path: Path, speed) -> None:
+    speed(1.9)
+    auto = toys.run(tmp_path, "auto")
+    speed(0.5)
+    named = toys.run(tmp_path, "named", precision="bf16")
+    other = toys.run(tmp_path, "other")
+    weights = [(run / "model.safetensors").read_bytes() for run in (auto, named, other)]
+    assert weights[0] == weights[1]
+    assert weights[0] != weights[2]
+
+
+def test_resuming_keeps_the_first_choice(tmp_path: Path, speed) -> None:
+    speed(1.9)
+    whole = toys.run(tmp_path, "whole")
+    cut = toys.run(tmp_path, "cut", updates=4)
+    speed(0.5)
+    toys.run(tmp_path, "cut", resume=True)
+    assert RunFolder(cut).read_manifest()["precision"] == "bf16"
+    assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("named", ["bf16", "auto"])
+def test_a_run_may_be_resumed_with_the_precision_that_it_chose(tmp_path: Path, speed, named: str) -> None:
+    speed(1.9)
+    run = toys.run(tmp_path)
+    assert train(toys.recipe(tmp_path, updates=8, precision=named), run, resume=True) == 0
+    assert RunFolder(run).read_recipe().training.precision == "auto"
+    with pytest.raises(UserError, match=r"training\.precision: 'auto' -> 'float32'"):
+        train(toys.recipe(tmp_path, updates=9, precision="float32"), run, resume=True)
+
+
+def test_runs_from_before_there_was_a_choice_go_on_as_they_were(tmp_path: Path, speed) -> None:
+    run = toys.run(tmp_path, precision="float32")
+    folder = RunFolder(run)
+    manifest = {key: value for key, value in folder.read_manifest().items() if not key.endswith(("precision", "speed"))}
+    folder.manifest_file.write_text(json.dumps(manifest))
+    speed(1.9)
+    assert train(toys.recipe(tmp_path, updates=8), run, resume=True) == 0
+    assert folder.read_recipe().training.precision == "float32"
+    assert folder.read_manifest()["precision"] == "float32"
+
+
+def test_bf16_on_a_processor_without_it_warns_with_the_factor(tmp_path: Path, speed, caplog) -> None:
+    speed(1 / 31)
+    toys.run(tmp_path, precision="bf16")
+    (warning,) = (record.message for record in caplog.records if record.levelname == "WARNING")
+    assert warning.startswith("training.precision: bf16 takes 31.0 times as long as float32 on this processor")
+    assert torch.backends.cpu.get_cpu_capability() in warning
+
+
+def test_bf16_that_is_refused_is_an_error_before_any_work(tmp_path: Path, speed) -> None:
+    speed(0.0)
+    with pytest.raises(UserError, match=r"training\.precision: bf16 cannot be computed on this cpu"):
+        train(toys.recipe(tmp_path, precision="bf16"), tmp_path / "run")
+    assert not RunFolder(tmp_path / "run").recipe_file.exists()
+    assert choose_arithmetic(toys.recipe(tmp_path), {}, CPU).precision == "float32"
+
+
+def test_measuring_draws_no_random_numbers(tmp_path: Path) -> None:
+    recipe = toys.recipe(tmp_path)
+    bf16_is_supported.cache_clear()
+    for each in (recipe, recipe.model_copy(update={"model": recurrent.config()})):
+        before = torch.get_rng_state()
+        assert measured_speed(each, CPU) > 0
+        assert torch.equal(torch.get_rng_state(), before)
+
+
+def choose(recipe: Recipe, manifest: dict) -> Threads:
+    return choose_arithmetic(recipe, manifest, CPU).threads
+
+
+def test_a_run_keeps_its_threads_on_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, here = toys.recipe(tmp_path), {"processor": "P", "cores": 8}
+    monkeypatch.setattr(run_arithmetic, "machine", lambda: here)
+    monkeypatch.setattr(run_arithmetic, "choose_threads", lambda: Threads(5, "5 of 8 cores are free"))
+    assert choose(recipe, {}) == (5, "5 of 8 cores are free", False)
+    assert choose(recipe, {"machine": here | {"threads": 3}}).number == 3
+    assert choose(recipe, {"machine": here | {"threads": 3, "cores": 4}}).number == 5
+    monkeypatch.setattr(run_arithmetic, "choose_threads", lambda: Threads(2, "set by OMP_NUM_THREADS", fixed=True))
+    assert choose(recipe, {"machine": here | {"threads": 3}}).number == 2
+
+
+def test_layers_that_are_computed_again_give_the_same_run(tmp_path: Path) -> None:
+    runs = [toys.run(tmp_path, str(again), activation_checkpointing=again) for again in (False, True)]
+    one, other = ((run / "model.safetensors").read_bytes() for run in runs)
+    assert one == other
+    assert "activation_checkpointing: true" in dump_recipe(RunFolder(runs[1]).read_recipe())
+
+
+def test_models_without_blocks_cannot_be_computed_again(tmp_path: Path) -> None:
+    recipe = toys.recipe(tmp_path, activation_checkpointing=True)
+    recipe = recipe.model_copy(update={"model": recurrent.config()})
+    with pytest.raises(UserError, match=r"training\.activation_checkpointing: .* no blocks to compute again"):
+        train(recipe, tmp_path / "run")

@@ -1,0 +1,89 @@
+"""The choice between float32 and bf16: what is measured, and that it costs little where bf16 is slow."""
+
+import time
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headway.tensors import precision
+from headway.tensors.precision import bf16_speed, compared, fitting_precision, trial_linear
+
+CPU = torch.device("cpu")
+
+
+class Slow(nn.Linear):
+    """A layer whose time is known in either precision."""
+
+    def __init__(self, float32: float, bf16: float) -> None:
+        super().__init__(8, 8)
+        self.float32, self.bf16 = float32, bf16
+        self.rows: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.rows.append(x.shape[0] * x.shape[1])
+        time.sleep(self.bf16 if torch.is_autocast_enabled("cpu") else self.float32)
+        return super().forward(x)
+
+
+class Refusing(nn.Linear):
+    """A layer without a kernel for bf16."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_autocast_enabled("cpu"):
+            raise RuntimeError("could not create a primitive descriptor")
+        return super().forward(x)
+
+
+def test_the_quicker_precision_is_found() -> None:
+    quick, slow = Slow(0.02, 0.005), Slow(0.005, 0.02)
+    assert 1.5 < bf16_speed(quick, 8, CPU) < 8
+    assert fitting_precision(bf16_speed(quick, 8, CPU)) == "bf16"
+    assert bf16_speed(slow, 8, CPU) < 0.9
+    assert fitting_precision(bf16_speed(slow, 8, CPU)) == "float32"
+
+
+def test_a_hopeless_precision_is_given_up_after_one_pass_of_few_rows() -> None:
+    layer = Slow(0.0, 0.15)
+    began = time.perf_counter()
+    speed = bf16_speed(layer, 8, CPU)
+    assert 0 < speed < precision.HOPELESS
+    assert set(layer.rows) == {precision.FEW_ROWS}
+    assert time.perf_counter() - began < 1
+
+
+def test_rows_are_those_of_the_batches_up_to_a_limit() -> None:
+    small, large = Slow(0.0, 0.0), Slow(0.0, 0.0)
+    bf16_speed(small, 8, CPU, rows=100)
+    bf16_speed(large, 8, CPU, rows=100_000)
+    assert max(small.rows) == 96
+    assert max(large.rows) == precision.MOST_ROWS
+
+
+def test_a_refused_precision_has_no_speed() -> None:
+    assert bf16_speed(Refusing(8, 8), 8, CPU) == 0
+    assert fitting_precision(0) == "float32"
+
+
+def test_real_products_are_measured_in_a_moment() -> None:
+    began = time.perf_counter()
+    assert 0 < bf16_speed(*trial_linear(64), CPU) < 100
+    assert time.perf_counter() - began < 5  # milliseconds on an idle machine
+
+
+def test_the_trial_of_a_wide_model_stays_small() -> None:
+    layer, dim = trial_linear(20_000)
+    assert dim == 1024
+    assert sum(parameter.numel() for parameter in layer.parameters()) == 1024 * 1025
+
+
+@pytest.mark.parametrize(
+    ("speed", "words"),
+    [
+        (0.0, "cannot be computed"),
+        (0.01, "takes 100.0 times as long as float32"),
+        (1.84, "is 1.8 times as fast as float32"),
+    ],
+)
+def test_speeds_in_words(speed: float, words: str) -> None:
+    assert compared(speed) == words

@@ -1,0 +1,81 @@
+"""The machine: which cores are free, and how many threads that makes."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from headway import device
+from headway.device import choose_threads, machine, threads_set
+
+
+@pytest.fixture
+def cores(monkeypatch: pytest.MonkeyPatch):
+    """Sets the cores of this process and how idle each is, in percent."""
+    for name in device.SET_BY:
+        monkeypatch.delenv(name, raising=False)
+
+    def set_to(*idle: float, allowed: list[int] | None = None, nice: float = 0.0, torch_threads: int = 64) -> None:
+        shares = [SimpleNamespace(idle=value, nice=nice) for value in idle]
+        own = list(range(len(idle))) if allowed is None else allowed
+        monkeypatch.setattr(device.psutil, "cpu_times_percent", lambda seconds, percpu: shares)
+        monkeypatch.setattr(device.psutil, "Process", lambda: SimpleNamespace(cpu_affinity=lambda: own))
+        monkeypatch.setattr(device, "cores", lambda: len(own))
+        monkeypatch.setattr(torch, "get_num_threads", lambda: torch_threads)
+
+    return set_to
+
+
+def test_threads_are_as_many_as_cores_are_free(cores) -> None:
+    cores(98, 97, 99, 100)
+    assert choose_threads() == (4, "4 of 4 cores are free", False)
+    cores(98, 0, 99, 3)
+    assert choose_threads() == (2, "2 of 4 cores are free", False)
+    cores(0, 2)
+    assert choose_threads() == (1, "0 of 2 cores are free", False)
+    cores(60, 70)  # what others leave is more than one core
+    assert choose_threads().number == 1
+    cores(90, 70)
+    assert choose_threads().number == 2
+
+
+def test_niced_processes_step_aside(cores) -> None:
+    cores(50, 0, nice=50)
+    assert choose_threads().number == 2
+
+
+def test_cores_of_others_do_not_count(cores) -> None:
+    cores(100, 100, 0, 100, allowed=[1, 2])
+    assert choose_threads() == (1, "1 of 2 cores are free", False)
+
+
+def test_torch_and_environment_are_obeyed(cores, monkeypatch: pytest.MonkeyPatch) -> None:
+    cores(100, 100, 100, 100, torch_threads=2)
+    assert choose_threads().number == 2
+    cores(100, 100, torch_threads=1)
+    assert choose_threads() == (1, "torch is set to 1", False)
+    cores(100, allowed=[0])
+    assert choose_threads() == (1, "there is 1 core", False)
+    cores(0, 0, torch_threads=3)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert choose_threads() == (3, "set by OMP_NUM_THREADS", True)
+
+
+def test_the_load_is_really_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in device.SET_BY:
+        monkeypatch.delenv(name, raising=False)
+    before = torch.get_num_threads()
+    assert 1 <= choose_threads().number <= before
+    assert torch.get_num_threads() == before
+
+
+def test_threads_are_set_for_a_while() -> None:
+    before = torch.get_num_threads()
+    with threads_set(before + 1):
+        assert torch.get_num_threads() == before + 1
+        assert choose_threads() == (before + 1, "as asked for", True)
+    assert torch.get_num_threads() == before
+
+
+def test_the_machine_says_its_instructions() -> None:
+    assert machine()["instruction_set"] == torch.backends.cpu.get_cpu_capability()

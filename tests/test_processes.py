@@ -1,0 +1,41 @@
+"""The cores that this process may use."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headway import processes
+from headway.processes import cores
+
+
+def write(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+
+
+def test_limits_of_control_groups(tmp_path: Path) -> None:
+    membership, mount = tmp_path / "cgroup", tmp_path / "mount"
+    assert processes._quota(mount, membership) == float("inf")
+    membership.write_text("0::/user/job\n")
+    assert processes._quota(mount, membership) == float("inf")
+    write(mount / "user" / "job", cpu__max="max 100000\n")
+    assert processes._quota(mount, membership) == float("inf")
+    write(mount / "user", cpu__max="250000 100000\n")  # of the group above
+    assert processes._quota(mount, membership) == 2.5
+    membership.write_text("4:memory:/x\n3:cpu,cpuacct:/docker/1\n")
+    write(mount / "cpu,cpuacct" / "docker" / "1", cpu__cfs_quota_us="-1\n", cpu__cfs_period_us="100000\n")
+    assert processes._quota(mount, membership) == float("inf")
+    write(mount / "cpu,cpuacct" / "docker" / "1", cpu__cfs_quota_us="50000\n")
+    assert processes._quota(mount, membership) == 0.5
+
+
+def test_a_part_of_a_core_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_quota", lambda *paths: 0.5)
+    assert cores() == 1
+
+
+def test_a_larger_quota_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_quota", lambda *paths: 1e6)
+    assert cores() == len(os.sched_getaffinity(0))
