@@ -109,6 +109,7 @@ def export_run(
             report = _write(exporter, run, folder, lines, search)
             card = card_of(run, report, exporter.usage(run), exporter.card(run), options.licence)
             write_text(folder / CARD, card)
+            exporter.finish(run, folder, card)
             put_in_place(folder, output)
     say(f"{output}: {_size(output):.1f} MB")
     return report
