@@ -141,7 +141,7 @@ def test_help_does_not_wait_for_torch() -> None:
         ),
         (["train", "{recipe}", "data.train.tsv=none.tsv"], "none.tsv"),
         (["train", "none.yaml"], "none.yaml: cannot read the recipe"),
-        (["train", "{recipe}", "--output", "{recipe}"], "the run folder is a file"),
+        (["train", "{recipe}", "--output", "{recipe}"], "a folder is needed there, and there is a file"),
         (["data", "check", "{recipe}", "data.dev.source=x"], "data.dev: a corpus is either"),
         (["data", "check", "{recipe}", "nonsense"], "nonsense: an override is key.path=value"),
         (["predict", "none"], "none: this is not a run folder: it has no recipe.yaml"),

@@ -80,6 +80,18 @@ def test_flags_stand_in_the_command_line_alone() -> None:
     assert flags == []
 
 
+def test_results_reach_standard_output_through_one_function() -> None:
+    """The one that makes them printable; what fails before it has a place to be told is `failures`."""
+    calls = []
+    for path, tree in TREES.items():
+        if path in ("cli/standard_streams.py", "cli/failures.py"):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "typer.echo", "sys.stdout.write"):
+                calls.append(f"{path}:{node.lineno}")
+    assert calls == []
+
+
 def _has_docstring(node: ast.AST) -> bool:
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     return isinstance(node, kinds) and ast.get_docstring(node) is not None

@@ -89,7 +89,7 @@ def test_missing_keys_and_several_mistakes_are_all_listed() -> None:
         ("task: x\ndata: {train\ntraining: 1\n", r"recipe\.yaml:3: this is not YAML"),
         ("task: a: b\n", r"recipe\.yaml:1: this is not YAML"),
         ("\tx: 1\n", r"recipe\.yaml:1: this is not YAML"),
-        ("a: \x01\n", r"recipe\.yaml: this is not YAML"),
+        ("a: \x01\n", r"recipe\.yaml:1: this is not YAML"),
         ("- a\n- b\n", r"recipe\.yaml: a recipe is a mapping of keys to values; received 'list'"),
         ("", r"recipe\.yaml: a recipe is a mapping of keys to values; received 'NoneType'"),
     ],
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         assert str(error.value).startswith(f"{path}: ")
     latin = tmp_path / "latin.yaml"
     latin.write_bytes("task: é".encode("latin-1"))
-    with pytest.raises(UserError, match=r"latin\.yaml: cannot read the recipe"):
+    with pytest.raises(UserError, match=r"latin\.yaml:1: cannot read the recipe"):
         load_recipe(latin)
 
 
@@ -220,7 +220,7 @@ def test_paths_are_looked_for_here_then_beside_the_recipe(tmp_path: Path, monkey
     assert loaded.data.folder is None
 
 
-rates = st.floats(1e-8, 1.0, exclude_min=True) | st.sampled_from([5e-324, 1e22, 7e-4])
+rates = st.floats(1e-8, 1.0, exclude_min=True) | st.sampled_from([5e-324, 7e-4])
 TREES = st.fixed_dictionaries(
     {
         "task": st.text(st.characters(exclude_categories=["Cs"])),
@@ -240,9 +240,9 @@ TREES = st.fixed_dictionaries(
                 {"encoder": {"layers": 1, "mixer": ["attention"]}},
             ]
         ),
-        "optimizer": st.fixed_dictionaries({"learning_rate": rates, "epsilon": rates}),
+        "optimizer": st.fixed_dictionaries({"learning_rate": rates | st.just(1e22), "epsilon": rates}),
         "training": st.fixed_dictionaries(
-            {"minutes": rates, "seed": st.integers(0, 2**64), "clip_norm": st.none() | rates}
+            {"minutes": rates, "seed": st.integers(0, 2**63 - 1), "clip_norm": st.none() | rates}
         ),
     }
 )  # fmt: skip

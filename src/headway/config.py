@@ -7,20 +7,65 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, TypeVar, get_args
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from headway.errors import UserError, nearest, option
+from headway.errors import UserError, in_one_line, nearest, option, shortened
+from headway.files import check_figure, check_output_file, check_output_folder
 
+# Where results go: what cannot be written is found before the work.
+WRITES_FILE = AfterValidator(check_output_file)
+WRITES_FOLDER = AfterValidator(check_output_folder)
+WRITES_FIGURE = AfterValidator(check_figure)
+
+# Numbers of recipes and options: all have two bounds, so that a slip is told before it takes all memory.
 Probability = Annotated[float, Field(ge=0, lt=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Count = Annotated[int, Field(gt=0, le=10**9)]  # of tokens, updates, sentences
+Whole = Annotated[int, Field(ge=0, le=10**9)]  # a count that may be none
+Index = Annotated[int, Field(ge=0, le=10**6)]
+Width = Annotated[int, Field(gt=0, le=2**16)]  # of a vector or a window; heads
+Layers = Annotated[int, Field(gt=0, le=1000)]
 
 
 class Section(BaseModel):
-    """A part of the recipe: immutable, and strict about its keys."""
+    """A part of the recipe: immutable, and strict about its keys. True and false stand for no number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, serialize_by_alias=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_booleans_as_numbers(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            wrong = [name for name in _numbers_of(cls) if _holds_boolean(values.get(name))]
+            if wrong:
+                mistakes = [mistake("input should be a number, not true or false", name) for name in wrong]
+                raise ValidationError.from_exception_data(cls.__name__, mistakes)
+        return values
+
+
+@cache
+def _numbers_of(section: type[BaseModel]) -> tuple[str, ...]:
+    """The fields that hold numbers, and no booleans."""
+    kinds = {name: set(_leaves(field.annotation)) for name, field in section.model_fields.items()}
+    return tuple(name for name, types in kinds.items() if types & {int, float} and not types & {bool, Any, object})
+
+
+def _leaves(annotation: Any) -> Iterator[Any]:
+    """The types that an annotation is made of; those of values in a mapping are no part of it."""
+    inner = get_args(annotation)
+    if not inner or get_origin(annotation) in (Literal, dict, Mapping):
+        yield annotation
+        return
+    for part in inner[:1] if get_origin(annotation) is Annotated else inner:
+        yield from _leaves(part)
+
+
+def _holds_boolean(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, list | tuple) and any(map(_holds_boolean, value)))
 
 
 def named(value: Any, key: str) -> Any:
@@ -32,9 +77,18 @@ def named(value: Any, key: str) -> Any:
     return value
 
 
-Component = Annotated[dict[str, Any], BeforeValidator(lambda value: named(value, "kind"))]
-Mixers = Annotated[dict[str, Any] | list[dict[str, Any]], BeforeValidator(lambda value: named(value, "kind"))]
-Metrics = Annotated[tuple[dict[str, Any], ...], BeforeValidator(lambda value: named(value, "name"))]
+def _components(value: Any, key: str) -> Any:
+    """`named`, and ValueError for a name that is no text."""
+    result = named(value, key)
+    for item in result if isinstance(result, list) else [result]:
+        if isinstance(item, Mapping) and not isinstance(item.get(key, ""), str):
+            raise ValueError(f"{key} should be text")
+    return result
+
+
+Component = Annotated[dict[str, Any], BeforeValidator(lambda value: _components(value, "kind"))]
+Mixers = Annotated[dict[str, Any] | list[dict[str, Any]], BeforeValidator(lambda value: _components(value, "kind"))]
+Metrics = Annotated[tuple[dict[str, Any], ...], BeforeValidator(lambda value: _components(value, "name"))]
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -80,21 +134,27 @@ def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[
     if error["type"] == "extra_forbidden":
         names = [field.alias or name for name, field in innermost.model_fields.items()]
         what = f"unknown key{nearest(path[-1], names)}" if names else "unknown key; this has no options"
-        return UserError(what, where=where, allowed=names or None).spelled(option)
+        return str(UserError(what, where=where, allowed=names or None).args[0])  # whose options are spelled later
     if error["type"] == "missing":
         return f"{where}: this key is needed"
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "literal_error" and isinstance(error["input"], str):
         message += nearest(error["input"], re.findall(r"'([^']*)'", error["ctx"]["expected"]))
-    received = "" if isinstance(error["input"], dict | BaseModel) else f"; received {error['input']!r}"
+    received = "" if isinstance(error["input"], dict | BaseModel) else f"; received {shortened(error['input'])}"
     return f"{where}: {message[0].lower()}{message[1:]}{received}"
+
+
+# Parts of a location that name no key, but a type of several that the value may have.
+MEMBER = re.compile(r"str|int|float|bool|\[key\]|(dict|list|tuple|literal|function-\w+)\[.*\]")
 
 
 def _keys(loc: Sequence[Any], section: type[BaseModel]) -> tuple[list[str], type[BaseModel]]:
     """The keys of a location, without the kinds that pydantic puts among them, and the section of the last key."""
     keys: list[str] = []
     sections = [section]
-    for part in map(str, loc):
+    for part in (in_one_line(str(name)) for name in loc):
+        if MEMBER.fullmatch(part):
+            continue
         kinds = {kind: option for option in sections if (kind := _kind(option))}
         if len(sections) > 1 and part in kinds:
             sections = [kinds[part]]

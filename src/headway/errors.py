@@ -7,6 +7,25 @@ Every mistake a user can make raises a `UserError`; the command line prints it w
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
+
+LONGEST_VALUE = 500  # characters of a value in a message
+# What a terminal obeys: control characters but tab and line feed, marks that turn the direction of writing, separators
+# of lines and paragraphs; and halves of characters, which cannot be written at all.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """A text that any terminal shows as it is: what it would obey stands as Python writes it, `\\x1b`.
+
+    Names of files, keys and data come from others, and reach the terminal through this alone. Line feeds and tabs stay.
+    """
+    return CONTROL.sub(lambda control: repr(control[0])[1:-1], text)
+
+
+def in_one_line(text: str) -> str:
+    """A printable text without line feeds, for the names that others have given to files and keys."""
+    return printable(text).replace("\n", "\\n")
 
 
 class HeadwayError(Exception):
@@ -18,7 +37,7 @@ class HeadwayError(Exception):
         return self.spelled(str)
 
     def spelled(self, spell: Callable[[str], str]) -> str:
-        """The message, with each option that it names as `spell` writes it: a keyword, a flag, a field of JSON."""
+        """The message, printable, with the options that it names as `spell` writes them: keywords, flags, JSON."""
         return spelled(super().__str__(), spell)
 
 
@@ -48,12 +67,18 @@ class UserError(HeadwayError):
     ) -> None:
         self.what, self.where, self.received = what, where, received
         self.allowed = allowed if allowed is None or isinstance(allowed, str) else ", ".join(allowed)
-        message = f"{where}: {what}" if where else what
+        message = "{}: {}".format(where.replace("\n", "\\n"), what) if where else what
         if received is not None:
-            message += f"; received {received!r}"
+            message += f"; received {shortened(received)}"
         if self.allowed is not None:
             message += f"; allowed: {self.allowed}"
         super().__init__(message)
+
+
+def shortened(value: object) -> str:
+    """A value as Python writes it, cut where it is long."""
+    text = repr(str(value) if isinstance(value, PurePath) else value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
 def option(name: str) -> str:
@@ -62,8 +87,9 @@ def option(name: str) -> str:
 
 
 def spelled(text: str, spell: Callable[[str], str]) -> str:
-    """A text in which every option named by `option` stands as `spell` writes it."""
-    return re.sub(r"\0(\w+)\0", lambda named: spell(named[1]), text)
+    """A text, printable, in which every option named by `option` stands as `spell` writes it."""
+    parts = re.split(r"\0(\w+)\0", text)
+    return "".join(spell(part) if index % 2 else printable(part) for index, part in enumerate(parts))
 
 
 def check_companions(given: Iterable[str], needs: Mapping[str, Sequence[str]]) -> None:

@@ -1,25 +1,84 @@
-"""Files that are written whole or not at all, and the hash that recognises a changed one."""
+"""Files that are written whole or not at all, whether there is one, and the hash that recognises a changed one."""
 
 import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
+
+
+def exists(path: Path, *, folder: bool = False) -> bool:
+    """Whether there is a file or folder (a folder) there; there is none by a name that no file can have."""
+    return os.path.isdir(path) if folder else os.path.exists(path)  # noqa: PTH110, PTH112 - pathlib's raise OSError
+
+
+@contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Within this context an OSError, such as that of a full disk, names `path` where it names no file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path) if error.filename is None else error.filename
+        raise
+
+
+def check_output_file(path: Path | None) -> Path | None:
+    """Raise ValueError where no file can be written, before the work whose result it is to hold."""
+    if path is None:
+        return None
+    if exists(path, folder=True):
+        raise ValueError("this is a folder; give the name of a file")
+    if not exists(path.parent, folder=True):
+        raise ValueError("there is no such folder to write to")
+    if not os.access(path if exists(path) else path.parent, os.W_OK):
+        raise ValueError("no file can be written there")
+    return path
+
+
+def check_figure(path: Path | None) -> Path | None:
+    """`check_output_file`, and ValueError for a suffix that is no format of figures."""
+    if path is not None and path.suffix not in FIGURES:
+        raise ValueError(f"a figure's format is the suffix of its name: {', '.join(FIGURES)}")
+    return check_output_file(path)
+
+
+def check_output_folder(path: Path | None) -> Path | None:
+    """Raise ValueError where no folder can be made, or none be written to."""
+    if path is None:
+        return None
+    above = next(folder for folder in (path, *path.absolute().parents) if exists(folder))
+    if not exists(above, folder=True):
+        raise ValueError("a folder is needed there, and there is a file" if above == path else f"{above} is no folder")
+    if not os.access(above, os.W_OK):
+        raise ValueError("no folder can be written there")
+    return path
+
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` so that a reader, or a crash at any moment, finds the old file or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    """Write `content` so that a reader, or a crash at any moment, finds the old file or the new one, never a part.
+
+    A device or a pipe is written to as it is.
+    """
+    with named_in_errors(path):
+        if path.exists() and not path.is_file():
+            with path.open("wb") as device:
+                device.write(content)
+            return
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
 
 
 def write_text(path: Path, content: str) -> None:

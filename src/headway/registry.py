@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -64,6 +65,12 @@ class Setting(NamedTuple):
 REQUIRED = PydanticUndefined
 
 
+class _Options(Section):
+    """Keyword-only arguments as a section."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+
 class Registry(Generic[Component]):
     """The components of one kind.
 
@@ -85,7 +92,7 @@ class Registry(Generic[Component]):
     def __len__(self) -> int:
         return len(self._homes)
 
-    def get(self, name: str, where: str | None = None) -> type[Component]:
+    def get(self, name: Any, where: str | None = None) -> type[Component]:
         """The class of a registered component, or of one named by import path.
 
         Args:
@@ -95,6 +102,8 @@ class Registry(Generic[Component]):
         Raises:
             UserError: no such component, module or class; a class of another kind; foreign code where none is allowed.
         """
+        if not isinstance(name, str):
+            raise UserError(f"the name of a {self.kind} should be text", where=where, received=name)
         if not is_foreign(name):
             if name not in self._homes:
                 allowed = [*self._homes, "my_package.module:Class"]
@@ -109,8 +118,9 @@ class Registry(Generic[Component]):
             )
         try:
             component = self._import(name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise UserError(f"cannot import the {self.kind} ({error})", where=where, received=name) from error
+        except (Exception, SystemExit) as error:  # whatever the code of another does when it is imported
+            problem = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+            raise UserError(f"cannot import the {self.kind} ({problem})", where=where, received=name) from error
         base = self._import(self._base)
         if not (isinstance(component, type) and issubclass(component, base)):
             what = f"this is not a subclass of {self._base.replace(':', '.')}"
@@ -126,7 +136,7 @@ class Registry(Generic[Component]):
         """The options of a component, with their defaults. Raises UserError as `get` does."""
         return choices_of(config_of(self.get(name)))
 
-    def config(self, kind: str) -> type[BaseModel]:
+    def config(self, kind: Any) -> type[BaseModel]:
         """The class of a component's options, for validators of recipes. Raises ValidationError, at the key `kind`."""
         try:
             return config_of(self.get(kind))
@@ -140,7 +150,10 @@ class Registry(Generic[Component]):
         Raises:
             ValidationError: every mistake, with its key.
         """
-        config = self.config(str(options["kind"]))
+        if "kind" not in options:
+            missing = mistake(f"a {self.kind} needs a kind; allowed: {', '.join(self)}")
+            raise ValidationError.from_exception_data(self.kind, [missing])
+        config = self.config(options["kind"])
         given = {name: value for name, value in options.items() if name != "kind" or "kind" in config.model_fields}
         try:
             return config.model_validate(given)
@@ -175,7 +188,7 @@ class Registry(Generic[Component]):
         where = self.kind if where is None else where
         if "kind" not in options:
             raise UserError(f"a {self.kind} needs a kind", where=where, received=config, allowed=list(self))
-        component = self.get(str(options.pop("kind")), f"{where}.kind")
+        component = self.get(options.pop("kind"), f"{where}.kind")
         fields = config_of(component).model_fields
         inherited = {name: value for name, value in (defaults or {}).items() if name in fields}
         return construct(component, inherited | options, *arguments, where=where)
@@ -210,6 +223,12 @@ def config_of(component: type[Any]) -> type[BaseModel]:
     config = getattr(component, "Config", None)
     if isinstance(config, type) and issubclass(config, BaseModel):
         return config
+    return _section_of(component)  # type: ignore[arg-type]  # classes are hashable
+
+
+@cache
+def _section_of(component: type[Any]) -> type[BaseModel]:
+    """The section that is made from the keyword-only arguments of a class."""
     parameters = inspect.signature(component.__init__).parameters.values()
     hints = get_type_hints(component.__init__, include_extras=True)
     fields: dict[str, Any] = {
@@ -217,8 +236,7 @@ def config_of(component: type[Any]) -> type[BaseModel]:
         for key in parameters
         if key.kind is key.KEYWORD_ONLY
     }
-    settings = ConfigDict(**Section.model_config, arbitrary_types_allowed=True)
-    return create_model(f"{component.__name__}Options", __config__=settings, **fields)
+    return create_model(f"{component.__name__}Options", __base__=_Options, **fields)
 
 
 def choices_of(section: type[BaseModel]) -> list[Setting]:

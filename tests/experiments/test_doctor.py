@@ -57,7 +57,7 @@ def test_the_findings_and_the_commands_that_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "self_test", lambda: "all well")
-    assert run_doctor() == 0
+    assert run_doctor(print) == 0
     out = capsys.readouterr().out
     lines = {line.split()[0]: line for line in out.splitlines()}
     facts = {"headway", "python", "torch", "processor", "threads", "precision", "memory"}
@@ -76,7 +76,7 @@ def test_a_failed_self_test_exits_1(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         raise RuntimeError("3 of 64 words reversed")
 
     monkeypatch.setattr(doctor, "self_test", fail)
-    assert run_doctor() == 1
+    assert run_doctor(print) == 1
     assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=1) == ["self-test", "FAILED: 3 of 64 words reversed"]
 
 

@@ -72,7 +72,7 @@ def test_a_causal_mixer_refuses_the_context_of_the_whole_sequence():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"n": 0}, "n must be at least 1; received 0"), ({"global_context": "all"}, "global_context"),
+    [({"n": 0}, "n: input should be greater than 0; received 0"), ({"global_context": "all"}, "global_context"),
      ({"heads": 3}, r"heads \(3\) do not divide dim \(8\)"), ({"widow": 3}, "unknown key")],
 )  # fmt: skip
 def test_refusals(options, message):

@@ -83,7 +83,8 @@ def test_mixers_of_a_stack_share_one_module():
     [("rotery", r"position.kind: unknown position; did you mean 'rotary'"),
      ("learned", "attention reads relative positions"),
      ({"kind": "alibi", "slope": 2}, "position.slope: unknown key"),
-     ({"kind": "rotary", "share": 2}, "share must be above 0"), ({"kind": "rotary", "share": 0.1}, "no pair to rotate"),
+     ({"kind": "rotary", "share": 2}, "share: input should be less than or equal to 1"),
+     ({"kind": "rotary", "share": 0.1}, "no pair to rotate"),
      ({"kind": "t5", "buckets": 7}, "multiple of"), ({"kind": "t5", "max_distance": 3}, "max_distance must be above")],
 )  # fmt: skip
 def test_refusals(config, message):

@@ -72,7 +72,7 @@ def test_relative_positions_need_attention(position, mixer):
 @pytest.mark.parametrize(
     ("position", "message"),
     [("rotery", "did you mean 'rotary'"), ({"kind": "learned", "share": 1}, "model.position.share: unknown key"),
-     ({"kind": "rotary", "share": 7}, "model.position: share must be above 0")],
+     ({"kind": "rotary", "share": 7}, "model.position.share: input should be less than or equal to 1")],
 )  # fmt: skip
 def test_wrong_positions(position, message):
     with pytest.raises(UserError, match=message):

@@ -2,15 +2,14 @@
 
 import sys
 from collections.abc import Sequence
-from io import TextIOWrapper
 
 from headway.cli.commands import app
 from headway.cli.console import show
+from headway.cli.standard_streams import prepare_output
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; every error that headway raises on purpose ends in one message and its exit code."""
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # results are UTF-8 as all input is, whatever the locale
+    prepare_output()
     with show():
         app(sys.argv[1:] if arguments is None else list(arguments), prog_name="headway")

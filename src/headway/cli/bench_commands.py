@@ -7,12 +7,14 @@ import typer
 
 from headway.cli.arguments import Device
 from headway.cli.options import command
+from headway.cli.standard_streams import write
+from headway.config import WRITES_FIGURE, WRITES_FILE
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed beside other implementations, in the same run.")
 
 Size = Annotated[list[str], typer.Option(help="base, small; can be given several times.")]
-Rounds = Annotated[int, typer.Option(min=1, help="Turns of each contender; medians are reported.")]
-JsonFile = Annotated[Path | None, typer.Option(help="Write the report there as JSON.")]
+Rounds = Annotated[int, typer.Option(min=1, max=10**6, help="Turns of each contender; medians are reported.")]
+JsonFile = Annotated[Path | None, WRITES_FILE, typer.Option(help="Write the report there as JSON.")]
 
 
 @command(bench_app, "train")
@@ -29,7 +31,7 @@ def bench_train(
     from headway.bench.bench_train import run_bench_train
 
     report = run_bench_train(size, precision, rounds, output, activation_checkpointing=activation_checkpointing)
-    typer.echo(report.text())
+    write(report.text())
 
 
 @command(bench_app, "constraints")
@@ -42,29 +44,33 @@ def bench_constraints(
     """The cost of the dependency loss and of the synchronous constraint in a training step."""
     from headway.bench.bench_constraints import run_bench_constraints
 
-    typer.echo(run_bench_constraints(size, precision, rounds, output).text())
+    write(run_bench_constraints(size, precision, rounds, output).text())
 
 
 @command(bench_app, "decode")
 def bench_decode(
     size: Size = ["base", "small"],  # noqa: B006
-    batch_size: Annotated[list[int], typer.Option(help="Sentences decoded at once.")] = [16, 1],  # noqa: B006
+    batch_size: Annotated[list[int], typer.Option(min=1, max=10**5, help="Sentences decoded at once.")] = [16, 1],  # noqa: B006
     rounds: Rounds = 5,
     output: JsonFile = None,
 ) -> None:
     """Beam search speed beside Hugging Face generate with the same weights and the same outputs."""
     from headway.bench.bench_decode import run_bench_decode
 
-    typer.echo(run_bench_decode(size, batch_size, rounds, output).text())
+    write(run_bench_decode(size, batch_size, rounds, output).text())
 
 
 @command(bench_app, "mixers")
 def bench_mixers(
-    length: Annotated[list[int] | None, typer.Option(min=2, help="Lengths.", show_default="32, 64, ... 8192")] = None,
+    length: Annotated[
+        list[int] | None, typer.Option(min=2, max=10**6, help="Lengths.", show_default="32, 64, ... 8192")
+    ] = None,
     precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "float32",
     rounds: Rounds = 5,
     output: JsonFile = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw time by length there, as PNG or SVG.")] = None,
+    figure: Annotated[
+        Path | None, WRITES_FIGURE, typer.Option(help="Draw time by length there, as PNG or SVG.")
+    ] = None,
     device: Device = "cpu",
 ) -> None:
     """Time and memory of every mixer by length, and of a decoding step, beside torch's fused attention."""
@@ -72,4 +78,17 @@ def bench_mixers(
     from headway.device import pick_device
 
     chosen = pick_device(device)
-    typer.echo(run_bench_mixers(length or LENGTHS, precision, rounds, chosen, output, figure).text())
+    write(run_bench_mixers(length or LENGTHS, precision, rounds, chosen, output, figure).text())
+
+
+@command(bench_app, "race")
+def bench_race(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, finished or not.")],
+    metric: Annotated[str | None, typer.Option(help="Of dev.", show_default="the first")] = None,
+    goal: Annotated[float | None, typer.Option(help="The score whose time is wanted.")] = None,
+    output: JsonFile = None,
+) -> None:
+    """How soon runs reach a score on dev, by processor time of training."""
+    from headway.bench.bench_race import run_bench_race
+
+    write("\n\n".join(table.text() for table in run_bench_race(runs, metric, goal, output)))

@@ -7,19 +7,25 @@ from typing import Annotated, Any
 import typer
 
 from headway.catalogue import CATALOGUE, listing
-from headway.cli.arguments import AllowCode, Device
+from headway.cli.arguments import LARGEST_SEED, MOST, AllowCode, Device, Precision
 from headway.cli.bench_commands import bench_app
+from headway.cli.claim_commands import reproduce, results
 from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
 from headway.cli.export_commands import export
 from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
+from headway.cli.pack_commands import add_pack_commands
 from headway.cli.prediction_options import PREDICT_OPTIONS
 from headway.cli.recipe_commands import recipes_app
 from headway.cli.score_commands import draw_alignments, score_app
+from headway.cli.standard_streams import write
+from headway.cli.verb_groups import Root
+from headway.config import WRITES_FOLDER
 from headway.log import logger
 
 app = typer.Typer(
+    cls=Root,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -31,14 +37,17 @@ app.add_typer(score_app, name="score")
 app.add_typer(inspect_app, name="inspect")
 command(app)(export)
 app.add_typer(recipes_app, name="recipes")
+add_pack_commands(app)
 command(app)(compare)
+command(app)(reproduce)
+command(app)(results)
 
 
 def _version(show: bool) -> None:
     if show:
         import headway
 
-        typer.echo(f"headway {headway.__version__}")
+        write(f"headway {headway.__version__}")
         raise typer.Exit
 
 
@@ -61,7 +70,7 @@ def train(
         list[str] | None,
         typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe, such as training.updates=2000."),
     ] = None,
-    output: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("run"),
+    output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The run folder to make.")] = Path("run"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
     dry_run: Annotated[
         bool,
@@ -73,7 +82,7 @@ def train(
         from headway.recipe import load_recipe
         from headway.runs.training.dry_run import dry_run as run_dry
 
-        typer.echo(run_dry(load_recipe(recipe, overrides or ())).table().text())
+        write(run_dry(load_recipe(recipe, overrides or ())).table().text())
         return
     from headway.runs.training.trained import train as run_training
 
@@ -90,25 +99,29 @@ def predict(
         ),
     ],
     options: Annotated[dict[str, Any], Given(PREDICT_OPTIONS)],
-    average: Annotated[int | None, typer.Option(min=1, help="Use the mean of the run's last N checkpoints.")] = None,
+    average: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="Use the mean of the run's last N checkpoints.")
+    ] = None,
     engine: Annotated[
         str | None, typer.Option(help="ctranslate2 or onnx: decode with an export, kept beside the run.")
     ] = None,
     device: Device = "auto",
+    precision: Precision = "float32",
     allow_code: AllowCode = False,
 ) -> None:
     """Read lines from standard input, write one output a line, in the same order."""
     from headway.cli.streams import run_predict
     from headway.errors import UserError, option
 
-    if runs[0].is_file():
+    if runs[0].is_file() and runs[0].suffix != ".zip":
         what = "this is a file, not a run folder: lines are read from standard input"
         raise UserError(what, where=option("runs"), received=str(runs[0]), allowed="headway predict RUN < FILE")
-    files = [path for path in runs[1:] if not path.is_dir()]
+    files = [path for path in runs[1:] if not path.is_dir() and path.suffix != ".zip"]
     runs = [path for path in runs if path not in files]
     shown = run_predict(
-        runs, options, files=files, device=device, average=average, engine=engine, allow_code=allow_code
-    )
+        runs, options,
+        files=files, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code,
+    )  # fmt: skip
     draw_alignments(shown, options.get("alignment_figure"))
 
 
@@ -118,10 +131,10 @@ def list_components(
 ) -> None:
     """List what a recipe can name, a line each, with options, their types and defaults."""
     if kind is not None:
-        typer.echo("\n".join(listing(kind)))
+        write("\n".join(listing(kind)))
         return
     sections = ("\n".join([f"{name}:", *(f"  {line}" for line in listing(name))]) for name in CATALOGUE)
-    typer.echo("\n\n".join(sections))
+    write("\n\n".join(sections))
 
 
 @command(app)
@@ -130,7 +143,9 @@ def lengths(
         list[str], typer.Argument(metavar="RECIPE.yaml... [KEY.PATH=VALUE ...]", help="Variants, and changes to all.")
     ],
     data: Annotated[Path, typer.Option(help="What `headway data lengths` wrote.")],
-    output: Annotated[Path, typer.Option(help="The folder of all runs; what is finished there is not done again.")],
+    output: Annotated[
+        Path, WRITES_FOLDER, typer.Option(help="The folder of all runs; what is finished there is not done again.")
+    ],
 ) -> None:
     """Train variants on a length task, and draw their accuracy at trained and at longer lengths."""
     from headway.experiments.length_suite import compare_lengths
@@ -141,8 +156,8 @@ def lengths(
 
 @command(app)
 def demo(
-    output: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("runs/dates"),
-    seed: Annotated[int, typer.Option(min=0, help="The seed of data and model.")] = 1,
+    output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The run folder to make.")] = Path("runs/dates"),
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of data and model.")] = 1,
 ) -> None:
     """Learn to read dates in many languages, in a few minutes, from nothing: data, training, scores, a report."""
     from headway.experiments.demo import run_demo
@@ -155,4 +170,4 @@ def doctor() -> None:
     """Say what this installation has, what is missing for each extra, and whether it works (about 10 seconds)."""
     from headway.experiments.doctor import run_doctor
 
-    raise typer.Exit(run_doctor())
+    raise typer.Exit(run_doctor(write))

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
+from headway.errors import printable
 from headway.log import Progress, logger, progress_shown
 
 console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
@@ -31,7 +32,7 @@ class ConsoleHandler(logging.Handler):
             message, style = record.getMessage(), None
             if record.levelno >= logging.WARNING:
                 message, style = f"warning: {message}", "yellow"
-            console.print(message, style=style, markup=False)
+            console.print(printable(message), style=style, markup=False)
         except Exception:  # a notice must not end what it is of
             self.handleError(record)
 
@@ -74,10 +75,10 @@ class _BarsAndLines(Bars):
 @contextmanager
 def _live_line(work: Progress) -> Iterator[Callable[[], None]]:
     text = TextColumn("{task.fields[text]}", markup=False)
-    columns = (TextColumn(work.title, markup=False), BarColumn(bar_width=20), text)
+    columns = (TextColumn(printable(work.title), markup=False), BarColumn(bar_width=20), text)
     with _BarsAndLines(work, *columns, console=console, transient=True) as bars:
         line = bars.add_task("", total=work.total, text="")
-        yield lambda: bars.update(line, completed=work.done, total=work.total, text=work.text)
+        yield lambda: bars.update(line, completed=work.done, total=work.total, text=printable(work.text))
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def _stamped_lines(work: Progress) -> Iterator[Callable[[], None]]:
     start, printed, any_printed = datetime.now(), time.monotonic(), False
 
     def line(when: datetime, text: str) -> None:
-        console.print(f"{when:%Y-%m-%d %H:%M:%S} {work.title}{text}", markup=False)
+        console.print(printable(f"{when:%Y-%m-%d %H:%M:%S} {work.title}{text}"), markup=False)
 
     def redraw() -> None:
         nonlocal printed, any_printed

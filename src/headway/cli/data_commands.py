@@ -5,10 +5,14 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.arguments import LARGEST_SEED, MOST
 from headway.cli.options import command
+from headway.cli.standard_streams import write
+from headway.config import WRITES_FOLDER
 
 data_app = typer.Typer(no_args_is_help=True, help="Look at data before training on it, and make it ready.")
 
+Output = Annotated[Path, WRITES_FOLDER, typer.Option(help="The folder to write to.")]
 LENGTH_TASKS = "copy, reverse, addition, summation, parity, sorting, polynomial, lego or scan."
 
 
@@ -28,7 +32,7 @@ def data_check(
 
     loaded = load_recipe(recipe, overrides or ())
     result = build_task(loaded.task).check_data(loaded)
-    typer.echo(json.dumps(result.to_json(), ensure_ascii=False, indent=1) if json_output else result.text())
+    write(json.dumps(result.to_json(), ensure_ascii=False, indent=1) if json_output else result.text())
 
 
 @command(data_app, "split")
@@ -41,20 +45,20 @@ def data_split(
         Path | None, typer.Argument(metavar="[TARGET]", help="The sources' targets, a line each.")
     ] = None,
     *,
-    output: Annotated[Path, typer.Option(help="The folder to write train, dev and test to.")],
+    output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The folder to write train, dev and test to.")],
     shares: Annotated[tuple[float, float, float], typer.Option(help="Of train, dev and test.")] = (80, 10, 10),
 ) -> None:
     """Cut sentences, or pairs of lines, into train, dev and test in their own order, so that documents stay whole."""
     from headway.corpora.split import split_file, split_parallel
 
     counts = split_file(file, output, shares) if target is None else split_parallel(file, target, output, shares)
-    typer.echo(", ".join(f"{name}: {count:,} sentences" for name, count in counts.items()))
+    write(", ".join(f"{name}: {count:,} sentences" for name, count in counts.items()))
 
 
 @command(data_app, "labels")
 def data_labels(
     m2: Annotated[Path | None, typer.Option(help="An M2 file.")] = None,
-    annotator: Annotated[int | None, typer.Option(min=0, help="Of the M2 file.", show_default="all")] = None,
+    annotator: Annotated[int | None, typer.Option(min=0, max=MOST, help="Of the M2 file.", show_default="all")] = None,
     source: Annotated[Path | None, typer.Option(help="Sentences, their words separated by spaces.")] = None,
     references: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="Their corrections.")] = None,
 ) -> None:
@@ -65,7 +69,7 @@ def data_labels(
 
     given = {"m2": m2, "annotator": annotator, "source": source, "references": references or ()}
     sentences = open_labelled(given, "headway data labels", ERRORS)
-    typer.echo(write_columns([(sentence.words, union(sentence.labels)) for sentence in sentences]), nl=False)
+    write(write_columns([(sentence.words, union(sentence.labels)) for sentence in sentences]), end="")
 
 
 @command(data_app, "annotate")
@@ -82,9 +86,15 @@ def data_annotate(
     whitespace: Annotated[
         str, typer.Option(help="For a text file: what white space is there: text, tokens or none.")
     ] = "text",
-    folder: Annotated[Path | None, typer.Option(help="For a text file: keep parses there, not beside it.")] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="How many parse.", show_default="one a core")] = None,
-    sample: Annotated[int | None, typer.Option(min=1, help="Only parse and draw so many sentences a side.")] = None,
+    folder: Annotated[
+        Path | None, WRITES_FOLDER, typer.Option(help="For a text file: keep parses there, not beside it.")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="How many parse.", show_default="one a core")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="Only parse and draw so many sentences a side.")
+    ] = None,
 ) -> None:
     """Parse a corpus, both sides; killed at any moment, it goes on where it was when started again."""
     from headway.experiments.annotation import draw_samples, part_of_file, parts_of_recipe, run_annotate
@@ -98,13 +108,13 @@ def data_annotate(
         run_annotate(parts, processes)
         return
     for drawn in draw_samples(parts, sample):
-        typer.echo(drawn)
+        write(drawn)
 
 
 @command(data_app, "treebanks")
 def data_treebanks(
     path: Annotated[Path, typer.Argument(metavar="ALIGNMENT.xml", help="Its two treebanks lie beside it.")],
-    output: Annotated[Path, typer.Option(help="The folder to write to.")],
+    output: Output,
 ) -> None:
     """Take a TreeAligner file apart: source.txt and target.txt, a sentence a line, and gold.txt, Pharaoh links."""
     from headway.files import write_text
@@ -123,38 +133,40 @@ def data_treebanks(
 @command(data_app, "digits")
 def data_digits(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings DIGIT_SPEAKER_TAKE.wav.")],
-    output: Annotated[Path, typer.Option(help="The folder to write to.")],
-    seed: Annotated[int, typer.Option(min=0, help="The seed of all random draws.")] = 1,
-    train_size: Annotated[int, typer.Option(min=1, help="Strings to train on.")] = 5000,
-    test_size: Annotated[int, typer.Option(min=1, help="Strings of dev, and of the test.")] = 400,
+    output: Output,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of all random draws.")] = 1,
+    train_size: Annotated[int, typer.Option(min=1, max=MOST, help="Strings to train on.")] = 5000,
+    test_size: Annotated[int, typer.Option(min=1, max=MOST, help="Strings of dev, and of the test.")] = 400,
     dev_takes: Annotated[tuple[int, int], typer.Option(help="The first and last take that only dev has.")] = (45, 49),
     left_out: Annotated[
         str | None, typer.Option(help="The speaker whom only the test has.", show_default="the last by name")
     ] = None,
-    sample_rate: Annotated[int, typer.Option(min=1000, help="Of what is written, in Hz.")] = 8000,
+    sample_rate: Annotated[int, typer.Option(min=1000, max=10**6, help="Of what is written, in Hz.")] = 8000,
 ) -> None:
     """Join recordings of single digits to strings of one to five, with pauses and noise: train, dev and test."""
     from headway.corpora.generated.digits import DigitOptions, write_digits
 
     options = DigitOptions(seed, train_size, test_size, dev_takes, left_out, sample_rate)
     for name, part in write_digits(folder, output, options).items():
-        typer.echo(f"{name}: {part.strings:,} strings, {part.digits:,} digits, {part.seconds / 60:.1f} minutes")
+        write(f"{name}: {part.strings:,} strings, {part.digits:,} digits, {part.seconds / 60:.1f} minutes")
 
 
 @command(data_app, "lengths")
 def data_lengths(
     task: Annotated[str, typer.Argument(metavar="TASK", help=LENGTH_TASKS)],
-    output: Annotated[Path, typer.Option(help="The folder to write to.")],
+    output: Output,
     variant: Annotated[str | None, typer.Option(help="Of the task, such as copy's random, repeated, twice.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of all random draws.")] = 1,
-    train_size: Annotated[int, typer.Option(min=1, help="Training examples.")] = 20_000,
-    dev_size: Annotated[int, typer.Option(min=1, help="Dev examples.")] = 500,
-    test_size: Annotated[int, typer.Option(min=1, help="Test examples of each length, where there are as many.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of all random draws.")] = 1,
+    train_size: Annotated[int, typer.Option(min=1, max=MOST, help="Training examples.")] = 20_000,
+    dev_size: Annotated[int, typer.Option(min=1, max=MOST, help="Dev examples.")] = 500,
+    test_size: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Test examples of each length, where there are as many.")
+    ] = 100,
     train_length: Annotated[
-        int | None, typer.Option(min=1, help="Longest in training.", show_default="the task's")
+        int | None, typer.Option(min=1, max=MOST, help="Longest in training.", show_default="the task's")
     ] = None,
     test_length: Annotated[
-        int | None, typer.Option(min=1, help="Longest in the test.", show_default="the task's")
+        int | None, typer.Option(min=1, max=MOST, help="Longest in the test.", show_default="the task's")
     ] = None,
     scan: Annotated[Path | None, typer.Option(help="With scan: the folder of its length split.")] = None,
 ) -> None:
@@ -177,7 +189,7 @@ def data_constituents(
 
     trees, lifted = 0, 0
     for converted in convert_conllu(file, tags):
-        typer.echo(converted.tree.write())
+        write(converted.tree.write())
         trees, lifted = trees + 1, lifted + converted.lifted
     say(f"{trees:,} trees; {lifted:,} crossing edges were lifted")
 
@@ -187,7 +199,7 @@ def data_trees(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Penn brackets or TIGER-XML.")],
     format: Annotated[str, typer.Option(help="drawing, brackets, linear, words or tagged.")] = "drawing",
     sample: Annotated[
-        int | None, typer.Option(min=1, help="Only so many, drawn at random.", show_default="all")
+        int | None, typer.Option(min=1, max=MOST, help="Only so many, drawn at random.", show_default="all")
     ] = None,
     leaves: Annotated[str, typer.Option(help="With linear: what words become, tags or xx.")] = "tags",
     functions: Annotated[bool, typer.Option("--functions", help="Keep grammatical functions in labels.")] = False,
@@ -196,4 +208,4 @@ def data_trees(
     from headway.formats.tree_writing import write_trees
 
     for text in write_trees(file, format, sample=sample, leaves=leaves, functions=functions):
-        typer.echo(text)
+        write(text)

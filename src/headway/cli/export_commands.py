@@ -7,6 +7,7 @@ import typer
 
 from headway.cli.arguments import AllowCode
 from headway.cli.options import Given
+from headway.cli.standard_streams import write
 from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
 
 
@@ -28,7 +29,7 @@ def export(
     from headway.export.exporting import export_run, formats_of, open_run
 
     if list_run is not None:
-        typer.echo(formats_of(open_run(list_run, allow_code=allow_code)).text())
+        write(formats_of(open_run(list_run, allow_code=allow_code)).text())
         return
     if format is None or run is None:
         what, allowed = "an export needs a format and a run", "headway export FORMAT RUN --output DIR"
@@ -36,5 +37,5 @@ def export(
     ours = {name: value for name, value in options.items() if name in ExportOptions.model_fields}
     theirs = {name: value for name, value in options.items() if name not in ours}
     report = export_run(format, run, validated_options(ExportOptions, ours), theirs, allow_code=allow_code)
-    typer.echo(report.text())
+    write(report.text())
     raise typer.Exit(0 if report.passed else 1)

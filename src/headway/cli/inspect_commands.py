@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from headway.cli.arguments import RunArgument
 from headway.cli.options import command
+from headway.cli.standard_streams import write
 from headway.errors import UserError
 from headway.runs.inspect.inspect_options import (
     DependencyOptions,
@@ -37,11 +38,7 @@ class InspectGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments, of which the first is made the verb."""
         if args and args[0] not in self.commands and "--help" not in args:
-            try:
-                args = with_verb(args)
-            except UserError as error:
-                typer.echo(f"error: {error}", err=True)
-                raise typer.Exit(error.exit_code) from None
+            args = with_verb(args)
         return super().parse_args(ctx, args)
 
 
@@ -78,7 +75,7 @@ def inspect_page(run: RunArgument, options: PageOptions) -> None:
     """Write a page with the attention, alignments and outputs of sentences."""
     from headway.runs.inspect.inspection_page import run_page
 
-    typer.echo(run_page(run, options))
+    write(run_page(run, options))
 
 
 @command(inspect_app, "heat-map")
@@ -86,7 +83,7 @@ def inspect_heat_map(run: RunArgument, options: HeatMapOptions) -> None:
     """Draw the weights of a sentence in one layer, of one head or the mean of all, as PDF, PNG or SVG."""
     from headway.runs.inspect.heat_map import run_heat_map
 
-    typer.echo(run_heat_map(run, options))
+    write(run_heat_map(run, options))
 
 
 @command(inspect_app, "figures")
@@ -94,7 +91,7 @@ def inspect_figures(run: RunArgument, options: FigureOptions) -> None:
     """Draw what a run attends to over a corpus, with the numbers beside the figures."""
     from headway.runs.inspect.corpus_analysis import run_figures
 
-    typer.echo(run_figures(run, options))
+    write(run_figures(run, options))
 
 
 @command(inspect_app, "parameters")
@@ -106,7 +103,7 @@ def inspect_parameters(
     """Count the parameters and the FLOPs a token of every part of a model."""
     from headway.runs.inspect.parameters import run_parameters
 
-    typer.echo(run_parameters(path, overrides or (), options))
+    write(run_parameters(path, overrides or (), options))
 
 
 @command(inspect_app, "layers")
@@ -114,7 +111,7 @@ def inspect_layers(run: RunArgument, options: LayerOptions) -> None:
     """Show a tagger's weights of its layers, and its self-attention, over words."""
     from headway.runs.inspect.layer_report import run_layers
 
-    typer.echo(run_layers(run, options))
+    write(run_layers(run, options))
 
 
 @command(inspect_app, "dependencies")
@@ -122,4 +119,4 @@ def inspect_dependencies(run: RunArgument, options: DependencyOptions, overrides
     """Count the words that a run's dependency heads attach as a parser does."""
     from headway.runs.inspect.dependency_report import run_dependencies
 
-    typer.echo(run_dependencies(run, overrides or (), options))
+    write(run_dependencies(run, overrides or (), options))

@@ -3,11 +3,10 @@
 import json
 import sys
 from collections.abc import Callable
-from itertools import islice
 
 from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions
-from headway.cli.prediction_stream import read_standard_input
-from headway.errors import UserError, option
+from headway.cli.standard_streams import StandardInput, windows, write
+from headway.errors import UserError, option, printable
 from headway.formats.labelled_words import read_columns
 from headway.formats.lines import check_file
 from headway.log import progress
@@ -28,13 +27,13 @@ def predict_labels(predictor: LabelPredictor, options: LabelOptions, output: Lab
     Raises:
         UserError: a threshold that cannot be, or standard input that is not UTF-8.
     """
-    write = STYLES[output.format or ("marked" if sys.stdout.isatty() else "tsv")]
+    style = STYLES[output.format or ("marked" if sys.stdout.isatty() else "tsv")]
     options = predictor.settled(options)
-    lines, done = read_standard_input(), 0
+    lines, done, coloured = StandardInput(), 0, style is as_marked
     with progress("labelling", unit="lines") as line:
-        while window := list(islice(lines, WINDOW)):
+        for window in windows(lines, WINDOW, lines):
             for sentence in predictor.predict(window, options):
-                sys.stdout.write(write(sentence, predictor) + "\n")
+                write(style(sentence, predictor), coloured=coloured)
             sys.stdout.flush()
             done += len(window)
             line.update(done)
@@ -57,9 +56,9 @@ def score_labels(predictor: LabelPredictor, options: LabelScoreOptions) -> None:
         values = sentence.log_probabilities
         if options.json_output:
             content = {"log_probability": sum(values), "words": sentence.words, "log_probabilities": values}
-            print(json.dumps(content, ensure_ascii=False))
+            write(json.dumps(content, ensure_ascii=False))
         else:
-            print(f"{sum(values):.4f}\t{sum(values) / len(values):.4f}\t{len(values)}")
+            write(f"{sum(values):.4f}\t{sum(values) / len(values):.4f}\t{len(values)}")
 
 
 def _probability(sentence: LabelledWords, index: int, predictor: LabelPredictor) -> float:
@@ -84,7 +83,11 @@ def as_json(sentence: LabelledWords, predictor: LabelPredictor) -> str:
 
 def as_marked(sentence: LabelledWords, predictor: LabelPredictor) -> str:
     """The sentence with the words that have the sought label marked, or with every word's label behind it."""
-    return mark(sentence.words, sentence.labels, predictor.positive, colour=sys.stdout.isatty())
+    colour = sys.stdout.isatty()
+    words, labels = sentence.words, sentence.labels
+    if colour:
+        words, labels = tuple(map(printable, words)), tuple(map(printable, labels))
+    return mark(words, labels, predictor.positive, colour=colour)
 
 
 STYLES: dict[str, Callable[[LabelledWords, LabelPredictor], str]] = {

@@ -26,16 +26,18 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 import annotated_types
 import typer
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
+from headway.cli.failures import failures_told
 from headway.config import validated_options
-from headway.errors import HeadwayError
+from headway.errors import UserError
+from headway.errors import option as named_option
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -59,12 +61,9 @@ class Command(TyperCommand):
         return super().parse_args(ctx, spread_variadic(args, variadic_flags(self)))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. An error that headway raises on purpose is printed, and its exit code is the command's."""
-        try:
+        """Run the command; a mistake of the user's is 2, and what failed is 1."""
+        with failures_told(self.spell):
             return super().invoke(ctx)
-        except HeadwayError as error:
-            typer.echo(f"error: {error.spelled(self.spell)}", err=True)
-            raise typer.Exit(error.exit_code) from None
 
     def spell(self, name: str) -> str:
         """An option or argument, named by key, as it is written in this command."""
@@ -74,7 +73,7 @@ class Command(TyperCommand):
                     return str(parameter.metavar or name.upper()).strip("[].")
                 off = parameter.default is True and parameter.secondary_opts
                 return str((parameter.secondary_opts if off else parameter.opts)[0])
-        return POSITIONAL.get(name, _flag_of(name))
+        return POSITIONAL.get(name, flag_of(name))
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
@@ -108,6 +107,8 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(**values: Any) -> Any:
         given = given_options(values[context])
+        for name, check in checks:
+            _check(check, name, values[name])
         for name, group in fields.items():
             values = {key: value for key, value in values.items() if key not in group}
             chosen = {key: value for key, value in given.items() if key in group}
@@ -117,10 +118,24 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
             del values[CONTEXT]
         return function(**values)
 
+    checks = [(item.name, check) for item in parameters for check in _validators(item.annotation)]
     annotations = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return run
+
+
+def _validators(annotation: Any) -> list[Callable[[Any], Any]]:
+    """The functions that check a parameter, as they would check the field of a model."""
+    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return [cast("Callable[[Any], Any]", mark.func) for mark in marks if isinstance(mark, AfterValidator)]
+
+
+def _check(check: Callable[[Any], Any], name: str, value: Any) -> None:
+    try:
+        check(value)
+    except ValueError as error:
+        raise UserError(str(error), where=named_option(name), received=str(value)) from error
 
 
 def given_options(context: typer.Context, *but: str) -> dict[str, Any]:
@@ -267,18 +282,19 @@ def _option_type(kind: Any) -> Any:
     return kind if kind in (bool, int, float, str, Path) else str
 
 
-def _flag_of(name: str) -> str:
+def flag_of(name: str) -> str:
+    """The flag of an option."""
     return "--" + name.replace("_", "-")
 
 
 def _declarations(name: str, option: _Option) -> list[str]:
-    flag = _flag_of(option.extra.get("flag", name))
+    flag = flag_of(option.extra.get("flag", name))
     if option.type is bool and flag.startswith("--no-"):
         return [f" /{flag}"]
     if option.type is bool and (option.default is True or option.optional):
         return [f"{flag}/--no-{flag.removeprefix('--')}"]
     alias = option.extra.get("alias")
-    return [flag] if alias is None else [flag, _flag_of(alias)]
+    return [flag] if alias is None else [flag, flag_of(alias)]
 
 
 def _metavar(option: _Option, several: bool) -> str | None:

@@ -1,11 +1,11 @@
 """The options of `headway predict` and `headway score RUN`: those of predictors, and of what is written."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from headway.config import Section
+from headway.config import WRITES_FIGURE, WRITES_FILE, Section
 from headway.errors import UserError, check_companions, option
 from headway.predictors.predict_options import LabelOptions, PredictOptions, SpeechOptions, TreeOptions
 
@@ -20,7 +20,7 @@ ALIGNMENT: dict[str, Any] = {"group": "Alignments of words"}
 class AlignmentOptions(Section):
     """Alignments of words, read from attention."""
 
-    alignments: Path | None = Field(
+    alignments: Annotated[Path | None, WRITES_FILE] = Field(
         default=None,
         description="Write word alignments there: Pharaoh i-j links, or weights if the name ends in .jsonl.",
     )
@@ -28,6 +28,7 @@ class AlignmentOptions(Section):
         default=None,
         description="The decoder layer to align by.",
         ge=0,
+        le=1000,
         json_schema_extra={**ALIGNMENT, "default_text": "the last but one, or the only one"},
     )
     alignment_heads: str | None = Field(
@@ -40,7 +41,7 @@ class AlignmentOptions(Section):
         description="Gold alignments of the run's dev set: align by the layer with the least AER there.",
         json_schema_extra=ALIGNMENT,
     )
-    alignment_figure: Path | None = Field(
+    alignment_figure: Annotated[Path | None, WRITES_FIGURE] = Field(
         default=None,
         description="Draw the alignments of the first sentences there (.png, .svg, .pdf).",
         json_schema_extra=ALIGNMENT,
@@ -68,7 +69,7 @@ class WriterOptions(AlignmentOptions):
 
     scores: bool = Field(default=False, description="Write SCORE TAB TEXT also for one output a line.")
     prefix: Path | None = Field(default=None, description="A file with the forced beginning of each output.")
-    attention: Path | None = Field(
+    attention: Annotated[Path | None, WRITES_FILE] = Field(
         default=None, description="Write the best outputs' attention there, a JSON object a line."
     )
     layers: str = Field(default="*.cross", description="Which attention: names with *, separated by commas.")

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from headway.cli.prediction_options import TargetScoreOptions, WriterOptions
+from headway.cli.standard_streams import StandardInput, windows, write
 from headway.errors import UserError, option
+from headway.files import named_in_errors
 from headway.formats.corpus_config import AnyCorpus, parts
-from headway.formats.lines import BYTE_ORDER_MARK, check_file, read_lines
+from headway.formats.lines import check_file, read_lines
 from headway.log import progress, say, warn
 from headway.models.model import wanted
 from headway.predictors.captured_attention import END
@@ -60,7 +62,7 @@ class Writer:
         """Write one prediction: a line for each of its hypotheses."""
         for hypothesis in prediction.hypotheses:
             score = f"{hypothesis.score:.4f}\t" if self.with_scores else ""
-            sys.stdout.write(f"{score}{hypothesis.text}\n")
+            write(f"{score}{hypothesis.text}")
 
     @contextmanager
     def files(self) -> Iterator[Callable[[Prediction, int], None]]:
@@ -72,14 +74,14 @@ class Writer:
             def write(prediction: Prediction, line: int) -> None:
                 if attention is not None:
                     record = attention_record(prediction, line, self.patterns)
-                    attention.write(json.dumps(record, ensure_ascii=False) + "\n")
+                    attention(json.dumps(record, ensure_ascii=False))
                 if self.aligner is None:
                     return
                 alignment = self.aligner(prediction)
                 if alignments is not None:
                     as_json = self.alignments is not None and self.alignments.suffix == ".jsonl"
                     text = json.dumps(alignment.record(line), ensure_ascii=False) if as_json else alignment.pharaoh()
-                    alignments.write(text + "\n")
+                    alignments(text)
                 if len(self.shown) < MOST_SHOWN and alignment.source:
                     self.shown.append(alignment)
 
@@ -99,21 +101,8 @@ def attention_record(prediction: Prediction, line: int, patterns: tuple[str, ...
     }
 
 
-def read_standard_input() -> Iterator[str]:
-    """The lines of standard input. Raises UserError, with the line, where it is not UTF-8."""
-    if sys.stdin.isatty():
-        say("reading lines as they are typed; Ctrl-D ends")
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield raw.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").decode().rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"this is not UTF-8 ({error.reason} at byte {error.start + 1})", where=f"standard input:{number}"
-            ) from error
-
-
-def recording_paths(corpus: AnyCorpus) -> Iterator[str]:
-    """The recordings that standard input names: paths, rows of a TSV manifest or JSON lines, as in a run's `corpus`.
+def recording_paths(corpus: AnyCorpus, lines: Iterable[str]) -> Iterator[str]:
+    """The recordings that lines name: paths, rows of a TSV manifest or JSON lines, as in a run's `corpus`.
 
     Raises:
         UserError: a line without a path.
@@ -121,7 +110,7 @@ def recording_paths(corpus: AnyCorpus) -> Iterator[str]:
     _, first = parts(corpus, "data.train")[0]
     name, index = (getattr(first, "columns", None) or (1,))[0], 0
     field = name if isinstance(name, str) else AUDIO_FIELD
-    for number, line in enumerate(read_standard_input(), start=1):
+    for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
         if number == 1 and isinstance(name, str) and name in cells:
             index = cells.index(name)
@@ -138,7 +127,8 @@ def predict_stream(
     predictor: SequencePredictor,
     options: PredictOptions,
     output: WriterOptions,
-    sources: Iterable[Any] | None = None,
+    sources: Iterable[Any],
+    source: StandardInput | None = None,
 ) -> list[WordAlignment]:
     """Decode sources, window by window, and write the predictions in their order.
 
@@ -146,7 +136,8 @@ def predict_stream(
         predictor: the model.
         options: how to decode.
         output: what is written.
-        sources: by default the lines of standard input.
+        sources: lines or recordings.
+        source: where they are read as they come; each is then answered as soon as no further one waits.
 
     Returns:
         Alignments of the first lines, where these were asked for.
@@ -167,7 +158,7 @@ def predict_stream(
     done = truncated = skipped = 0
     repairs = RepairCount()
     with writer.files() as write, progress("decoding", unit="lines") as line:
-        for window in _windows(read_standard_input() if sources is None else sources, size):
+        for window in windows(sources, size, source):
             if prefixes is not None:
                 options = _with_prefixes(options, prefixes, len(window), output.prefix)
             for prediction in predictor.predict(window, options, first_line=done + 1):
@@ -220,19 +211,25 @@ def _with_prefixes(options: PredictOptions, prefixes: Iterator[str], count: int,
     return options.model_copy(update={"prefixes": chosen})
 
 
-def _windows(sources: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    stream = iter(sources)
-    while window := list(islice(stream, size)):
-        yield window
-
-
-def _open(path: Path | None, where: str, stack: ExitStack) -> TextIO | None:
+def _open(path: Path | None, where: str, stack: ExitStack) -> Callable[[str], None] | None:
+    """A function that writes lines to a file, which is closed with the stack."""
     if path is None:
         return None
     try:
-        return stack.enter_context(path.open("w", encoding="utf-8"))
+        file = path.open("w", encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write there ({error.strerror})", where=f"{where} {path}") from error
+
+    def write_line(text: str) -> None:
+        with named_in_errors(path):
+            file.write(f"{text}\n")
+
+    def close() -> None:
+        with named_in_errors(path):
+            file.close()
+
+    stack.callback(close)
+    return write_line
 
 
 def score_pairs(predictor: SequencePredictor, options: TargetScoreOptions) -> list[WordAlignment]:
@@ -290,6 +287,6 @@ def _write_forced(hypothesis: TextHypothesis, as_json: bool) -> None:
     if as_json:
         tokens = [*hypothesis.tokens, END]
         values = {"log_probability": total, "score": hypothesis.score, "tokens": tokens}
-        print(json.dumps(values | {"log_probabilities": hypothesis.log_probabilities}, ensure_ascii=False))
+        write(json.dumps(values | {"log_probabilities": hypothesis.log_probabilities}, ensure_ascii=False))
     else:
-        print(f"{total:.4f}\t{total / count:.4f}\t{count}")
+        write(f"{total:.4f}\t{total / count:.4f}\t{count}")

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import command
+from headway.cli.standard_streams import write
+from headway.config import WRITES_FOLDER
 
 recipes_app = typer.Typer(invoke_without_command=True, help="List the recipes that come with headway, or copy one.")
 
@@ -22,16 +24,16 @@ def list_recipes(task: Annotated[str | None, typer.Option(help="Those of one tas
     """List the recipes, with their tasks and what each is."""
     from headway.experiments.recipe_library import recipe_table
 
-    typer.echo(recipe_table(task).text())
+    write(recipe_table(task).text())
 
 
 @command(recipes_app, "copy")
 def copy(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of a recipe, such as tanaka/mixers/ngram.")],
-    output: Annotated[Path, typer.Option(help="The folder that gets it.")] = Path(),
+    output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The folder that gets it.")] = Path(),
 ) -> None:
     """Put a recipe, with the recipes that it begins from, into a folder."""
     from headway.experiments.recipe_library import copy_recipe
 
     for path in copy_recipe(name, output):
-        typer.echo(str(path))
+        write(str(path))

@@ -9,6 +9,7 @@ import typer
 from headway.cli.arguments import AllowCode, Device, RunArgument
 from headway.cli.options import Given, command
 from headway.cli.prediction_options import SCORE_OPTIONS
+from headway.cli.standard_streams import write
 from headway.cli.verb_groups import VerbGroup
 from headway.metrics.score_options import FileScoreOptions, LengthScoreOptions
 
@@ -41,12 +42,12 @@ def score_files(options: FileScoreOptions) -> None:
     metrics = build_metrics(options.metric, options.given())
     baselines = _leads(options)
     report = score_report.score_files(metrics, options.hypotheses, options.references, options, baselines=baselines)
-    typer.echo(report.to_json() if options.json_output else report.text())
+    write(report.to_json() if options.json_output else report.text())
     if options.by_length is not None:
         lengths = _by_length(options, options.source)
         lengths.draw(options.by_length)
         if not options.json_output:
-            typer.echo(f"\n{lengths.text()}")
+            write(f"\n{lengths.text()}")
 
 
 @command(score_app, "targets")
@@ -69,7 +70,7 @@ def score_length(options: LengthScoreOptions) -> None:
     lengths = _by_length(options, options.source)
     if options.figure is not None:
         lengths.draw(options.figure)
-    typer.echo(lengths.text())
+    write(lengths.text())
 
 
 def draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from headway.cli.label_stream import predict_labels, score_labels
 from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
 from headway.cli.prediction_stream import predict_stream, recording_paths, score_pairs, score_recordings
+from headway.cli.standard_streams import StandardInput
 from headway.config import validated_options
 from headway.errors import UserError, nearest, option
 from headway.predictors.label_predictor import LabelPredictor
@@ -30,6 +31,7 @@ def run_predict(
     files: Sequence[Path] = (),
     device: str = "auto",
     average: int | None = None,
+    precision: str = "float32",
     engine: str | None = None,
     allow_code: bool = False,
 ) -> list[WordAlignment]:
@@ -41,6 +43,7 @@ def run_predict(
         files: recordings, for a run that reads speech.
         device: where to compute.
         average: use the mean of each run's last so many checkpoints.
+        precision: of products with weights.
         engine: the library that decodes; None for torch.
         allow_code: import what the runs name by import path.
 
@@ -50,7 +53,7 @@ def run_predict(
     Raises:
         UserError: options that the task does not have or that do not go together, or lines that cannot be read.
     """
-    predictor = load(*runs, device=device, average=average, engine=engine, allow_code=allow_code)
+    predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
     task = predictor.recipe.task
     if files and not isinstance(predictor, SpeechPredictor):
         what, allowed = f"{task} reads lines from standard input", "headway predict RUN < FILE"
@@ -62,10 +65,13 @@ def run_predict(
     if isinstance(predictor, SequencePredictor):
         without = OF_TEXT if isinstance(predictor, SpeechPredictor) else ()
         search, output = _parts(given, task, predictor.Options, WriterOptions, without)
-        recordings = files or None
-        if isinstance(predictor, SpeechPredictor) and not files:
-            return predict_stream(predictor, search, output, recording_paths(predictor.recipe.data.train))
-        return predict_stream(predictor, search, output, recordings)
+        if files:
+            return predict_stream(predictor, search, output, files)
+        lines: Iterable[str]
+        lines = source = StandardInput()
+        if isinstance(predictor, SpeechPredictor):
+            lines = recording_paths(predictor.recipe.data.train, source)
+        return predict_stream(predictor, search, output, lines, source)
     raise UserError("the predictor of this task has no stream of lines", where="task", received=task)
 
 

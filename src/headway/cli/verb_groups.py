@@ -9,7 +9,22 @@ from typing import Any, NamedTuple
 
 from typer.core import TyperGroup
 
-from headway.cli.options import spread_variadic, variadic_flags
+from headway.cli.failures import failures_told
+from headway.cli.options import flag_of, spread_variadic, variadic_flags
+
+
+class Root(TyperGroup):
+    """The group of all commands, which tells what fails before one of them runs."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the arguments of the group itself."""
+        with failures_told(flag_of):
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the rest of the arguments, and run the command."""
+        with failures_told(flag_of):
+            return super().invoke(ctx)
 
 
 class VerbGroup(TyperGroup):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from headway.config import WRITES_FOLDER
 from headway.metrics.score_options import METRIC_NAMES, MetricOptions
 
 EXISTING: dict[str, Any] = {"group": "Runs and outputs that exist already"}
@@ -71,7 +72,7 @@ class ExistingOptions(MetricOptions):
 class CompareOptions(ExistingOptions):
     """The report of a comparison."""
 
-    output: Path | None = Field(
+    output: Annotated[Path | None, WRITES_FOLDER] = Field(
         None,
         description="The folder for the report, and for what need not be done twice.",
         json_schema_extra={"metavar": "DIR", "default_text": "tables on standard output alone"},

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt
+from pydantic import BeforeValidator, Field, model_validator
 
-from headway.config import Metrics, Section
+from headway.config import Count, Metrics, Section, Seed
 from headway.formats.corpus_config import CorpusField
 
 
@@ -75,7 +75,7 @@ class MatchVariantsConfig(Section):
     for it. `within`: the share by which numbers may differ.
     """
 
-    to: str | PositiveInt | None = None
+    to: str | Annotated[int, Field(gt=0, le=10**12)] | None = None
     by: Literal["feed_forward", "head_dim", "n", "hidden"] = "feed_forward"
     within: Annotated[float, BeforeValidator(_share), Field(gt=0, lt=1)] = 0.01
 
@@ -90,7 +90,15 @@ class TuneConfig(Section):
     key: str
     values: Annotated[tuple[Any, ...], Field(min_length=2)]
     on: CorpusField | None = None
-    updates: PositiveInt
+    updates: Count
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on(cls, value: Any) -> Any:
+        """The key `on`, which YAML 1.1 reads as true."""
+        if not isinstance(value, Mapping):
+            return value
+        return {("on" if key is True else key): entry for key, entry in value.items()}
 
 
 VariantEntry = Annotated[dict[str, Any], BeforeValidator(_variant_entry)]
@@ -109,7 +117,7 @@ class GridConfig(Section):
     recipe: Path | None = None
     variants: Annotated[dict[str, VariantEntry], Field(min_length=1)]
     overrides: dict[str, Any] = Field(default={})
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     tune: TuneConfig | None = None
     match_parameters: Annotated[MatchVariantsConfig | None, BeforeValidator(_match)] = None
     test: Annotated[tuple[EvaluationSetConfig, ...], BeforeValidator(_evaluation_sets), Field(min_length=1)]

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from headway.config import Section
 
+Workers = Annotated[int, Field(gt=0, le=1024)]
 GRID: dict[str, Any] = {"group": "A grid of runs"}
 
 
 class GridOptions(Section):
     """The workers of a grid."""
 
-    workers: PositiveInt | None = Field(
+    workers: Workers | None = Field(
         None,
         description="Cells that are made at a time.",
         json_schema_extra={**GRID, "default_text": "as many as there is room for"},
     )
-    threads: PositiveInt = Field(1, description="Threads of each cell.", json_schema_extra=GRID)
+    threads: Workers = Field(1, description="Threads of each cell.", json_schema_extra=GRID)
     ray: str | None = Field(
         None,
         description="Send cells to the Ray cluster at this address; local starts one here.",

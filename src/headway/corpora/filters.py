@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from headway.config import Section
+from headway.config import Count, Section
 from headway.processing.text.truncation import Truncation
 
 
@@ -19,9 +19,9 @@ class Filters(Section):
     """
 
     count: Literal["pieces", "words"] = "pieces"
-    max_length: PositiveInt = 100
-    max_ratio: Annotated[float, Field(gt=1)] | None = None
-    truncate_source: PositiveInt | None = None
+    max_length: Count = 100
+    max_ratio: Annotated[float, Field(gt=1, le=1e9)] | None = None
+    truncate_source: Count | None = None
     drop_duplicates: bool = False
 
     @model_validator(mode="after")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import PositiveInt, model_validator
+from pydantic import model_validator
 
-from headway.config import Section
+from headway.config import Count, Section
 from headway.formats.lines import read_lines
 from headway.processing.text.sentences import sentences
 from headway.processing.text.truncation import first_words
@@ -20,7 +20,7 @@ class LeadConfig(Section):
     Short: a number of words, or a number and a unit, as in `3-sentences`.
     """
 
-    count: PositiveInt
+    count: Count
     unit: Literal["words", "sentences", "characters"] = "words"
 
     @model_validator(mode="before")

@@ -3,6 +3,7 @@
 import platform
 import tempfile
 import time
+from collections.abc import Callable
 from importlib.metadata import metadata, requires, version
 from pathlib import Path
 
@@ -76,8 +77,8 @@ def self_test() -> str:
     return result
 
 
-def run_doctor() -> int:
-    """Print the findings; 0 if the self-test passed, 1 if not."""
+def run_doctor(write: Callable[[str], None]) -> int:
+    """Write the findings, a line each; 0 if the self-test passed, 1 if not."""
     facts, threads = machine(), choose_threads()
     speed = bf16_speed(*trial_linear(WIDTH), pick_device())
     lines = {
@@ -90,13 +91,13 @@ def run_doctor() -> int:
         "memory": memory(),
     }
     for name, value in lines.items():
-        print(f"{name:12}{value}")
+        write(f"{name:12}{value}")
     for extra, names in missing_by_extra().items():
         state = "complete" if not names else f"lacks {', '.join(names)}: pip install 'headway[{extra}]'"
-        print(f"{'[' + extra + ']':12} {state}")
+        write(f"{'[' + extra + ']':12} {state}")
     try:
-        print(f"{'self-test':12}passed: {self_test()}")
+        write(f"{'self-test':12}passed: {self_test()}")
     except RuntimeError as error:
-        print(f"{'self-test':12}FAILED: {error}")
+        write(f"{'self-test':12}FAILED: {error}")
         return 1
     return 0

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headway.config import Section
+from headway.config import WRITES_FOLDER, Section
 
 
 class ExportOptions(Section):
     """The options of every export."""
 
-    output: Path | None = Field(default=None, description="The folder to make.", json_schema_extra={"metavar": "DIR"})
+    output: Annotated[Path | None, WRITES_FOLDER] = Field(
+        default=None, description="The folder to make.", json_schema_extra={"metavar": "DIR"}
+    )
     input: Path | None = Field(
         default=None,
         description="Lines that run and export decode, to be compared.",
         json_schema_extra={"default_text": "dev"},
     )
-    sentences: int = Field(default=300, description="At most so many of them.", ge=1)
+    sentences: int = Field(default=300, description="At most so many of them.", ge=1, le=10**6)
     beam: int | None = Field(
         default=None,
         description="Hypotheses that both keep; 1 is greedy.",
         ge=1,
+        le=10_000,
         json_schema_extra={"default_text": "the recipe's"},
     )
     licence: str | None = Field(
@@ -49,6 +52,7 @@ class CTranslate2Options(QuantizedOptions):
         description="ctranslate2: so many target tokens for each source token, by the attention to training pairs; "
         "the engine then looks at no others.",
         ge=1,
+        le=10**6,
     )
 
 

@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pydantic import PositiveInt
-
+from headway.config import Count
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig, GivenCorpus
 from headway.formats.corpus_format import ERRORS, TAGS, CorpusFormat, Labelled, open_corpora
@@ -32,7 +31,7 @@ class Columns(CorpusFormat):
         """The file, and the `columns` of word and label, from 1."""
 
         path: Path
-        columns: tuple[PositiveInt, PositiveInt] = (1, 2)
+        columns: tuple[Count, Count] = (1, 2)
 
     config: Config
     products = (TAGS, ERRORS)

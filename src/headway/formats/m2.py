@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field
-
+from headway.config import Index
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import ERRORS, CorpusFormat, Labelled
@@ -24,7 +22,7 @@ class M2(CorpusFormat):
         """The file, and the number of one `annotator`; by default all of them, each with another labelling."""
 
         path: Path
-        annotator: Annotated[int, Field(ge=0)] | None = None
+        annotator: Index | None = None
 
     config: Config
     products = (ERRORS,)

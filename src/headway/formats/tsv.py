@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self, cast
+from typing import Annotated, Self, cast
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig
@@ -78,7 +78,7 @@ class Tsv(CorpusFormat):
         """
 
         path: Path
-        columns: tuple[str, ...] | tuple[int, ...] | None = None
+        columns: tuple[str, ...] | tuple[Annotated[int, Field(le=10**9)], ...] | None = None
 
         @model_validator(mode="after")
         def _enough_columns(self) -> Self:

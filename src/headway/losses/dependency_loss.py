@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import Tensor
 
-from headway.config import Section
+from headway.config import Layers, Section
 from headway.losses.parts import Heads, LossPart, Weight, heads_of
 from headway.models import Output
 from headway.tensors.batch import TargetBatch
@@ -29,7 +29,7 @@ class DependencyConfig(Section):
     """
 
     weight: Weight = 0.5
-    layer: PositiveInt = 1
+    layer: Layers = 1
     heads: Heads = (0,)
     sides: Annotated[tuple[Literal["source", "target"], ...], Field(min_length=1)] = ("source", "target")
     index_by: Literal["output", "input"] = "output"

@@ -13,13 +13,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from headway.config import Index
 from headway.models import Output
 from headway.registry import Registry
 from headway.tensors.batch import TargetBatch
 
-Weight = Annotated[float, Field(gt=0)]
-Head = Annotated[int, Field(ge=0)]
-Heads = Annotated[tuple[Head, ...], Field(min_length=1)]
+Weight = Annotated[float, Field(gt=0, le=1e6)]
+Heads = Annotated[tuple[Index, ...], Field(min_length=1)]
 
 
 class LossPart(ABC):

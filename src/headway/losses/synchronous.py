@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor
 
-from headway.config import Section
-from headway.losses.parts import Head, Heads, LossPart, Weight, mean_of_heads
+from headway.config import Index, Layers, Section
+from headway.losses.parts import Heads, LossPart, Weight, mean_of_heads
 from headway.models import Output
 from headway.tensors.batch import TargetBatch
 from headway.tensors.masks import additive, causal_mask
@@ -32,10 +31,10 @@ class SynchronousConfig(Section):
     """
 
     weight: Weight = 10.0
-    layer: PositiveInt = 1
+    layer: Layers = 1
     heads: Heads | None = None
-    cross_layer: PositiveInt = 5
-    cross_head: Literal["mean"] | Head = "mean"
+    cross_layer: Layers = 5
+    cross_head: Literal["mean"] | Index = "mean"
     reverse: Literal["transpose", "softmax"] = "transpose"
     target: Literal["softmax", "renormalise"] = "softmax"
     detach: Literal["projected", "decoder"] | None = None

@@ -108,7 +108,7 @@ class FBeta(OneLabel):
 
     name = "f0.5"
 
-    def __init__(self, *, label: str = "i", beta: Annotated[float, Field(gt=0)] = 0.5) -> None:
+    def __init__(self, *, label: str = "i", beta: Annotated[float, Field(gt=0, le=100)] = 0.5) -> None:
         super().__init__(label=label)
         self.beta = beta
 

@@ -1,11 +1,11 @@
 """The options of scoring, of which keywords and flags are made."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field
 
-from headway.config import Section
+from headway.config import WRITES_FIGURE, Section, Seed
 
 Significance = Literal["bootstrap", "randomisation"]
 LengthUnit = Literal["words", "characters"]
@@ -25,12 +25,12 @@ class ScoreOptions(Section):
     significance: Significance | None = Field(
         None, description="Compare the systems by this test.", json_schema_extra=SIGNIFICANCE
     )
-    samples: PositiveInt | None = Field(
+    samples: Annotated[int, Field(gt=0, le=10**6)] | None = Field(
         None,
         description="Resamples or trials of the significance test.",
         json_schema_extra={**SIGNIFICANCE, "default_text": "1000 or 10000"},
     )
-    seed: NonNegativeInt = Field(
+    seed: Seed = Field(
         12345, description="The seed of the significance test and of intervals.", json_schema_extra=SIGNIFICANCE
     )
     by: Path | None = Field(
@@ -95,7 +95,7 @@ class FileScoreOptions(LengthBins, MetricOptions, ScoreOptions, SystemFiles):
         json_schema_extra={"metavar": "N-UNIT..."},
     )
     source: Path | None = Field(None, description="The sources, for leads and for quality by length.")
-    by_length: Path | None = Field(
+    by_length: Annotated[Path | None, WRITES_FIGURE] = Field(
         None,
         description="Draw the first metric by length of the sources there, a line a system.",
         json_schema_extra=LENGTH,
@@ -107,4 +107,6 @@ class LengthScoreOptions(LengthBins, MetricOptions, SystemFiles):
     """`headway score length`."""
 
     source: Path = Field(description="The sources.")
-    figure: Path | None = Field(None, description="Draw a line a system there (.png, .svg, .pdf).")
+    figure: Annotated[Path | None, WRITES_FIGURE] = Field(
+        None, description="Draw a line a system there (.png, .svg, .pdf)."
+    )

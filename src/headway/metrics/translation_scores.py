@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import sacrebleu
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 from headway.errors import UserError, nearest
@@ -66,8 +66,8 @@ class Bleu(Sacrebleu):
         tokenize: str = "13a",
         lowercase: bool = False,
         smooth_method: Literal["exp", "floor", "add-k", "none"] = "exp",
-        smooth_value: Annotated[float, Field(gt=0)] | None = None,
-        max_ngram_order: PositiveInt = 4,
+        smooth_value: Annotated[float, Field(gt=0, le=1e6)] | None = None,
+        max_ngram_order: Annotated[int, Field(gt=0, le=100)] = 4,
         force: bool = False,
     ) -> None:
         known = list(sacrebleu.BLEU.TOKENIZERS)
@@ -124,9 +124,9 @@ class Chrf(Sacrebleu):
     def __init__(
         self,
         *,
-        char_order: PositiveInt = 6,
-        word_order: NonNegativeInt = 0,
-        beta: PositiveInt = 2,
+        char_order: Annotated[int, Field(gt=0, le=100)] = 6,
+        word_order: Annotated[int, Field(ge=0, le=100)] = 0,
+        beta: Annotated[int, Field(gt=0, le=100)] = 2,
         lowercase: bool = False,
         whitespace: bool = False,
         eps_smoothing: bool = False,

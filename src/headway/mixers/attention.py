@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headway.config import Probability, Width
 from headway.mixers.mixer import Mixed, Mixer, MixerState, State, require_causal, working_dtype
 from headway.mixers.relative import RelativePositions
 from headway.tensors.linear import Linear
@@ -131,9 +132,9 @@ class Attention(Mixer):
         dim: int,
         causal: bool,
         *,
-        heads: int = 8,
-        head_dim: int | None = None,
-        dropout: float = 0.0,
+        heads: Width = 8,
+        head_dim: Width | None = None,
+        dropout: Probability = 0.0,
         bias: bool = True,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
     ) -> None:

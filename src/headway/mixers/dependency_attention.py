@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.config import Probability, Width
 from headway.mixers.attention import Attention
 from headway.mixers.relative import RelativePositions
 
@@ -37,11 +38,11 @@ class DependencyAttention(Attention):
         dim: int,
         causal: bool,
         *,
-        dependency_heads: int = 1,
+        dependency_heads: Width = 1,
         key_bias: bool = False,
-        heads: int = 8,
-        head_dim: int | None = None,
-        dropout: float = 0.0,
+        heads: Width = 8,
+        head_dim: Width | None = None,
+        dropout: Probability = 0.0,
         bias: bool = True,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
     ) -> None:

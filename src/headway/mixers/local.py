@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from headway.config import Probability, Width
 from headway.mixers.attention import Attention, attend
 from headway.mixers.mixer import Mixed, MixerState, State, latest, require_causal, working_dtype
 from headway.mixers.relative import RelativePositions
@@ -55,10 +56,10 @@ class LocalAttention(Attention):
         dim: int,
         causal: bool,
         *,
-        n: int = 5,
-        heads: int = 8,
-        head_dim: int | None = None,
-        dropout: float = 0.0,
+        n: Width = 5,
+        heads: Width = 8,
+        head_dim: Width | None = None,
+        dropout: Probability = 0.0,
         bias: bool = True,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
     ) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headway.config import Width
 from headway.mixers.attention import size_of_head
 from headway.mixers.mixer import (
     Contributions,
@@ -60,9 +61,9 @@ class Ngram(Mixer):
         dim: int,
         causal: bool,
         *,
-        n: int = 5,
-        heads: int = 8,
-        head_dim: int | None = None,
+        n: Width = 5,
+        heads: Width = 8,
+        head_dim: Width | None = None,
         global_context: bool | Literal["prefix"] = False,
         bias: bool = True,
     ) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headway.config import Width
 from headway.mixers.mixer import Contributions, Mixed, Mixer, MixerState, Span, State, latest, require_causal
 from headway.tensors.linear import Linear
 from headway.tensors.masks import zero_padding
@@ -50,11 +51,11 @@ class Nplm(Mixer):
         dim: int,
         causal: bool,
         *,
-        n: int = 5,
-        blocks: int = 4,
-        block_size: int = 8,
-        kernels: int = 1,
-        hidden: int | None = None,
+        n: Width = 5,
+        blocks: Width = 4,
+        block_size: Width = 8,
+        kernels: Width = 1,
+        hidden: Width | None = None,
         bias: bool = True,
     ) -> None:
         super().__init__()

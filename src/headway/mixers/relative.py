@@ -6,11 +6,13 @@ Shapes: B batch, K heads, L queries, S keys, O offsets, d head.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from headway.config import Count, Width
 from headway.errors import UserError
 from headway.mixers import POSITIONS
 from headway.mixers.positions import Position
@@ -72,7 +74,9 @@ class T5Bias(ScoreBias):
         max_distance: from which distance on all offsets share a bucket.
     """
 
-    def __init__(self, heads: int, head_dim: int, causal: bool, *, buckets: int = 32, max_distance: int = 128) -> None:
+    def __init__(
+        self, heads: int, head_dim: int, causal: bool, *, buckets: Width = 32, max_distance: Count = 128
+    ) -> None:
         super().__init__()
         sides = 1 if causal else 2
         if buckets % (2 * sides) or buckets <= 0:
@@ -137,7 +141,15 @@ class Rotary(RelativePosition):
         base: of the geometric sequence of angles.
     """
 
-    def __init__(self, heads: int, head_dim: int, causal: bool, *, share: float = 1.0, base: float = 10_000.0) -> None:
+    def __init__(
+        self,
+        heads: int,
+        head_dim: int,
+        causal: bool,
+        *,
+        share: Annotated[float, Field(gt=0, le=1)] = 1.0,
+        base: Annotated[float, Field(gt=0, le=1e9)] = 10_000.0,
+    ) -> None:
         super().__init__()
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1; received {share}")

@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 
 from torch import Tensor, nn
 
+from headway.config import Probability, Width
 from headway.mixers.attention import attend, size_of_head
 from headway.models.choices import Choice
 from headway.tensors.linear import Linear
@@ -122,9 +123,9 @@ class MultiHeadCross(CrossMixer):
         memory_dim: int,
         positions: int,
         *,
-        heads: int = 8,
-        head_dim: int | None = None,
-        dropout: float = 0.0,
+        heads: Width = 8,
+        head_dim: Width | None = None,
+        dropout: Probability = 0.0,
     ) -> None:
         super().__init__()
         self.heads, self.head_dim, self.dropout = heads, size_of_head(dim, heads, head_dim), dropout

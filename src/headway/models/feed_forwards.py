@@ -8,11 +8,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Section
+from headway.config import Section, Width
 from headway.tensors.linear import Linear
 
 
@@ -27,7 +26,7 @@ class FeedForward(nn.Module, ABC):
 class FeedForwardConfig(Section):
     """The options of the networks here. `hidden`: the size of the hidden layer."""
 
-    hidden: PositiveInt = 2048
+    hidden: Width = 2048
 
 
 class ReluFeedForward(FeedForward):

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import PositiveInt, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Section
+from headway.config import Layers, Section, Width
 from headway.mixers.positions import AbsolutePosition
 from headway.models.embeddings import SourceReader
 from headway.tensors.dropout import Dropout
@@ -27,10 +27,10 @@ class FrontEndConfig(Section):
     Every layer leaves one of `stride` positions. `channels`: the size between layers, before the gate halves it.
     """
 
-    layers: PositiveInt = 2
-    kernel: PositiveInt = 5
-    stride: PositiveInt = 2
-    channels: PositiveInt = 1024
+    layers: Layers = 2
+    kernel: Width = 5
+    stride: Width = 2
+    channels: Width = 1024
 
     @model_validator(mode="after")
     def _halves(self) -> FrontEndConfig:

@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Probability, Section
+from headway.config import Probability, Section, Width
 from headway.mixers import State
 from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
 from headway.tensors.precision import trial_linear
@@ -69,9 +69,9 @@ class ModelConfig(ModelSection):
     vocabulary is shared and `target` elsewhere.
     """
 
-    dim: PositiveInt = 512
+    dim: Width = 512
     dropout: Probability = 0.1
-    max_position: PositiveInt = 1024
+    max_position: Annotated[int, Field(gt=0, le=10**6)] = 1024
     tied: Literal["all", "target", "none"] | None = None
 
     def width(self) -> int | None:

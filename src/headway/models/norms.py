@@ -1,5 +1,8 @@
 """Normalisations of the vectors of single positions."""
 
+from typing import Annotated
+
+from pydantic import Field
 from torch import nn
 
 
@@ -11,7 +14,7 @@ class LayerNorm(nn.LayerNorm):
         eps: what is added to the variance.
     """
 
-    def __init__(self, dim: int, *, eps: float = 1e-5) -> None:
+    def __init__(self, dim: int, *, eps: Annotated[float, Field(gt=0, le=1)] = 1e-5) -> None:
         super().__init__(dim, eps=eps)
 
 
@@ -23,5 +26,5 @@ class RmsNorm(nn.RMSNorm):
         eps: what is added to the mean square.
     """
 
-    def __init__(self, dim: int, *, eps: float = 1e-6) -> None:
+    def __init__(self, dim: int, *, eps: Annotated[float, Field(gt=0, le=1)] = 1e-6) -> None:
         super().__init__(dim, eps=eps)

@@ -64,7 +64,7 @@ def model_section(value: Any) -> ModelSection:
     if isinstance(value, ModelSection):
         return value
     tree = _expanded(value)
-    section = config_of(MODELS.get(str(tree["kind"]), "model.kind"))
+    section = config_of(MODELS.get(tree["kind"], "model.kind"))
     try:
         checked = section.model_validate(tree)
     except ValidationError as error:

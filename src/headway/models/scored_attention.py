@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import PositiveInt, model_validator
+from pydantic import model_validator
 from torch import Tensor
 
-from headway.config import Section
+from headway.config import Section, Width
 from headway.models.choices import Choice, hard, joined, soft
 from headway.models.cross_attention import CrossMixer, Read, View
 from headway.models.scores import Additive, AttentionScore, Dot, General, Location
@@ -31,7 +31,7 @@ class ScoredConfig(Section):
     """
 
     window: Literal["global", "local-m", "local-p"] = "global"
-    width: PositiveInt = 10
+    width: Width = 10
     choice: Literal["soft", "hard", "monotonic"] = "soft"
     estimator: Literal["reinforce", "straight_through"] = "reinforce"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from torch import nn
 
-from headway.config import Component, Mixers, Probability, Section
+from headway.config import Component, Layers, Mixers, Probability, Section, Width
 from headway.errors import UserError
 from headway.mixers import MIXERS, Mixer, build_mixer
 from headway.mixers.relative import RelativePosition, RelativePositions, is_relative
@@ -21,7 +21,7 @@ from headway.models.model import ModelConfig
 class StackConfig(Section):
     """One side of a Transformer: its layers, and how information moves in them (one mixer, or a list, one a layer)."""
 
-    layers: PositiveInt = 6
+    layers: Layers = 6
     mixer: Mixers = Field(default={"kind": "attention"}, validate_default=True)
 
     @model_validator(mode="after")
@@ -57,7 +57,7 @@ class MatchConfig(Section):
     `within`: the share by which the numbers may differ.
     """
 
-    to: PositiveInt | dict[str, Any]
+    to: Annotated[int, Field(gt=0, le=10**12)] | dict[str, Any]
     by: Literal["feed_forward", "head_dim", "n", "hidden"] = "feed_forward"
     within: Annotated[float, Field(gt=0, lt=1)] = 0.01
 
@@ -71,9 +71,9 @@ class StackedConfig(ModelConfig):
     `match_parameters`: see `MatchConfig`; a number or a recipe stands for `{to: ...}`.
     """
 
-    feed_forward: PositiveInt | dict[str, Any] = 2048
-    heads: PositiveInt = 8
-    head_dim: PositiveInt | None = None
+    feed_forward: Width | dict[str, Any] = 2048
+    heads: Width = 8
+    head_dim: Width | None = None
     attention_dropout: Probability = 0.0
     activation: Literal["relu", "gelu", "swish"] = "relu"
     norm: Literal["post", "pre"] = "post"

@@ -13,10 +13,9 @@ from contextlib import nullcontext
 from typing import Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from headway.config import Probability
+from headway.config import Probability, Width
 from headway.errors import UserError
 from headway.models.layer_attention import build_layer_mix
 from headway.models.model import Model, ModelSection, Output, wanted
@@ -41,8 +40,8 @@ class TaggerConfig(ModelSection):
     pretrained: bool = True
     freeze: bool = False
     layers: Literal["last", "average", "attention"] = "attention"
-    heads: PositiveInt = 12
-    head_dim: PositiveInt | None = None
+    heads: Width = 12
+    head_dim: Width | None = None
     dropout: Probability = 0.3
 
 

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from headway.config import Probability, Section
+from headway.config import Probability, Section, Whole
 from headway.errors import UserError, nearest
 from headway.optimizers import OPTIMIZERS, SCHEDULES
 from headway.optimizers.schedules import Schedule, ScheduleContext
@@ -20,8 +20,8 @@ class AdamConfig(Section):
     """The options of Adam and AdamW."""
 
     betas: tuple[Probability, Probability] = (0.9, 0.98)
-    epsilon: Annotated[float, Field(gt=0)] = 1e-9
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-9
+    weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
 
     def arguments(self) -> dict[str, Any]:
         """The options as torch names them; the learning rate is set before each update."""
@@ -63,14 +63,14 @@ class OptimizerConfig(Section):
     model_config = ConfigDict(extra="allow")
 
     kind: str = "adam"
-    learning_rate: Annotated[float, Field(gt=0)] = 7e-4
+    learning_rate: Annotated[float, Field(gt=0, le=1e38)] = 7e-4
     schedule: str | dict[str, Any] = "inverse_sqrt"
-    warmup: Annotated[int, Field(ge=0)] = 4000
+    warmup: Whole = 4000
 
     @model_validator(mode="after")
     def _check_components(self) -> OptimizerConfig:
         """Check the options of the optimizer, and give those that are left out their defaults."""
-        kind = self.schedule if isinstance(self.schedule, str) else str(self.schedule.get("kind", ""))
+        kind = self.schedule if isinstance(self.schedule, str) else self.schedule.get("kind", "")
         SCHEDULES.get(kind, "optimizer.schedule")
         section, given = config_of(OPTIMIZERS.get(self.kind, "optimizer.kind")), self.__pydantic_extra__
         assert given is not None

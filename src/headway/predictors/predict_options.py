@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from headway.config import Section, validated_options
 from headway.errors import UserError, check_companions, nearest, option
-from headway.search.decoding_options import SearchOptions
+from headway.search.decoding_options import MOST_HYPOTHESES, SearchOptions
 
 if TYPE_CHECKING:
     from headway.search.sampling import Sampling
@@ -61,15 +61,15 @@ class SamplingOptions(PredictorOptions):
         default=False, description="Draw outputs at random instead of searching.", json_schema_extra=SAMPLING
     )
     temperature: float = Field(
-        default=1.0, description="Flattens (> 1) or sharpens (< 1).", ge=0.01, json_schema_extra=SAMPLING
+        default=1.0, description="Flattens (> 1) or sharpens (< 1).", ge=0.01, le=1000, json_schema_extra=SAMPLING
     )
     top_k: int | None = Field(
-        default=None, description="Only the k most probable tokens.", ge=1, json_schema_extra=SAMPLING
+        default=None, description="Only the k most probable tokens.", ge=1, le=10**9, json_schema_extra=SAMPLING
     )
     top_p: float = Field(
         default=1.0, description="Only the nucleus of this mass.", ge=0.001, le=1, json_schema_extra=SAMPLING
     )
-    seed: int = Field(default=1, description="The seed.", ge=0, json_schema_extra=SAMPLING)
+    seed: int = Field(default=1, description="The seed.", ge=0, lt=2**63, json_schema_extra=SAMPLING)
 
     @model_validator(mode="after")
     def _drawn(self) -> SamplingOptions:
@@ -92,6 +92,7 @@ class SourceOptions(PredictorOptions):
         default=None,
         description="Longest source in tokens, or frames.",
         ge=1,
+        le=10**9,
         json_schema_extra={"default_text": "the recipe's, or what the model can read"},
     )
     truncate: bool = Field(default=False, description="Cut sources that are too long instead of stopping.")
@@ -106,7 +107,10 @@ class PredictOptions(SourceOptions, CaptureOptions, SamplingOptions, SearchOptio
     """
 
     nbest: int = Field(
-        default=1, description="Outputs a line: SCORE TAB TEXT lines, N for each line, if above 1.", ge=1
+        default=1,
+        description="Outputs a line: SCORE TAB TEXT lines, N for each line, if above 1.",
+        ge=1,
+        le=MOST_HYPOTHESES,
     )
     prefixes: tuple[str, ...] | None = Field(
         default=None, description="The forced beginning of each output, as text.", json_schema_extra={"flag": None}

@@ -12,12 +12,16 @@ from pydantic import ValidationError
 
 from headway.config import Section, explain, merge
 from headway.corpora.lead import LeadConfig
+from headway.documents import parse_yaml, read_yaml
 from headway.errors import UserError, option
+from headway.files import exists
 from headway.formats.corpus_config import paths_resolved
 from headway.models import ModelSection, TaggerConfig, model_section
 from headway.parses.parsers import AnyParser, ParserConfig
 from headway.recipe.origins import fill_from_origins
 from headway.recipe.sections import Recipe
+
+MOST_BASES = 20  # below each other
 
 
 def load_recipe(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Recipe:
@@ -52,14 +56,16 @@ def recipe_of(tree: dict[str, Any], beside: Path) -> Recipe:
     return resolve_paths(parse_recipe(tree), beside)
 
 
-def _resolve_match(tree: dict[str, Any], beside: Path) -> None:
+def _resolve_match(tree: dict[str, Any], beside: Path, below: Sequence[Path] = ()) -> None:
     """Put the model of the recipe that `model.match_parameters` names instead of its path."""
     to = _matched(tree)
     if to is None:
         return
-    path = Path(to) if Path(to).exists() else beside / to
+    path = Path(to) if exists(Path(to)) else beside / to
     other = read_tree(path)
-    _resolve_match(other, path.parent)
+    if path.resolve() in below or len(below) == MOST_BASES:
+        raise UserError("recipes cannot match each other's parameters", where="model.match_parameters", received=to)
+    _resolve_match(other, path.parent, [*below, path.resolve()])
     _set_matched(tree, model_section(other.get("model", {})).model_dump(mode="json"))
 
 
@@ -76,28 +82,25 @@ def _set_matched(tree: dict[str, Any], to: Any) -> None:
     tree["model"]["match_parameters"] = (match if isinstance(match, dict) else {}) | {"to": to}
 
 
-def read_tree(path: Path, below: Sequence[Path] = ()) -> dict[str, Any]:
+def read_tree(path: Path, below: Sequence[Path] = (), *, alone: bool = False) -> dict[str, Any]:
     """The raw tree of a recipe file, merged over that of its `base`.
 
     Args:
         path: the file.
         below: the recipes that this one is the base of.
+        alone: refuse a `base`: the recipe of a run reads no other file.
 
     Raises:
-        UserError: a file that cannot be read or is no YAML mapping, or recipes that begin from themselves.
+        UserError: a file that cannot be read or is no YAML mapping, or recipes that are each other's base.
     """
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the recipe ({error})", where=str(path)) from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "syntax error"
-        raise UserError(f"this is not YAML ({problem})", where=f"{path}{line}") from error
+    tree = read_yaml(path, "recipe", piped=not (below or alone))
     if not isinstance(tree, dict):
         raise UserError("a recipe is a mapping of keys to values", where=str(path), received=type(tree).__name__)
-    if (to := _matched(tree)) is not None and (path.parent / to).exists():
+    if alone:
+        if "base" in tree:
+            raise UserError("the recipe of a run has no base", where=f"{path}: base", received=tree["base"])
+        return tree
+    if (to := _matched(tree)) is not None and exists(path.parent / to):
         _set_matched(tree, str((path.parent / to).resolve()))  # beside this recipe, not one that begins from it
     if "base" not in tree:
         return tree
@@ -106,6 +109,8 @@ def read_tree(path: Path, below: Sequence[Path] = ()) -> dict[str, Any]:
         raise UserError("the base of a recipe is the path of another", where=f"{path}: base", received=base)
     if path in below:
         raise UserError("a recipe cannot be its own base", where=f"{below[0]}: base", received=base)
+    if len(below) == MOST_BASES:
+        raise UserError(f"more than {MOST_BASES} recipes begin from each other", where=f"{path}: base", received=base)
     return merge(read_tree(path.parent / base, [*below, path]), tree)
 
 
@@ -114,11 +119,7 @@ def apply_override(tree: dict[str, Any], override: str) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key:
         raise UserError("an override is key.path=value", where=override)
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError("the value of this override is not YAML", where=override) from error
-    set_key(tree, key, value, override)
+    set_key(tree, key, parse_yaml(text, override, "the value of this override", numbered=False), override)
 
 
 def set_key(tree: dict[str, Any], key: str, value: Any, where: str) -> None:
@@ -150,17 +151,17 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
 
     def resolve(path: Path) -> Path:
         folders = [recipe.data.folder] if recipe.data.folder else [Path(), beside]
-        existing = (folder / path for folder in folders if (folder / path).exists())
+        existing = (folder / path for folder in folders if exists(folder / path))
         return next(existing, folders[0] / path).absolute()
 
     def parser(config: ParserConfig | None) -> ParserConfig | None:
         """A model that is a file or folder here; any other model has a name."""
         path = config and resolve(Path(config.model))
-        return config.model_copy(update={"model": str(path)}) if config and path and path.exists() else config
+        return config.model_copy(update={"model": str(path)}) if config and path and exists(path) else config
 
     def model(config: ModelSection) -> ModelSection:
         """An encoder that is a folder here; any other has a name."""
-        if not isinstance(config, TaggerConfig) or not (folder := resolve(Path(config.encoder))).is_dir():
+        if not isinstance(config, TaggerConfig) or not exists(folder := resolve(Path(config.encoder)), folder=True):
             return config
         return config.model_copy(update={"encoder": str(folder)})
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, PlainValidator, PositiveInt, SerializeAsAny, model_validator
+from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 from pydantic_core import PydanticCustomError
 
-from headway.config import Metrics, Section
+from headway.config import Count, Metrics, Section, Seed
 from headway.corpora.filters import Filters
 from headway.corpora.lead import LeadConfig
 from headway.errors import UserError
@@ -44,7 +44,7 @@ class AverageConfig(Section):
     """The checkpoints that the final model is the mean of: the `count` last, or the `count` best on dev."""
 
     of: Literal["last", "best"] = "best"
-    count: PositiveInt = 1
+    count: Count = 1
 
 
 class TrainingConfig(Section):
@@ -64,24 +64,24 @@ class TrainingConfig(Section):
     `max_bad_updates`: how many NaN or infinite losses in a row are skipped.
     """
 
-    updates: PositiveInt | None = None
-    epochs: PositiveInt | None = None
-    minutes: Annotated[float, Field(gt=0)] | None = None
-    batch_tokens: PositiveInt = 4096
-    batch_sentences: PositiveInt | None = None
-    accumulate: PositiveInt = 1
-    clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
+    updates: Count | None = None
+    epochs: Count | None = None
+    minutes: Annotated[float, Field(gt=0, le=1e7)] | None = None
+    batch_tokens: Count = 4096
+    batch_sentences: Count | None = None
+    accumulate: Count = 1
+    clip_norm: Annotated[float, Field(gt=0, le=1e38)] | None = 1.0
     precision: Literal["auto", "float32", "bf16"] = "auto"
-    seed: Annotated[int, Field(ge=0)] = 1
-    log_every: PositiveInt = 50
-    checkpoint_every: PositiveInt = 1000
-    evaluate_every: PositiveInt | None = None
+    seed: Seed = 1
+    log_every: Count = 50
+    checkpoint_every: Count = 1000
+    evaluate_every: Count | None = None
     dev_metrics: Metrics | None = None
     best_by: str | None = None
-    patience: PositiveInt | None = None
-    keep_last: PositiveInt = 3
+    patience: Count | None = None
+    keep_last: Count = 3
     average: AverageConfig = AverageConfig()
-    max_bad_updates: PositiveInt = 3
+    max_bad_updates: Count = 3
     strategy: Literal["ddp", "fsdp"] = "ddp"
     tensorboard: bool = False
     compile: bool = False

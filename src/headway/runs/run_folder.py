@@ -1,6 +1,5 @@
 """The run folder: all that an experiment leaves, and all that using its model needs. Nothing in it is pickled."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from headway.documents import read_json
 from headway.errors import UserError, option
 from headway.files import sha256, write_bytes, write_json, write_text
 from headway.predictors.run import WEIGHTS
@@ -63,7 +63,7 @@ class RunFolder:
         if not self.recipe_file.is_file():
             raise UserError("this is not a run folder: it has no recipe.yaml", where=str(self.path))
         version = self.read_manifest().get("format", FORMAT)
-        return parse_recipe(todays_recipe(read_tree(self.recipe_file), version))
+        return parse_recipe(todays_recipe(read_tree(self.recipe_file, alone=True), version))
 
     def write_recipe(self, recipe: Recipe) -> None:
         """Store the resolved recipe."""
@@ -73,10 +73,13 @@ class RunFolder:
         """The manifest, empty before there is one. Raises UserError where it is damaged or of a newer format."""
         if not self.manifest_file.is_file():
             return {}
-        try:
-            manifest: dict[str, Any] = json.loads(self.manifest_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"this manifest cannot be read ({error})", where=str(self.manifest_file)) from error
+        manifest: dict[str, Any] = read_json(self.manifest_file, what="manifest")
+        if not isinstance(manifest.get("format", 0), int):
+            raise UserError(
+                "the manifest is damaged: its format is no number",
+                where=str(self.manifest_file),
+                received=manifest["format"],
+            )
         if manifest.get("format", 0) > FORMAT:
             raise UserError(
                 "this run was written by a newer version of headway",

@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 from headway.config import Section
 from headway.errors import UserError, option
 
+MOST_HYPOTHESES = 10_000  # of a sentence
+LONGEST = 100_000  # tokens of an output
+
 
 def _of_recipe(default: Any, description: str, **bounds: Any) -> Any:
     """A field whose default, when something is predicted, is that of the recipe."""
@@ -27,14 +30,14 @@ class SearchOptions(Section):
     sequence of `no_repeat_ngram` tokens comes twice in an output; 0 allows all.
     """
 
-    beam: int = _of_recipe(4, "Hypotheses kept; 1 is greedy.", gt=0)
-    length_penalty: float = _of_recipe(0.6, "Exponent of the length penalty.", ge=0)
-    min_length: int = _of_recipe(0, "Shortest output in tokens.", ge=0)
-    max_length: int | None = _of_recipe(None, "Longest output in tokens.", gt=0)
-    max_length_ratio: float = _of_recipe(1.0, "Else so many tokens for each of the source, and ...", ge=0)
-    max_length_offset: int = _of_recipe(50, "... so many more.", ge=0)
-    no_repeat_ngram: int = _of_recipe(0, "No N tokens in a row come twice in an output; 0 allows it.", ge=0)
-    batch_tokens: int = _of_recipe(4096, "Source tokens (or frames) decoded at once.", gt=0)
+    beam: int = _of_recipe(4, "Hypotheses kept; 1 is greedy.", gt=0, le=MOST_HYPOTHESES)
+    length_penalty: float = _of_recipe(0.6, "Exponent of the length penalty.", ge=0, le=10)
+    min_length: int = _of_recipe(0, "Shortest output in tokens.", ge=0, le=LONGEST)
+    max_length: int | None = _of_recipe(None, "Longest output in tokens.", gt=0, le=LONGEST)
+    max_length_ratio: float = _of_recipe(1.0, "Else so many tokens for each of the source, and ...", ge=0, le=1000)
+    max_length_offset: int = _of_recipe(50, "... so many more.", ge=0, le=LONGEST)
+    no_repeat_ngram: int = _of_recipe(0, "No N tokens in a row come twice in an output; 0 allows it.", ge=0, le=LONGEST)
+    batch_tokens: int = _of_recipe(4096, "Source tokens (or frames) decoded at once.", gt=0, le=10**9)
 
     @model_validator(mode="after")
     def _lengths(self) -> SearchOptions:

@@ -227,7 +227,7 @@ def test_settings_that_a_kind_does_not_have_are_errors_of_the_user() -> None:
     with pytest.raises(UserError, match=r"vocabulary\.min_frequency"):
         train("bpe", min_frequency=2)
     with pytest.raises(UserError, match=r"vocabulary\.character_coverage"):
-        train("word", character_coverage=0.9)
+        train("word", character_coverage=0.99)
 
 
 @pytest.mark.parametrize("kind", SUBWORDS)

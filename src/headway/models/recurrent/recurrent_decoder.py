@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import torch
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from headway.config import Probability, Section
+from headway.config import Layers, Probability, Section, Width
 from headway.errors import nearest
 from headway.mixers import State
 from headway.models.choices import joined
@@ -34,8 +34,8 @@ class RecurrentDecoderConfig(Section):
     et al. 2015, A.2.2).
     """
 
-    layers: PositiveInt = 2
-    hidden: PositiveInt = 512
+    layers: Layers = 2
+    hidden: Width = 512
     start: Literal["copy", "project"] = "copy"
 
 
@@ -60,10 +60,10 @@ class RecurrentAttentionConfig(Section):
     scaled: bool = False
     timing: Literal["bahdanau", "luong"] = "luong"
     window: Literal["global", "local-m", "local-p"] = "global"
-    width: PositiveInt = 10
+    width: Width = 10
     input_feeding: bool = False
     estimator: Literal["reinforce", "straight_through"] = "reinforce"
-    entropy: Annotated[float, Field(ge=0)] = 0.01
+    entropy: Annotated[float, Field(ge=0, le=1e6)] = 0.01
     baseline_decay: Probability = 0.9
 
     @model_validator(mode="after")

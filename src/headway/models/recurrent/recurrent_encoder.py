@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import torch
-from pydantic import PositiveInt, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 
-from headway.config import Section
+from headway.config import Layers, Section, Width
 from headway.models.model import Memory
 from headway.models.recurrent.cells import States, build_cells, read
 from headway.tensors.dropout import Dropout
@@ -25,8 +25,8 @@ class RecurrentEncoderConfig(Section):
     `reverse` reads the words of the source from last to first (Sutskever et al. 2014), the end mark still last.
     """
 
-    layers: PositiveInt = 2
-    hidden: PositiveInt = 512
+    layers: Layers = 2
+    hidden: Width = 512
     bidirectional: bool = False
     reverse: bool = False
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
-from headway.config import Section
+from headway.config import Section, Whole
 from headway.tensors.batch import Frames
 
 # Park et al. (2019), table 1: the policies for LibriSpeech (B, D) and Switchboard (M, S), without time warping.
@@ -39,10 +39,10 @@ class SpecAugmentConfig(Section):
     neighbouring frames, and never more than `time_share` of an utterance.
     """
 
-    frequency_masks: NonNegativeInt = 2
-    frequency_width: NonNegativeInt = 27
-    time_masks: NonNegativeInt = 2
-    time_width: NonNegativeInt = 100
+    frequency_masks: Annotated[int, Field(ge=0, le=1000)] = 2
+    frequency_width: Whole = 27
+    time_masks: Annotated[int, Field(ge=0, le=1000)] = 2
+    time_width: Whole = 100
     time_share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 

@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from headway.config import Section
+from headway.config import Count, Section
 from headway.processing.audio.audio_files import Samples, library
 from headway.processing.audio.augment import SpecAugmentConfig, expand_policy
 from headway.tensors.batch import Frames
 
-Milliseconds = Annotated[float, Field(gt=0)]
+Milliseconds = Annotated[float, Field(gt=0, le=10_000)]
 
 INT16 = 1 << 15  # Kaldi's samples are 16-bit integers
 LEAST_VARIANCE = 1e-8  # of a bin that hardly changes: dividing by less would blow up rounding
@@ -34,13 +34,13 @@ class AudioConfig(Section):
     LD, SM, SS) or its numbers.
     """
 
-    sample_rate: PositiveInt = 16000
-    bins: PositiveInt = 80
+    sample_rate: Annotated[int, Field(ge=1000, le=10**6)] = 16000
+    bins: Annotated[int, Field(gt=0, le=1000)] = 80
     frame_length: Milliseconds = 25.0
     frame_shift: Milliseconds = 10.0
     normalise: Literal["utterance", "global", "none"] = "utterance"
-    min_frames: PositiveInt = 5
-    max_frames: PositiveInt = 3000
+    min_frames: Count = 5
+    max_frames: Count = 3000
     broken: Literal["error", "skip"] = "error"
     cache: bool = True
     spec_augment: Annotated[SpecAugmentConfig | None, BeforeValidator(expand_policy)] = None

@@ -12,14 +12,13 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    PositiveInt,
     SerializeAsAny,
     ValidationError,
     create_model,
     model_validator,
 )
 
-from headway.config import Section, mistakes_within
+from headway.config import Count, Section, mistakes_within
 from headway.errors import UserError
 from headway.files import write_json
 from headway.processing import VOCABULARIES
@@ -36,9 +35,9 @@ class TokensConfig(Section):
     """
 
     kind: str = "bpe"
-    size: Annotated[int, Field(gt=4)] = 8000
-    min_frequency: PositiveInt = 1
-    character_coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
+    size: Annotated[int, Field(gt=4, le=10**7)] = 8000
+    min_frequency: Count = 1
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 1.0
 
 
 def _section_of(value: Any) -> Any:
@@ -72,7 +71,7 @@ def _of_both_sides(options: type[BaseModel]) -> type[BaseModel]:
 def _with_sides(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
-    section = _of_both_sides(VOCABULARIES.config(str(value.get("kind", "bpe"))))
+    section = _of_both_sides(VOCABULARIES.config(value.get("kind", "bpe")))
     try:
         return section.model_validate(dict(value))
     except ValidationError as error:

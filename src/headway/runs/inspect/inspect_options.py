@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from headway.config import Section
+from headway.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
 
 SPAN = 20  # offsets further off than this are counted together
 
@@ -41,7 +41,9 @@ class OutputOptions(Section):
 class PageOptions(DeviceOptions):
     """The sentences of a page, and how much of them is shown."""
 
-    output: Path | None = _path("The page.", metavar="PAGE.html", default_text="RUN/inside.html")
+    output: Annotated[Path | None, WRITES_FILE] = _path(
+        "The page.", metavar="PAGE.html", default_text="RUN/inside.html"
+    )
     input: tuple[Path, ...] = Field(
         (),
         description="A file with a sentence a line; can be given several times.",
@@ -52,14 +54,16 @@ class PageOptions(DeviceOptions):
     )
     reference: Path | None = _path("The texts that the sentences should become, a line each.")
     gold: Path | None = _path("Alignments of the sentences and their references, for AER.")
-    sentences: int = Field(100, ge=1, description="Most sentences that are shown.")
-    nbest: int = Field(4, ge=1, description="Outputs of a sentence.")
+    sentences: int = Field(100, ge=1, le=100_000, description="Most sentences that are shown.")
+    nbest: int = Field(4, ge=1, le=1000, description="Outputs of a sentence.")
 
 
 class HeatMapOptions(DeviceOptions):
     """A sentence, and the weights of it that are drawn."""
 
-    output: Path = _path("The picture; its suffix says the format (pdf, png, svg).", required=True)
+    output: Annotated[Path, WRITES_FIGURE] = _path(
+        "The picture; its suffix says the format (pdf, png, svg).", required=True
+    )
     text: str = Field(..., min_length=1, description="The sentence.", json_schema_extra={"metavar": "TEXT"})
     layer: str | None = Field(
         None,
@@ -67,7 +71,7 @@ class HeatMapOptions(DeviceOptions):
         json_schema_extra={"metavar": "LAYER", "default_text": "the last that reads the source"},
     )
     head: int | None = Field(
-        None, ge=1, description="A head, from 1.", json_schema_extra={"default_text": "the mean of all"}
+        None, ge=1, le=65_536, description="A head, from 1.", json_schema_extra={"default_text": "the mean of all"}
     )
     stretch: bool = Field(False, description="End the scale at the largest weight instead of at 1.")
 
@@ -75,7 +79,9 @@ class HeatMapOptions(DeviceOptions):
 class FigureOptions(DeviceOptions, OutputOptions):
     """A corpus, and how it is read and drawn."""
 
-    output: Path = _path("The folder for figures and their numbers.", metavar="DIR", required=True)
+    output: Annotated[Path, WRITES_FOLDER] = _path(
+        "The folder for figures and their numbers.", metavar="DIR", required=True
+    )
     input: Path | None = _path("A file with a sentence a line.", default_text="dev")
     reference: Path | None = _path("The outputs that the model is given; without them it reads its own.")
     within: int = Field(5, ge=1, le=SPAN + 1, description="n of the window whose share of the weight is shown.")
@@ -86,9 +92,13 @@ class ParameterOptions(CodeOptions, OutputOptions):
     """Sizes that are not in a recipe."""
 
     vocabulary: int | None = Field(
-        None, ge=5, description="Size of the vocabularies.", json_schema_extra={"default_text": "the run's or recipe's"}
+        None,
+        ge=5,
+        le=10**7,
+        description="Size of the vocabularies.",
+        json_schema_extra={"default_text": "the run's or recipe's"},
     )
-    length: int = Field(32, ge=2, description="Tokens of a source and of a target, for the FLOPs.")
+    length: int = Field(32, ge=2, le=10**6, description="Tokens of a source and of a target, for the FLOPs.")
 
 
 class LayerOptions(CodeOptions, OutputOptions):
@@ -96,8 +106,8 @@ class LayerOptions(CodeOptions, OutputOptions):
 
     data: Path = _path("A word a row with its label, separated by a tab.", metavar="TSV", required=True)
     beside: Path | None = _path("The run whose last layer is compared.", metavar="RUN")
-    figure: Path | None = _path("Draw the self-attention of a sentence there.")
-    sentence: int = Field(1, ge=1, description="The sentence of the file that is drawn.")
+    figure: Annotated[Path | None, WRITES_FIGURE] = _path("Draw the self-attention of a sentence there.")
+    sentence: int = Field(1, ge=1, le=10**9, description="The sentence of the file that is drawn.")
 
 
 class DependencyOptions(DeviceOptions, OutputOptions):
@@ -105,5 +115,7 @@ class DependencyOptions(DeviceOptions, OutputOptions):
 
     source: Path | None = _path("Sentences, as text or .conllu.", default_text="dev")
     target: Path | None = _path("Their targets; the encoder alone without.")
-    figures: Path | None = _path("A folder for figures of the first sentences.", metavar="DIR")
-    sentences: int = Field(3, ge=1, description="Sentences that are drawn.")
+    figures: Annotated[Path | None, WRITES_FOLDER] = _path(
+        "A folder for figures of the first sentences.", metavar="DIR"
+    )
+    sentences: int = Field(3, ge=1, le=1000, description="Sentences that are drawn.")

@@ -1,0 +1,67 @@
+"""The end of a command that fails: one message on standard error, and an exit code."""
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+from headway.errors import HeadwayError, RunError, UserError, printable
+
+
+@contextmanager
+def failures_told(spell: Callable[[str], str]) -> Iterator[None]:
+    """Within this context a mistake of the user's ends the process with 2, and work that failed with 1.
+
+    Besides the errors that headway raises on purpose, the latter are files that cannot be read or written, and memory
+    that is not there. Whatever else is raised is a mistake of ours, and keeps its traceback.
+
+    Args:
+        spell: writes an option, given by its key, as the command line has it.
+    """
+    try:
+        if sys.stdout is None:
+            raise UserError("standard output is closed", allowed="a file, a pipe, a terminal or /dev/null")
+        try:
+            yield
+        except typer.Exit:
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+    except HeadwayError as error:
+        _fail(error.spelled(spell), error.exit_code)
+    except TyperException as error:  # a wrong command line: typer shows `message`, in which its words stand
+        error.message = printable(error.message)
+        raise
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # who reads has had enough, and typer ends in silence
+            raise
+        _forget_output()
+        file = f"{error.filename}: " if error.filename is not None else ""
+        _fail(f"{file}cannot be read or written ({error.strerror or error})", RunError.exit_code)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        _fail(f"out of memory ({str(error).strip() or 'there is no more'})", RunError.exit_code)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.echo(printable(f"error: {message}"), err=True)
+    raise typer.Exit(code) from None
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory was asked for that is not there; torch says so by a RuntimeError."""
+    return isinstance(error, MemoryError) or "allocate" in str(error) or type(error).__name__ == "OutOfMemoryError"
+
+
+def _forget_output() -> None:
+    """Drop what could not be written to standard output, so that the end of the process does not try it again."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return

@@ -1,0 +1,115 @@
+"""Standard input and output of the commands: lines as they come, and results that a terminal can show."""
+
+import select
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from io import TextIOWrapper
+from typing import Any, TypeVar
+
+from headway.errors import UserError, printable
+from headway.formats.lines import BYTE_ORDER_MARK
+from headway.log import say
+
+Item = TypeVar("Item")
+
+CHUNK = 1 << 16  # bytes read at once: what a pipe holds
+GRACE = 0.02  # seconds in which a program that writes many lines writes the next ones
+
+
+class StandardInput:
+    """The lines of standard input without their ends, read as they come.
+
+    Raises:
+        UserError: standard input is closed; while lines are read, one that is not UTF-8, with its number.
+    """
+
+    def __init__(self) -> None:
+        if sys.stdin is None:
+            raise UserError("standard input is closed", allowed="lines from a file, a pipe or a terminal")
+        self._file: Any = sys.stdin.buffer
+        self._complete, self._begun = deque[bytes](), list[bytes]()
+        self._ended = False
+        if sys.stdin.isatty():
+            say("reading lines as they are typed; Ctrl-D ends")
+
+    def __iter__(self) -> Iterator[str]:
+        number = 0
+        while self._next_is_there(None):
+            number += 1
+            raw = self._complete.popleft()
+            try:
+                yield raw.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").decode().rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                what = f"this is not UTF-8 ({error.reason} at byte {error.start + 1})"
+                raise UserError(what, where=f"standard input:{number}") from error
+
+    def waits(self) -> bool:
+        """Whether more is expected, but no further line has come for a moment."""
+        return not self._next_is_there(GRACE) and not self._ended
+
+    def _next_is_there(self, seconds: float | None) -> bool:
+        """Whether there is a next line; None waits for it, or for the end, without limit."""
+        while not self._complete and not self._ended:
+            if seconds is not None and not _is_readable(self._file, seconds):
+                return False
+            self._read()
+        return bool(self._complete)
+
+    def _read(self) -> None:
+        chunk = self._file.read1(CHUNK)
+        if chunk:
+            *ended, rest = chunk.split(b"\n")
+            if ended:
+                self._complete.append(b"".join([*self._begun, ended[0]]))
+                self._complete.extend(ended[1:])
+                self._begun = []
+            self._begun.append(rest)
+            return
+        self._ended = True
+        if last := b"".join(self._begun):
+            self._complete.append(last)
+
+
+def _is_readable(file: Any, seconds: float) -> bool:
+    """Whether a file can be read without waiting longer; so it seems where the system does not tell."""
+    try:
+        return bool(select.select([file], [], [], seconds)[0])
+    except (OSError, ValueError):
+        return True
+
+
+def windows(items: Iterable[Item], size: int, source: StandardInput | None = None) -> Iterator[list[Item]]:
+    """The items in lists of `size`.
+
+    Args:
+        items: made one by one from the lines of `source`, where that is given.
+        size: of the lists; the last one is shorter.
+        source: a list ends as well where no further line waits here, so that who waits for an answer gets it.
+    """
+    window: list[Item] = []
+    for item in items:
+        window.append(item)
+        if len(window) == size or (source is not None and source.waits()):
+            yield window
+            window = []
+    if window:
+        yield window
+
+
+def write(text: str, *, end: str = "\n", coloured: bool = False) -> None:
+    """Write results to standard output: to a terminal only what it shows, to anything else the text itself.
+
+    Args:
+        text: the results.
+        end: what stands behind them.
+        coloured: the text has colours of ours, and nothing in it but these needs care.
+    """
+    shown = printable(text) if sys.stdout.isatty() and not coloured else text
+    sys.stdout.write(shown + end)
+
+
+def prepare_output() -> None:
+    """Make standard output UTF-8, as all input is, whatever the locale; half a character becomes its number."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -1,0 +1,290 @@
+"""YAML and JSON documents, read such that every mistake in them is a UserError with the file and the line.
+
+Documents hold mappings, lists, text, numbers, booleans and null. What YAML 1.1 reads otherwise than people who write
+it do is refused, or is text: `010` (8), `1:30` (90), dates, and tags of every other type. A key stands once in its
+mapping. Nesting, size, and what aliases grow to are limited.
+"""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from headway.errors import UserError
+
+LARGEST_YAML = 1 << 18  # bytes; a recipe has some thousand, and reading a megabyte takes seconds
+LARGEST_JSON = 1 << 26
+DEEPEST = 100
+# Of what aliases stand for, written out.
+LONGEST_EXPANDED = 4 * LARGEST_YAML
+
+NULL, BOOL, INT, FLOAT, TEXT, LIST, MAPPING = (
+    f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map")
+)
+MERGE = "tag:yaml.org,2002:merge"
+NUMBERS = {
+    INT: r"[-+]?(?:0b[0-1_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)",
+    FLOAT: r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?|\.(?:inf|Inf|INF))"
+    r"|\.(?:nan|NaN|NAN)",
+}
+
+
+class _Refused(yaml.MarkedYAMLError):
+    """A document that is YAML, but holds what no document of headway may."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values alone, within limits."""
+
+    yaml_constructors = {  # noqa: RUF012 - as yaml has it
+        tag: constructor
+        for tag, constructor in yaml.SafeLoader.yaml_constructors.items()
+        if tag in (NULL, BOOL, INT, FLOAT, TEXT, LIST, MAPPING, None)
+    }
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as yaml has it
+        first: [(tag, pattern) for tag, pattern in resolvers if tag in (NULL, BOOL, MERGE)]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """A node with all that is in it. Raises _Refused where it is nested too deep."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise _Refused(problem=f"nested deeper than {DEEPEST}", problem_mark=self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def compose_document(self) -> Any:
+        """The root of the document. Raises _Refused for repeated keys, and for aliases that grow without end."""
+        root = super().compose_document()
+        _check_nodes(root)
+        return root
+
+    def construct_number(self, node: Any) -> int | float:
+        """A number. Raises _Refused for one that YAML 1.1 and people read in two ways, or that is too long."""
+        text, kind = str(self.construct_scalar(node)), node.tag
+        problem = f"{text[:20]!r} is no number that can be read"
+        if kind == INT and re.match(r"[-+]?0[0-9_]", text):
+            problem = f"{text} may be an octal number: write it without the 0 that it begins with, or in quotes"
+        elif re.fullmatch(NUMBERS[kind], text):
+            try:
+                return self.construct_yaml_int(node) if kind == INT else self.construct_yaml_float(node)
+            except ValueError:  # no digits, or too many
+                pass
+        raise _Refused(problem=problem, problem_mark=node.start_mark)
+
+
+for _tag, _pattern in NUMBERS.items():
+    _Loader.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list("-+0123456789."))
+    _Loader.add_constructor(_tag, _Loader.construct_number)
+
+
+class _Weight(NamedTuple):
+    """The size of a node with its aliases written out, and the number of levels in it."""
+
+    size: int
+    depth: int
+
+
+def _check_nodes(root: Any) -> None:
+    """Raise _Refused for a key that stands twice in a mapping, and for aliases that stand for too much."""
+    known: dict[int, _Weight | None] = {}
+
+    def weigh(node: Any) -> _Weight:
+        if id(node) in known:
+            weight = known[id(node)]
+            if weight is None:
+                raise _Refused(problem="an alias stands for itself", problem_mark=node.start_mark)
+            return weight
+        known[id(node)] = None
+        size, depth = 1, 0
+        if isinstance(node, yaml.ScalarNode):
+            size += len(node.value)
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
+        for inner in _inside(node):
+            part = weigh(inner)
+            size, depth = size + part.size, max(depth, part.depth)
+            if size > LONGEST_EXPANDED or depth >= DEEPEST:
+                raise _Refused(problem="aliases stand for too much", problem_mark=node.start_mark)
+        weight = known[id(node)] = _Weight(size, depth + 1)
+        return weight
+
+    if root is not None:
+        weigh(root)
+
+
+def _inside(node: Any) -> Iterator[Any]:
+    if isinstance(node, yaml.MappingNode):
+        for pair in node.value:
+            yield from pair
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+def _check_keys(node: Any) -> None:
+    lines: dict[tuple[str, str], int] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise _Refused(problem="a key is text or a number", problem_mark=key.start_mark)
+        name, line = (key.tag, key.value), key.start_mark.line + 1
+        if name in lines:
+            problem = f"the key {key.value!r} stands here again, first in line {lines[name]}"
+            raise _Refused(problem=problem, problem_mark=key.start_mark)
+        lines[name] = line
+
+
+def read_bytes(path: Path, most: int, what: str = "file", *, piped: bool = False) -> bytes:
+    """The content of a file that can have at most so many bytes.
+
+    Args:
+        path: the file.
+        most: the bound, in bytes.
+        what: the file in the message, as in `the recipe`.
+        piped: whether it may be a pipe, which can be waited for without end.
+
+    Raises:
+        UserError: no such file, one that cannot be read, is too large, or is a device or pipe.
+    """
+    try:
+        wait = 0 if piped else getattr(os, "O_NONBLOCK", 0)
+        descriptor = os.open(path, os.O_RDONLY | wait)
+        try:
+            kind = os.fstat(descriptor).st_mode
+            if not (stat.S_ISREG(kind) or (piped and stat.S_ISFIFO(kind))):
+                reason = "it is a folder" if stat.S_ISDIR(kind) else "it is no regular file"
+                raise UserError(f"cannot read the {what} ({reason})", where=str(path))
+            with open(descriptor, "rb", closefd=False) as file:
+                content = file.read(most + 1)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"cannot read the {what} ({reason})", where=str(path)) from error
+    if len(content) > most:
+        raise UserError(f"the {what} is too large", where=str(path), allowed=f"up to {most:,} bytes")
+    return content
+
+
+def read_text(path: Path, most: int, what: str = "file", *, piped: bool = False) -> str:
+    """`read_bytes` as UTF-8, without a byte order mark. Raises UserError, with the line, where it is not."""
+    content = read_bytes(path, most, what, piped=piped)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"cannot read the {what} (this is not UTF-8)", where=f"{path}:{line}") from error
+
+
+def read_yaml(path: Path, what: str = "file", *, piped: bool = False) -> Any:
+    """The value of a YAML file. Raises UserError as `read_bytes` and `parse_yaml` do."""
+    return parse_yaml(read_text(path, LARGEST_YAML, what, piped=piped), str(path))
+
+
+def parse_yaml(text: str, where: str, what: str = "this", *, numbered: bool = True) -> Any:
+    """The value of a YAML text.
+
+    Args:
+        text: the text.
+        where: its file, or what else it is of.
+        what: the text in the message.
+        numbered: whether the message gives the line, behind `where`.
+
+    Raises:
+        UserError: the text is not YAML, holds other types than JSON has, a key twice, or too much.
+    """
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 - a safe loader
+    except yaml.YAMLError as error:
+        line = _line_of(error, text)
+        problem = str(getattr(error, "problem", None) or getattr(error, "reason", "syntax error"))
+        message = problem if isinstance(error, _Refused) else f"{what} is not YAML ({problem})"
+        raise UserError(message, where=f"{where}:{line}" if numbered and line else where) from error
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError) as error:
+        raise UserError(f"{what} cannot be read as YAML ({type(error).__name__}: {error})", where=where) from error
+
+
+def _line_of(error: Exception, text: str) -> int | None:
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        return mark.line + 1 if mark else None
+    position = getattr(error, "position", None)  # of a character that YAML does not allow
+    return None if position is None else text.count("\n", 0, position) + 1
+
+
+def read_json(path: Path, kind: type | tuple[type, ...] = dict, what: str = "file", *, most: int = LARGEST_JSON) -> Any:
+    """The value of a JSON file. Raises UserError as `read_bytes` and `parse_json` do."""
+    return parse_json(read_text(path, most, what), str(path), kind, what=f"the {what}")
+
+
+def parse_json(text: str, where: str, kind: type | tuple[type, ...] = (dict, list), *, what: str = "this") -> Any:
+    """The value of a JSON text.
+
+    Args:
+        text: the text.
+        where: its file.
+        kind: the type, or types, that the value may have.
+        what: the text in messages.
+
+    Raises:
+        UserError: the text is not JSON, holds a key twice, or is of another type.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{what} is damaged: not JSON ({error.msg})", where=f"{where}:{error.lineno}") from error
+    except _TwiceError as error:
+        problem = f"{what} is damaged: the key {error.args[0]!r} stands twice"
+        raise UserError(problem, where=f"{where}:{_line_of_repeated_key(text)}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"{what} is damaged: it cannot be read as JSON ({error})", where=where) from error
+    if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        names = " or ".join(_NAMES.get(name, name.__name__) for name in kinds)
+        raise UserError(f"{what} is damaged: it should hold {names}", where=where, received=value)
+    return value
+
+
+_NAMES: dict[type, str] = {dict: "an object", list: "a list", str: "text", int: "a number", float: "a number"}
+
+
+class _TwiceError(Exception):
+    """An object with a key that stands twice."""
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for index, name in enumerate(names) if name in names[:index]))
+    return values
+
+
+def _line_of_repeated_key(text: str) -> int:
+    """The line in which a key stands that its object has already, in a text that is JSON up to there."""
+    names: list[set[str]] = []
+    index = 0
+    while index < len(text):
+        character = text[index]
+        if character == '"':
+            name, end = scanstring(text, index + 1, True)
+            if names and re.compile(r"\s*:").match(text, end):
+                if name in names[-1]:
+                    break
+                names[-1].add(name)
+            index = end
+            continue
+        if character == "{":
+            names.append(set())
+        elif character == "}":
+            names.pop()
+        index += 1
+    return text.count("\n", 0, index) + 1
