@@ -145,7 +145,9 @@ def _write(
             verbose=False,
         )  # fmt: skip
     except Exception as error:  # of torch's exporter, which raises what its parts raise
-        raise RunError(f"{file.name}: torch makes no graph of this model ({type(error).__name__}: {error})") from error
+        cause = error.__cause__ or error
+        what = f"{file.name}: torch makes no graph of this model ({type(cause).__name__}: {cause})"
+        raise RunError(what) from error
     assert program is not None
     program.save(str(file))
     onnx.checker.check_model(str(file))

@@ -77,7 +77,7 @@ def read(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]
 
 
 def read_gated(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
-    """`read` as one call for all lengths, which graphs for other engines can hold, of layers in one direction.
+    """`read` as one call for all lengths, which graphs for other engines can hold, of one layer.
 
     One more input says that a position is padding. It closes the gates that let something new into the state, and opens
     those that keep the old: a logistic function of `SHUT` is zero or one in every floating type.
