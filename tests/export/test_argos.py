@@ -77,7 +77,7 @@ def test_a_package_holds_what_its_reader_looks_for(package: Path) -> None:
         card = archive.read("translate-en_en-1_2/README.md").decode()
     assert {"model/model.bin", "sentencepiece.model", "metadata.json", "README.md", "minisbd/whole.onnx"} <= names
     assert (metadata["from_code"], metadata["from_name"], metadata["package_version"]) == ("en", "English", "1.2")
-    assert "argospm install translate-en_en-1_2.argosmodel" in card
+    assert 'package.install_from_path("translate-en_en-1_2.argosmodel")' in card
     assert "16 of 16 best outputs" in card
 
 

@@ -29,10 +29,11 @@ SENTENCEPIECE = "sentencepiece.model"
 SENTENCES = "minisbd"
 ARGOS_VERSION = "1.9.0"  # of Argos Translate, the first with packages of this make
 
-USAGE = """```bash
-pip install argostranslate
-argospm install FILE.argosmodel  # or drop the file into LibreTranslate's package folder
-argos-translate --from FROM --to TO "..."
+USAGE = """```python
+from argostranslate import package, translate  # pip install argostranslate
+
+package.install_from_path("FILE.argosmodel")  # or drop the file into LibreTranslate's package folder
+print(translate.translate("...", "FROM", "TO"))
 ```
 
 Argos Translate ranks hypotheses by another length penalty than headway, and writes underscores as spaces."""
