@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -155,11 +156,11 @@ class RayWorkers(Workers):
 
     def __init__(self, address: str, slots: int | None, threads: int) -> None:
         try:
-            import ray
+            ray: Any = importlib.import_module("ray")
         except ImportError as error:
             what = "this needs the package ray"
             raise UserError(what, where=option("ray"), allowed="pip install 'headway[cluster]'") from error
-        self.ray: Any = ray
+        self.ray = ray
         _check_reachable(address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
         settings: dict[str, Any] = {"address": address}
