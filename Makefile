@@ -12,10 +12,10 @@ test: .venv/test
 	scripts/install-test-system-packages.sh
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-# Those marked as slow, too.
-test-all: .venv/test .venv/argos
+# The slow tests, which `make test` leaves out.
+test-all: .venv/test-all .venv/argos
 	scripts/install-test-system-packages.sh
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "slow or not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --timeout=900 --numprocesses 2 --dist loadfile
 
 lint: .venv/test
 	$(BIN)/ruff check .
@@ -43,6 +43,10 @@ bench: .venv/test
 
 .venv/test: pyproject.toml constraints.txt | .venv/demo
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint,tensorboard]'
+	touch $@
+
+.venv/test-all: pyproject.toml constraints.txt | .venv/test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test-all]'
 	touch $@
 
 .venv/docs: pyproject.toml constraints.txt | .venv/demo

@@ -65,7 +65,8 @@ class ScoreBias(RelativePosition, ABC):
         """`forward`, with the bias of each pair made by itself."""
         offsets = torch.arange(keys, device=device) - torch.arange(queries, device=device)[:, None]
         offsets = offsets + (offset if isinstance(offset, int) else offset[:, None, None])
-        return self.bias(offsets.flatten(-2)).unflatten(-1, (queries, keys))
+        bias = self.bias(offsets.flatten(-2))
+        return bias.reshape(*bias.shape[:-1], queries, keys)
 
 
 class T5Bias(ScoreBias):
