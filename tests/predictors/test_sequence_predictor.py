@@ -206,7 +206,7 @@ def cut_short(path: Path, share: float = 0.5) -> None:
         (lambda run: (run / "model.safetensors").unlink(), "copied: this run has no model yet"),
         (lambda run: shutil.rmtree(run / "vocabulary"), "copied: this run has no vocabulary yet"),
         (change_manifest, "written by a newer version of headway; received 'format 2'; allowed: formats up to 1"),
-        (lambda run: cut_short(run / "manifest.json"), "manifest.json: this manifest cannot be read"),
+        (lambda run: cut_short(run / "manifest.json"), ": the manifest is damaged: not JSON"),
         (lambda run: cut_short(run / "model.safetensors"), "model.safetensors: these weights cannot be read"),
         (lambda run: cut_short(run / "model.safetensors", 0), "model.safetensors: these weights cannot be read"),
         (lambda run: cut_short(run / "recipe.yaml", 0), "recipe.yaml: a recipe is a mapping"),

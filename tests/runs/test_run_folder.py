@@ -105,8 +105,14 @@ def test_the_manifest_grows(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ('{"format": 2}', "written by a newer version"),
-        ('{"form', "this manifest cannot be read"),
-        ("\x00", "this manifest cannot be read"),
+        ('{"form', r":1: the manifest is damaged: not JSON"),
+        ("\x00", r":1: the manifest is damaged: not JSON"),
+        ('{"format": 1,\n"format": 1}', r":2: the manifest is damaged: the key 'format' stands twice"),
+        ("[]", "the manifest is damaged: it should hold an object"),
+        ("null", "the manifest is damaged: it should hold an object"),
+        ('{"format": "x"}', "the manifest is damaged: its format is no number"),
+        ('{"format": null}', "the manifest is damaged: its format is no number"),
+        ("[" * 10_000, "the manifest is damaged: it cannot be read as JSON"),
     ],
 )
 def test_a_manifest_that_cannot_be_read(tmp_path: Path, content: str, message: str) -> None:

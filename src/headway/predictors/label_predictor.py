@@ -5,7 +5,6 @@ Shapes: N words of a sentence, V labels, J heads over layers, L layers, K heads,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from headway.corpora.word_corpus import collate_windows
+from headway.documents import read_json
 from headway.errors import UserError, option
 from headway.files import sha256, write_json
 from headway.log import say
@@ -263,9 +263,12 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         known = None if path is None else path / THRESHOLD
         key = None if path is None else sha256(path / WEIGHTS)
         if known is not None and known.is_file():
-            content = json.loads(known.read_text(encoding="utf-8"))
-            if content["model_sha256"] == key:
-                return float(content["threshold"])
+            content = read_json(known, what="threshold")
+            if content.get("model_sha256") == key:
+                try:
+                    return float(content["threshold"])
+                except (KeyError, TypeError, ValueError) as error:
+                    raise UserError(f"the threshold is damaged ({error!r})", where=str(known)) from error
         if self._dev is None or self.recipe.data.dev is None:
             raise UserError("the run has no dev to choose it on", where=option("threshold"), received="dev")
         threshold, score = self.choose_threshold(self._dev())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
+from headway.documents import read_json
 from headway.errors import UserError
 from headway.files import write_json
 from headway.processing.processor import Encoded, Processor
@@ -99,7 +99,7 @@ class WordProcessor(Processor):
         """The tokenizer of a Hugging Face name or folder. Nothing of it is executed.
 
         Raises:
-            UserError: there is none.
+            UserError: there is none, or it needs code that comes with it.
         """
         location = str(folder)
         with transformers_quiet() as transformers:
@@ -107,6 +107,10 @@ class WordProcessor(Processor):
                 tokenizer = transformers.AutoTokenizer.from_pretrained(
                     location, add_prefix_space=True, trust_remote_code=False
                 )
+                code = tokenizer.init_kwargs.get("auto_map")
+                if code:  # the library has taken another class instead, whose tokens may be others
+                    raise UserError("this tokenizer needs code that comes with it, which is never executed",
+                                    where="model.encoder", received=code)  # fmt: skip
                 return cls(tokenizer, location)
             except (OSError, ValueError) as error:
                 raise UserError(
@@ -252,7 +256,7 @@ class LabelProcessor(Processor):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        try:
-            return cls(json.loads((folder / LABELS).read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot read the labels ({error})", where=str(folder / LABELS)) from error
+        names = read_json(folder / LABELS, list, "labels")
+        if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise UserError("the labels are damaged: they should be different texts", where=str(folder / LABELS))
+        return cls(names)

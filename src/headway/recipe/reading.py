@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def recipe_of(tree: dict[str, Any], beside: Path) -> Recipe:
     Raises:
         UserError: unknown keys, or values that are not allowed.
     """
-    fill_from_origins(tree, beside, read_tree)
+    fill_from_origins(tree, beside, partial(read_tree, alone=True))
     _resolve_match(tree, beside)
     return resolve_paths(parse_recipe(tree), beside)
 

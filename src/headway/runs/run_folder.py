@@ -14,6 +14,7 @@ from headway.errors import UserError, option
 from headway.files import sha256, write_bytes, write_json, write_text
 from headway.predictors.run import WEIGHTS
 from headway.recipe import Recipe, dump_recipe, parse_recipe, read_tree
+from headway.registry import names_of_a_run
 from headway.runs.migration import FORMAT, todays_recipe
 
 
@@ -59,11 +60,12 @@ class RunFolder:
         return self.path / "report.html"
 
     def read_recipe(self) -> Recipe:
-        """The recipe of this run. Raises UserError where the folder is no run."""
+        """The recipe of this run. Raises UserError where it is no run, or names code that nobody allowed."""
         if not self.recipe_file.is_file():
             raise UserError("this is not a run folder: it has no recipe.yaml", where=str(self.path))
         version = self.read_manifest().get("format", FORMAT)
-        return parse_recipe(todays_recipe(read_tree(self.recipe_file, alone=True), version))
+        with names_of_a_run():
+            return parse_recipe(todays_recipe(read_tree(self.recipe_file, alone=True), version))
 
     def write_recipe(self, recipe: Recipe) -> None:
         """Store the resolved recipe."""

@@ -1,13 +1,14 @@
 """Vocabularies: trained from prepared lines, stored in a folder that says what kind it holds."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from headway.documents import read_json
 from headway.errors import UserError
+from headway.files import exists
 from headway.processing import VOCABULARIES
 from headway.processing.text.vocabulary import DESCRIPTION, FORMAT, TokensConfig, Vocabulary
-from headway.registry import is_foreign
+from headway.registry import is_foreign, names_of_a_run
 
 
 def train_vocabulary(
@@ -44,7 +45,8 @@ def load_vocabulary(folder: Path) -> Vocabulary:
 def _family(name: str, where: str) -> type[Vocabulary]:
     """The class of a stored vocabulary. Raises UserError, also for foreign code where none is allowed."""
     if is_foreign(name):
-        return VOCABULARIES.get(name, where)
+        with names_of_a_run():
+            return VOCABULARIES.get(name, where)
     known = {VOCABULARIES.get(kind).family: VOCABULARIES.get(kind) for kind in VOCABULARIES}
     if name not in known:
         raise UserError("an unknown family of vocabularies", where=where, received=name, allowed=known)
@@ -57,15 +59,10 @@ def read_description(path: Path, version: int) -> dict[str, object]:
     Raises:
         UserError: it is missing, damaged or of another format.
     """
-    try:
-        description = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise UserError("the vocabulary's description is missing", where=str(path)) from None
-    except ValueError:
-        raise UserError("the vocabulary's description is damaged: not JSON", where=str(path)) from None
-    if not isinstance(description, dict) or description.get("format") != version:
-        received = description.get("format") if isinstance(description, dict) else type(description).__name__
-        raise UserError(
-            "a format that this headway does not read", where=str(path), received=received, allowed=str(version)
-        )
+    if not exists(path):
+        raise UserError("the vocabulary's description is missing", where=str(path))
+    description: dict[str, object] = read_json(path, what="description")
+    if description.get("format") != version:
+        what = "a format that this headway does not read"
+        raise UserError(what, where=str(path), received=description.get("format"), allowed=str(version))
     return description
