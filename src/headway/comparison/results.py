@@ -34,7 +34,7 @@ class Provenance(Section):
 
     commands: tuple[str, ...]
     machine: str
-    seeds: tuple[int, ...] = (1,)
+    seeds: tuple[Seed, ...] = (1,)
     commit: str
     date: str
 

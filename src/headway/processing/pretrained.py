@@ -10,7 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from headway.documents import read_json
+from pydantic import TypeAdapter
+
+from headway.documents import read_json, shaped
 from headway.errors import UserError
 from headway.files import write_json
 from headway.processing.processor import Encoded, Processor
@@ -18,6 +20,7 @@ from headway.processing.text.truncation import Truncation
 
 LABELS = "labels.json"
 PACKAGE = "package:"
+LIST_OF_LABELS = TypeAdapter(list[str])
 
 
 class Window(NamedTuple):
@@ -256,7 +259,6 @@ class LabelProcessor(Processor):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        names = read_json(folder / LABELS, list, "labels")
-        if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-            raise UserError("the labels are damaged: they should be different texts", where=str(folder / LABELS))
+        file = folder / LABELS
+        names: list[str] = shaped(read_json(file, list), LIST_OF_LABELS, str(file))
         return cls(names)

@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from headway.config import Section, explain, merge
 from headway.corpora.lead import LeadConfig
-from headway.documents import parse_yaml, read_yaml
+from headway.documents import dump_yaml, parse_yaml, read_yaml
 from headway.errors import UserError, option
 from headway.files import exists
 from headway.formats.corpus_config import paths_resolved
@@ -185,19 +184,20 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
 
 def dump_recipe(recipe: Recipe) -> str:
     """The recipe as YAML, every key written out."""
-    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return dump_yaml(recipe.model_dump(mode="json"))
 
 
 def changed_keys(before: Recipe, after: Recipe) -> dict[str, tuple[Any, Any]]:
     """The keys in which two recipes differ, with both values."""
-    old, new = (_flatten(recipe.model_dump(mode="json")) for recipe in (before, after))
+    old, new = (flatten(recipe.model_dump(mode="json")) for recipe in (before, after))
     return {key: (old.get(key), new.get(key)) for key in sorted(old | new) if old.get(key) != new.get(key)}
 
 
-def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of a tree by their whole keys, such as `model.heads`."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
 
 from headway.device import keep_freed_memory, pick_device
 from headway.errors import UserError, option
@@ -24,6 +27,9 @@ from headway.runs.run_folder import RunFolder, load_weights, trained_weights
 from headway.tasks import build_task
 from headway.tasks.task import Task
 from headway.tensors.linear import PRECISIONS, prepare
+
+# The functions that draw initial values, as far as torch hands them to a mode; the others call these.
+DRAWS = (Tensor.uniform_, Tensor.normal_, init.uniform_, init.normal_, init.kaiming_uniform_)
 
 AnyPredictor = SequencePredictor | LabelPredictor | Predictor[Any, Any]
 
@@ -69,6 +75,20 @@ def load(
         return task.predictor(runs, where)
 
 
+class NoInitialValues(TorchFunctionMode):
+    """Sets parameters to zero where a model would draw them: weights that are read replace them all."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func not in DRAWS:
+            return func(*args, **kwargs)
+        tensor: Tensor = args[0] if args else kwargs["tensor"]
+        tensor.detach().zero_()
+        return tensor
+
+
 def _check_precision(precision: str, engine: str | None) -> None:
     if precision not in PRECISIONS:
         raise UserError("there is no such precision", where=option("precision"), received=precision, allowed=PRECISIONS)
@@ -107,14 +127,16 @@ def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, 
 
 
 def without_weights(path: Path) -> Run:
-    """A run whose model has its initial weights, or, on the device `meta`, none."""
+    """A run whose model has no weights yet."""
     folder = RunFolder(path)
     recipe = folder.read_recipe()
     task = build_task(recipe.task)
     if not folder.vocabulary.is_dir():
         raise UserError("this run has no vocabulary yet: training has not begun", where=str(path))
     processors = task.processors(folder.vocabulary)
-    return Run(recipe, *processors, task.model(recipe, processors, initial=False).eval(), path)
+    with NoInitialValues():
+        model = task.model(recipe, processors, initial=False)
+    return Run(recipe, *processors, model.eval(), path)
 
 
 def load_run(path: Path, device: torch.device, average: int | None = None, *, allow_code: bool = False) -> Run:

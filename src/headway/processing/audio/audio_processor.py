@@ -89,7 +89,7 @@ class AudioProcessor(Processor):
 
     @classmethod
     def load(cls, folder: Path) -> AudioProcessor:
-        content = read_json(folder / FILE, what="settings of the audio")
+        content = read_json(folder / FILE)
         try:
             if content["format"] != FORMAT:
                 raise ValueError(f"format {content['format']}")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from headway.documents import read_json
 from headway.errors import UserError
-from headway.files import exists
 from headway.processing import VOCABULARIES
 from headway.processing.text.vocabulary import DESCRIPTION, FORMAT, TokensConfig, Vocabulary
 from headway.registry import is_foreign, names_of_a_run
@@ -59,10 +58,12 @@ def read_description(path: Path, version: int) -> dict[str, object]:
     Raises:
         UserError: it is missing, damaged or of another format.
     """
-    if not exists(path):
+    if not path.is_file():
         raise UserError("the vocabulary's description is missing", where=str(path))
-    description: dict[str, object] = read_json(path, what="description")
+    description: dict[str, object] = read_json(path, what="vocabulary's description")
     if description.get("format") != version:
-        what = "a format that this headway does not read"
-        raise UserError(what, where=str(path), received=description.get("format"), allowed=str(version))
+        received = description.get("format")
+        raise UserError(
+            "a format that this headway does not read", where=str(path), received=received, allowed=str(version)
+        )
     return description
