@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 import headway
 from headway.comparison.claims import read_claims
-from headway.config import Section, explain
+from headway.config import Section, Seed, explain
 from headway.device import machine
 from headway.errors import UserError
 from headway.files import write_json
