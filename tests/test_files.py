@@ -12,6 +12,7 @@ from headway.files import (
     check_figure,
     check_output_file,
     check_output_folder,
+    json_line,
     sha256,
     write_bytes,
     write_json,
@@ -97,3 +98,12 @@ def test_a_device_stays_one_and_a_full_disk_has_its_name() -> None:
     with pytest.raises(OSError, match="No space left") as error:
         write_bytes(Path("/dev/full"), b"x")
     assert error.value.filename == "/dev/full"
+
+
+def test_json_is_one_line_for_every_reader() -> None:
+    text = "".join(map(chr, range(0x100))) + "\u2028\u2029é日"
+    line = json_line({text: [text]})
+    assert len(line.splitlines()) == 1
+    assert not any(ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in line)
+    assert json.loads(line) == {text: [text]}
+    assert "é日" in line

@@ -17,6 +17,15 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
 
+# What JSON holds raw, and what ends a line for some readers, or is an order to a terminal.
+CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029]")
+
+
+def json_line(value: Any) -> str:
+    """A value as JSON on one line, whatever a reader takes for the end of a line."""
+    text = json.dumps(value, ensure_ascii=False)
+    return CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
+
 
 def exists(path: Path, *, folder: bool = False) -> bool:
     """Whether there is a file or folder (a folder) there; there is none by a name that no file can have."""

@@ -11,6 +11,7 @@ import headway
 from headway.cli import prediction_stream as command
 from headway.predictors.captured_attention import END
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.text.subwords import SubwordVocabulary
 from tests.conftest import Command, Reversal, start_headway
 
 
@@ -36,6 +37,37 @@ def test_a_byte_order_mark_is_no_text(run_headway: Command, reversal: Reversal) 
 
 def test_only_line_feeds_end_a_line(run_headway: Command, reversal: Reversal) -> None:
     assert run_headway("predict", reversal.run, stdin="ab\u2028cd\x0cab\u0085\n").out.count("\n") == 1
+
+
+def test_characters_of_the_input_that_training_never_had_are_told_once(
+    run_headway: Command, reversal: Reversal
+) -> None:
+    ended = run_headway("predict", reversal.run, stdin="abc\nä ab\naäé\n")
+    assert len(ended.out.splitlines()) == 3
+    named = "ä U+00E4 LATIN SMALL LETTER A WITH DIAERESIS 2, é U+00E9 LATIN SMALL LETTER E WITH ACUTE 1"
+    assert ended.err.count("that no text of training has") == 1
+    assert f"the input has 3 characters (2 different: {named}) that no text of training has" in ended.err
+    assert "no text of training" not in run_headway("predict", reversal.run, stdin="abc\n").err
+
+
+def test_outputs_are_one_line_whatever_the_model_learned(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose vocabulary has tokens that end lines, such as one of strangers, or of before they were replaced."""
+    monkeypatch.setattr(
+        SubwordVocabulary, "decode", lambda vocabulary, ids: "a\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029b"
+    )
+    monkeypatch.setattr(SubwordVocabulary, "token", lambda vocabulary, id: "\x85\u2028\n")
+    lines = "abc\nd\u2028a\n"
+    for options, count in (((), 2), (("--nbest", "3"), 6)):
+        ended = run_headway("predict", reversal.run, *options, stdin=lines)
+        assert (ended.code, len(ended.out.splitlines())) == (0, count)
+    files = ("--attention", tmp_path / "attention.jsonl", "--alignments", tmp_path / "alignments.jsonl")
+    assert run_headway("predict", reversal.run, *files, stdin=lines).code == 0
+    for path in (tmp_path / "attention.jsonl", tmp_path / "alignments.jsonl"):
+        content = path.read_text(encoding="utf-8")
+        assert len(content.splitlines()) == 2
+        assert all(json.loads(line) for line in content.splitlines())
 
 
 def test_most_words_are_learned(run_headway: Command, reversal: Reversal) -> None:

@@ -1,12 +1,12 @@
 """Labels over streams of sentences: prediction and forced scoring with a tagger."""
 
-import json
 import sys
 from collections.abc import Callable
 
 from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions
 from headway.cli.standard_streams import StandardInput, windows, write
 from headway.errors import UserError, option, printable
+from headway.files import json_line
 from headway.formats.labelled_words import read_columns
 from headway.formats.lines import check_file
 from headway.log import progress
@@ -56,7 +56,7 @@ def score_labels(predictor: LabelPredictor, options: LabelScoreOptions) -> None:
         values = sentence.log_probabilities
         if options.json_output:
             content = {"log_probability": sum(values), "words": sentence.words, "log_probabilities": values}
-            write(json.dumps(content, ensure_ascii=False))
+            write(json_line(content))
         else:
             write(f"{sum(values):.4f}\t{sum(values) / len(values):.4f}\t{len(values)}")
 
@@ -78,7 +78,7 @@ def as_json(sentence: LabelledWords, predictor: LabelPredictor) -> str:
     columns = {label: sentence.probabilities[:, n] for n, label in enumerate(predictor.labels)}
     probabilities = {label: [round(float(value), 6) for value in column] for label, column in columns.items()}
     content = {"words": sentence.words, "labels": sentence.labels, "probabilities": probabilities}
-    return json.dumps(content, ensure_ascii=False)
+    return json_line(content)
 
 
 def as_marked(sentence: LabelledWords, predictor: LabelPredictor) -> str:

@@ -2,16 +2,18 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from headway.cli.prediction_options import TargetScoreOptions, WriterOptions
 from headway.cli.standard_streams import StandardInput, windows, write
+from headway.corpora.unseen_characters import described
 from headway.errors import UserError, option
-from headway.files import named_in_errors
+from headway.files import json_line, named_in_errors
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.lines import check_file, read_lines
 from headway.log import progress, say, warn
@@ -23,6 +25,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.tree_formatter import RepairCount
 from headway.predictors.word_alignment import Aligner, WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
+from headway.processing.text.text_processor import TextProcessor
 from headway.tasks.speech_recognition import read_manifest
 
 WINDOW = 2000  # lines decoded together; memory stays flat however many come
@@ -74,13 +77,13 @@ class Writer:
             def write(prediction: Prediction, line: int) -> None:
                 if attention is not None:
                     record = attention_record(prediction, line, self.patterns)
-                    attention(json.dumps(record, ensure_ascii=False))
+                    attention(json_line(record))
                 if self.aligner is None:
                     return
                 alignment = self.aligner(prediction)
                 if alignments is not None:
                     as_json = self.alignments is not None and self.alignments.suffix == ".jsonl"
-                    text = json.dumps(alignment.record(line), ensure_ascii=False) if as_json else alignment.pharaoh()
+                    text = json_line(alignment.record(line)) if as_json else alignment.pharaoh()
                     alignments(text)
                 if len(self.shown) < MOST_SHOWN and alignment.source:
                     self.shown.append(alignment)
@@ -117,7 +120,7 @@ def recording_paths(corpus: AnyCorpus, lines: Iterable[str]) -> Iterator[str]:
             continue
         try:
             path = json.loads(line)[field] if line.startswith("{") else cells[index]
-        except (ValueError, KeyError, IndexError, TypeError) as error:
+        except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
             where = f"standard input:{number}"
             raise UserError(f"this line names no recording ({error!r})", where=where, received=line) from error
         yield str(path)
@@ -156,11 +159,12 @@ def predict_stream(
     size = RECORDINGS if isinstance(predictor.source, AudioProcessor) else WINDOW
     prefixes = read_lines(output.prefix) if output.prefix else None
     done = truncated = skipped = 0
-    repairs = RepairCount()
+    repairs, read = RepairCount(), Counter[str]()
     with writer.files() as write, progress("decoding", unit="lines") as line:
         for window in windows(sources, size, source):
             if prefixes is not None:
                 options = _with_prefixes(options, prefixes, len(window), output.prefix)
+            read.update(chain.from_iterable(line for line in window if isinstance(line, str)))
             for prediction in predictor.predict(window, options, first_line=done + 1):
                 done += 1
                 truncated += prediction.truncated
@@ -182,7 +186,14 @@ def predict_stream(
         raise UserError("there are more prefixes than lines", where=where, allowed=f"{done}")
     if repairs.trees:
         say(repairs.text())
+    _tell_unseen(predictor, read)
     return writer.shown
+
+
+def _tell_unseen(predictor: SequencePredictor, read: Counter[str]) -> None:
+    """Log how many of the characters that were read no text of training has."""
+    if isinstance(predictor.source, TextProcessor) and (unseen := predictor.source.unseen(read)):
+        say(f"the input has {described({character: read[character] for character in unseen})}")
 
 
 def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> None:
@@ -287,6 +298,6 @@ def _write_forced(hypothesis: TextHypothesis, as_json: bool) -> None:
     if as_json:
         tokens = [*hypothesis.tokens, END]
         values = {"log_probability": total, "score": hypothesis.score, "tokens": tokens}
-        write(json.dumps(values | {"log_probabilities": hypothesis.log_probabilities}, ensure_ascii=False))
+        write(json_line(values | {"log_probabilities": hypothesis.log_probabilities}))
     else:
         write(f"{total:.4f}\t{total / count:.4f}\t{count}")

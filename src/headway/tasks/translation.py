@@ -32,6 +32,7 @@ from headway.processing.text.text_processor import (
     load_processors,
     save_processors,
     train_processors,
+    with_characters,
 )
 from headway.recipe import Recipe
 from headway.storage import keep_folder
@@ -218,16 +219,21 @@ def new_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
         if not any(getattr(pair, side).strip() for pair in corpus):
             raise UserError(f"no pair has any text as its {side}", where=corpus.name)
 
+    characters: tuple[set[str], set[str]] = set(), set()
+
     def pairs() -> Iterator[tuple[str, str]]:
         with progress("training the vocabulary: reading", unit="pairs") as line:
             for index, pair in enumerate(corpus):
                 if index % 10_000 == 0:
                     line.update(index)
+                characters[0].update(pair.source)
+                characters[1].update(pair.target)
                 yield pair.source, pair.target
 
     kinds = dict.fromkeys(config.kind for config in (recipe.vocabulary, recipe.vocabulary.target) if config)
     say(f"vocabulary: training ({', '.join(kinds)})")
-    return train_processors(recipe.text, recipe.vocabulary, pairs)
+    source, target = train_processors(recipe.text, recipe.vocabulary, pairs)
+    return with_characters(source, characters[0]), with_characters(target, characters[1])
 
 
 def _check_heads(labeller: HeadLabeller, report: CorpusReport) -> None:

@@ -26,6 +26,7 @@ from headway.processing.text.text_processor import (
     prepare_with_spans,
     save_processors,
     train_processors,
+    with_characters,
 )
 from headway.processing.text.vocabularies import train_vocabulary
 from headway.processing.text.vocabulary import VocabularyConfig
@@ -295,3 +296,24 @@ def test_subwords_train_on_a_sample_and_words_on_everything(monkeypatch: pytest.
 
     assert characters("char") == ((5, 5) if shared else (3, 3))
     assert characters("word") == ((8, 8) if shared else (4, 4))
+
+
+def test_characters_of_training_are_kept(tmp_path: Path) -> None:
+    """Raw and prepared ones are known; what becomes one of them by preparation is not new."""
+    config = PreparationConfig(normalise=("nfkc", "lower"))
+    vocabulary = train_vocabulary(VocabularyConfig(kind="char"), ["ab ガ"])
+    plain = TextProcessor(config, vocabulary)
+    assert plain.unseen("xyz") == []  # not known
+    known = with_characters(plain, "AB ｶﾞ")
+    assert known.unseen("aAbBＡ\u3000\u2028 ｶﾞ") == []
+    assert known.unseen("aéÉ日") == ["é", "É", "日"]
+    save_processors((known, known), tmp_path / "sides")
+    source, target = load_processors(tmp_path / "sides")
+    assert source.characters == target.characters == known.characters
+    description = json.loads((tmp_path / "sides" / "sides.json").read_text(encoding="utf-8"))
+    (tmp_path / "sides" / "sides.json").write_text(json.dumps(description | {"characters": [1]}))
+    with pytest.raises(UserError, match="the characters of training are damaged"):
+        load_processors(tmp_path / "sides")
+    del description["characters"]  # of an older run
+    (tmp_path / "sides" / "sides.json").write_text(json.dumps(description))
+    assert load_processors(tmp_path / "sides")[0].unseen("日") == []

@@ -6,11 +6,11 @@ import random
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from headway.config import Section
 from headway.errors import UserError
@@ -28,6 +28,7 @@ from headway.tensors.batch import EOS
 FILE = "sides.json"
 SIDE_FILE = "side.json"
 FORMAT = 1
+TWO_TEXTS = TypeAdapter(tuple[str, str])
 # More examples cost preparation, memory and time, and move hardly any piece of a SentencePiece model.
 SAMPLE = 2_000_000
 Pairs = Callable[[], Iterable[tuple[str, str]]]
@@ -86,13 +87,27 @@ def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[
 
 @dataclass(frozen=True)
 class TextProcessor(Processor):
-    """Lines of text: how they are prepared, and the vocabulary that cuts them into tokens."""
+    """Lines of text: how they are prepared, and the vocabulary that cuts them into tokens.
+
+    Attributes:
+        config: the preparation.
+        vocabulary: the tokens.
+        characters: those of the texts of training, raw and prepared; empty where they are not known.
+    """
 
     unit: ClassVar[str] = "tokens"
     noun: ClassVar[str] = "line"
 
     config: PreparationConfig
     vocabulary: Vocabulary
+    characters: frozenset[str] = frozenset()
+
+    def unseen(self, characters: Iterable[str]) -> list[str]:
+        """Those of some characters that no text of training had, as it stood there or prepared; none if not known."""
+        if not self.characters:
+            return []
+        new = [character for character in characters if character not in self.characters]
+        return [sign for sign in new if not self.characters.issuperset("".join(self.prepare(sign).split()))]
 
     @property
     def size(self) -> int:
@@ -240,6 +255,12 @@ def _sample(items: Iterable[Item], count: int) -> list[Item]:
     return sample
 
 
+def with_characters(processor: TextProcessor, raw: Iterable[str]) -> TextProcessor:
+    """The processor that knows the characters of the texts of training, of which these are the raw ones."""
+    given = frozenset(raw)
+    return replace(processor, characters=given.union(*map(processor.prepare, given)))
+
+
 def save_processors(processors: tuple[TextProcessor, TextProcessor], folder: Path) -> None:
     """Write both processors, settings and vocabularies, into `folder`, which is made where it does not exist."""
     source, target = processors
@@ -254,6 +275,7 @@ def save_processors(processors: tuple[TextProcessor, TextProcessor], folder: Pat
             "shared": shared,
             "source": source.config.model_dump(mode="json"),
             "target": target.config.model_dump(mode="json"),
+            "characters": ["".join(sorted(processor.characters)) for processor in processors],
         },
     )
 
@@ -266,12 +288,16 @@ def load_processors(folder: Path) -> tuple[TextProcessor, TextProcessor]:
     """
     description = read_description(folder / FILE, FORMAT)
     source, target = (_settings(description, name, folder / FILE) for name in ("source", "target"))
+    characters = description.get("characters", ["", ""])
+    try:
+        known = [frozenset(text) for text in TWO_TEXTS.validate_python(characters)]
+    except ValidationError as error:
+        raise UserError("the characters of training are damaged", where=str(folder / FILE)) from error
     if description.get("shared"):
-        both = load_vocabulary(folder / "shared")
-        return TextProcessor(source, both), TextProcessor(target, both)
-    return TextProcessor(source, load_vocabulary(folder / "source")), TextProcessor(
-        target, load_vocabulary(folder / "target")
-    )
+        first = second = load_vocabulary(folder / "shared")
+    else:
+        first, second = load_vocabulary(folder / "source"), load_vocabulary(folder / "target")
+    return TextProcessor(source, first, known[0]), TextProcessor(target, second, known[1])
 
 
 def _settings(description: Mapping[str, object], name: str, file: Path) -> PreparationConfig:
