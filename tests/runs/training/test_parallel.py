@@ -27,8 +27,8 @@ def torchrun(recipe: Path, output: Path, *more: str) -> subprocess.CompletedProc
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_two_processes_equal_one(tmp_path, strategy):
-    # Adam divides by the size of a gradient, so that one that is zero but for rounding, as that of a key's bias, decides
-    # on a step of full length. With this epsilon a step is as long as its gradient, and so is the error in it.
+    # Adam divides by the size of a gradient, so that one that is zero but for rounding, as that of a key's bias,
+    # decides on a step of full length. With this epsilon a step is as long as its gradient, and so is its error.
     settings = {
         "updates": 6,
         "accumulate": 2,
