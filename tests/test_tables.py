@@ -35,13 +35,21 @@ def test_widths_are_those_of_a_terminal() -> None:
 
 def test_json_and_csv_have_the_values_whole() -> None:
     content = json.loads(json.dumps(TABLE.to_json(), allow_nan=False))
-    assert content["columns"][2] == {"name": "size", "unit": "MB"}
+    assert content["columns"][2] == {"name": "size", "unit": "MB", "format": ",.1f"}
     assert content["rows"][0] == ["a_b & co", {"value": 12.25, "spread": 0.5}, 1234.5, 12345, True]
     assert Table(["x"], [[float("nan")]]).to_json()["rows"] == [[None]]
     rows = list(csv.reader(io.StringIO(TABLE.csv())))
     assert rows[0] == ["system", "BLEU", "BLEU ±", "size", "words", "done"]
     assert rows[1] == ["a_b & co", "12.25", "0.5", "1234.5", "12345", "True"]
     assert Table(["x", "n"], [[1 / 3, 10_000_000]]).csv(digits=6) == "x,n\n0.333333,10000000\n"
+
+
+def test_json_brings_a_table_back() -> None:
+    again = Table.from_json(json.loads(json.dumps(TABLE.to_json())))
+    assert (again.text(), again.markdown(), again.notes) == (TABLE.text(), TABLE.markdown(), TABLE.notes)
+    for values in ({}, {"columns": [{"nome": "x"}], "rows": []}, {"columns": [{"name": "x"}], "rows": [[1, 2]]}, None):
+        with pytest.raises(ValueError, match="table"):
+            Table.from_json(values)
 
 
 def test_markup_is_escaped_in_every_format() -> None:

@@ -134,7 +134,7 @@ def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[
     if error["type"] == "extra_forbidden":
         names = [field.alias or name for name, field in innermost.model_fields.items()]
         what = f"unknown key{nearest(path[-1], names)}" if names else "unknown key; this has no options"
-        return UserError(what, where=where, allowed=names or None).spelled(option)
+        return str(UserError(what, where=where, allowed=names or None).args[0])  # whose options are spelled later
     if error["type"] == "missing":
         return f"{where}: this key is needed"
     message = error["msg"].removeprefix("Value error, ")

@@ -12,9 +12,10 @@ import stat
 from collections.abc import Iterator, Sequence
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from headway.errors import UserError
 
@@ -23,6 +24,8 @@ LARGEST_JSON = 1 << 26
 DEEPEST = 100
 # Of what aliases stand for, written out.
 LONGEST_EXPANDED = 4 * LARGEST_YAML
+
+Value = TypeVar("Value")
 
 NULL, BOOL, INT, FLOAT, TEXT, LIST, MAPPING = (
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map")
@@ -251,6 +254,26 @@ def parse_json(text: str, where: str, kind: type | tuple[type, ...] = (dict, lis
         names = " or ".join(_NAMES.get(name, name.__name__) for name in kinds)
         raise UserError(f"{what} is damaged: it should hold {names}", where=where, received=value)
     return value
+
+
+def shaped(value: Any, shape: TypeAdapter[Value], where: str, what: str = "this") -> Value:
+    """A value that was read, as the type that it should have.
+
+    Args:
+        value: the value.
+        shape: the type.
+        where: its file.
+        what: the value in messages.
+
+    Raises:
+        UserError: the value is of another type.
+    """
+    try:
+        return shape.validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = "".join(f"{part}: " for part in (".".join(map(str, first["loc"])),) if part)
+        raise UserError(f"{what} is damaged ({key}{first['msg']})", where=where) from error
 
 
 _NAMES: dict[type, str] = {dict: "an object", list: "a list", str: "text", int: "a number", float: "a number"}

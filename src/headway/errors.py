@@ -45,6 +45,10 @@ class RunError(HeadwayError):
     """The request was sound, the work failed."""
 
 
+class NotFiniteError(RunError):
+    """A model computed numbers that are not finite."""
+
+
 class UserError(HeadwayError):
     """A mistake in what was asked: a recipe key, a file, an option.
 

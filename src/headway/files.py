@@ -1,13 +1,19 @@
-"""Files that are written whole or not at all, whether there is one, and the hash that recognises a changed one."""
+"""Files that are written whole or not at all, locked, and recognised by their hash; whether there is one."""
 
+import errno
+import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+# What flock answers on file systems that have no locks.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
 
@@ -78,7 +84,7 @@ def write_bytes(path: Path, content: bytes) -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-        sync_folder(path.parent)
+        sync(path.parent)
 
 
 def write_text(path: Path, content: str) -> None:
@@ -91,18 +97,47 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files and folders (`.NAME.tmp`) in `folder` that a killed process left there."""
-    for left in folder.glob(".*.tmp"):
-        if left.is_dir():
-            shutil.rmtree(left)
-        else:
-            left.unlink()
+def remove_leftovers(folder: Path, names: str) -> None:
+    """Remove the temporary files and folders in `folder` that a killed process left there, and nothing else.
+
+    Args:
+        folder: where they are.
+        names: a regular expression for the names that headway gives here; only `.NAME.tmp` and `.NAME.PROCESS.tmp` go.
+    """
+    temporary = re.compile(rf"\.(?:{names})(?:\.\d+)?\.tmp")
+    for path in folder.iterdir():
+        if temporary.fullmatch(path.name):
+            remove(path)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename within `folder` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def remove(path: Path) -> None:
+    """Remove a file, a folder with all that is in it, or a link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def take_lock(descriptor: int) -> bool | None:
+    """Lock an open file until it is closed or its process ends, in whatever way that happens.
+
+    Returns:
+        Whether the lock was free; None where the file system has no locks.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return None
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def sync(path: Path) -> None:
+    """Make what was written to a file, or renamed within a folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -112,4 +147,5 @@ def sync_folder(folder: Path) -> None:
 def sha256(path: Path) -> str:
     """The SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
+        # Not from a memory map: that is no faster, and ends the process where another one shortens the file.
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -222,6 +223,12 @@ def config_of(component: type[Any]) -> type[BaseModel]:
     config = getattr(component, "Config", None)
     if isinstance(config, type) and issubclass(config, BaseModel):
         return config
+    return _section_of(component)  # type: ignore[arg-type]  # classes are hashable
+
+
+@cache
+def _section_of(component: type[Any]) -> type[BaseModel]:
+    """The section that is made from the keyword-only arguments of a class."""
     parameters = inspect.signature(component.__init__).parameters.values()
     hints = get_type_hints(component.__init__, include_extras=True)
     fields: dict[str, Any] = {

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from headway.files import sync_folder
+from headway.files import sync
 
 
 def cache_folder() -> Path:
@@ -41,22 +41,31 @@ def workspace(folder: Path) -> Iterator[Path]:
 
 def put_in_place(built: Path, folder: Path) -> None:
     """Give a folder that was made in a workspace its name, unless another process was faster."""
-    sync_folder(built)
+    _sync_all(built)
     try:
         built.rename(folder)
     except OSError:
         if not folder.is_dir():
             raise
-    sync_folder(folder.parent)
+    sync(folder.parent)
 
 
 def keep_folder(folder: Path, save: Callable[[Path], None]) -> None:
-    """Store what `save` writes into a folder whole or not at all: a run may be killed at any moment."""
+    """Store what `save` writes into a folder whole or not at all: a run may be killed, or lose power, at any moment."""
     unfinished = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     save(unfinished)
+    _sync_all(unfinished)
     unfinished.rename(folder)
+    sync(folder.parent)
+
+
+def _sync_all(folder: Path) -> None:
+    """Make a folder with all that is in it survive a power cut."""
+    for path in folder.rglob("*"):
+        sync(path)
+    sync(folder)
 
 
 def _runs(process: int) -> bool:

@@ -133,9 +133,21 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """Title, columns, rows and notes as values that JSON can hold; what is not finite is None."""
-        columns = [{"name": column.name} | ({"unit": column.unit} if column.unit else {}) for column in self.columns]
+        columns = [
+            {name: value for name, value in vars(column).items() if value or name == "name"} for column in self.columns
+        ]
         rows = [[_json(cell) for cell in row] for row in self.rows]
         return {"title": self.title, "columns": columns, "rows": rows, "notes": list(self.notes)}
+
+    @classmethod
+    def from_json(cls, values: Any) -> "Table":
+        """The table that `to_json` gave these values of. Raises ValueError for others."""
+        try:
+            columns = [Column(**column) for column in values["columns"]]
+            rows = [[_cell(value) for value in row] for row in values["rows"]]
+            return cls(columns, rows, title=values.get("title", ""), notes=values.get("notes", ()))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"this is no table ({type(error).__name__}: {error})") from error
 
     def csv(self, digits: int | None = None) -> str:
         """The names of the columns and the rows, with no title and no notes.
@@ -212,6 +224,13 @@ def _json(cell: Cell) -> Any:
     if isinstance(cell, Spread):
         return {"value": _json(cell.value), "spread": _json(cell.spread)}
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+def _cell(value: Any) -> Cell:
+    if isinstance(value, dict):
+        return Spread(value["value"], value["spread"])
+    cell: Cell = value
+    return cell
 
 
 def _line(cells: Sequence[str], escape: Callable[[str], str]) -> str:

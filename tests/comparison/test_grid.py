@@ -52,6 +52,15 @@ def test_tuning_runs_are_short_and_the_same_for_all(tmp_path: Path) -> None:
         assert {cell.recipe.optimizer.learning_rate for cell in grid.cells(variant, 0.02)} == {0.02}
 
 
+def test_the_key_on_is_read_although_yaml_takes_it_for_true(tmp_path: Path) -> None:
+    path = write_grid(tmp_path)
+    tune = "tune: {key: optimizer.learning_rate, values: [0.01, 0.02], on: {tsv: dev.tsv}, updates: 2}\n"
+    path.write_text(path.read_text() + tune)
+    tuning_set = load_grid(path).tuning_set
+    assert tuning_set is not None
+    assert tuning_set.corpus.path == tmp_path / "dev.tsv"  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("given", [True, "1%", {"to": "attention", "by": "feed_forward"}])
 def test_parameters_are_matched_to_the_first_variant(tmp_path: Path, given: Any) -> None:
     attention, local, ngram = load_grid(write_grid(tmp_path, match_parameters=given)).variants

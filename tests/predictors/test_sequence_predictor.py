@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import headway
-from headway.errors import UserError
+from headway.errors import NotFiniteError, UserError
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.predictor import batches
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.run_folder import RunFolder
+from headway.runs.run_folder import RunFolder, model_weights
 from headway.tensors.batch import collate
 from tests.conftest import REVERSAL, Reversal
 
@@ -31,6 +31,19 @@ def test_a_prediction_has_text_score_tokens(reversal: Reversal) -> None:
     assert len(best.log_probabilities) == len(best.tokens) + 1
     assert said.score == pytest.approx(sum(best.log_probabilities) / ((5 + 6) / 6) ** 0.6)
     assert (blank.text, blank.score, blank.tokens, blank.attention) == ("", 0.0, [], {})
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_scores_that_are_not_finite_are_named(reversal: Reversal, number: float) -> None:
+    predictor = headway.load(reversal.run, device="cpu")
+    assert isinstance(predictor, SequencePredictor)
+    with torch.no_grad():
+        model_weights(predictor.models[0])["decoder.1.mixer.in_projection.weight"][-1] = number
+    for options in ({}, {"beam": 1}, {"nbest": 2}, {"sample": True}):
+        with pytest.raises(NotFiniteError, match="the model's scores are not finite"):
+            predictor.predict(["abcd", "ab"], **options)
+    with pytest.raises(NotFiniteError, match="the model's scores are not finite"):
+        predictor.score(["abcd"], ["dcba"])
 
 
 def test_no_lines_no_predictions(predictor: SequencePredictor) -> None:
@@ -206,7 +219,7 @@ def cut_short(path: Path, share: float = 0.5) -> None:
         (lambda run: (run / "model.safetensors").unlink(), "copied: this run has no model yet"),
         (lambda run: shutil.rmtree(run / "vocabulary"), "copied: this run has no vocabulary yet"),
         (change_manifest, "written by a newer version of headway; received 'format 2'; allowed: formats up to 1"),
-        (lambda run: cut_short(run / "manifest.json"), "manifest.json: this manifest cannot be read"),
+        (lambda run: cut_short(run / "manifest.json"), "the manifest is damaged: "),
         (lambda run: cut_short(run / "model.safetensors"), "model.safetensors: these weights cannot be read"),
         (lambda run: cut_short(run / "model.safetensors", 0), "model.safetensors: these weights cannot be read"),
         (lambda run: cut_short(run / "recipe.yaml", 0), "recipe.yaml: a recipe is a mapping"),

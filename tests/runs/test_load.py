@@ -8,7 +8,7 @@ import torch
 import yaml
 
 import headway
-from headway.errors import UserError
+from headway.errors import NotFiniteError, UserError
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor, TreePredictor
 from headway.runs.load import load_run, task_of
@@ -49,6 +49,15 @@ def test_weights_of_a_tagger_come_from_the_run_alone(tmp_path: Path) -> None:
     case = copied("error_detection", tmp_path / "case")
     (case.run / "vocabulary" / "modeling_evil.py").write_text("raise AssertionError", encoding="utf-8")
     assert set(model_weights(load_run(case.run, torch.device("cpu")).model))
+
+
+def test_a_tagger_whose_scores_are_not_finite_is_named(tmp_path: Path) -> None:
+    predictor = headway.load(copied("error_detection", tmp_path / "case").run, device="cpu")
+    with torch.no_grad():
+        for tensor in model_weights(predictor.runs[0].model).values():
+            tensor.fill_(float("nan"))
+    with pytest.raises(NotFiniteError, match="the model's scores are not finite"):
+        predictor.predict(["a dog ."])
 
 
 def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, name: str) -> Path:

@@ -1,16 +1,20 @@
 """The run folder: self-contained, nothing pickled, written whole."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.files import sha256
 from headway.recipe import load_recipe, parse_recipe
+from headway.runs import run_folder
 from headway.runs.load import load_run
 from headway.runs.migration import FORMAT
 from headway.runs.run_folder import (
@@ -21,15 +25,18 @@ from headway.runs.run_folder import (
     model_weights,
     read_weights,
 )
-from tests.conftest import Reversal
+from tests.conftest import Command, Reversal
+from tests.runs.old_runs import copied
 
 CPU = torch.device("cpu")
+KINDS = (torch.bool, torch.int64, torch.float64, torch.bfloat16, torch.float8_e4m3fn, torch.complex64)
 
 
 def test_what_a_run_leaves(reversal: Reversal) -> None:
     names = {path.name for path in reversal.run.iterdir()}
     assert names == {
-        "recipe.yaml", "vocabulary", "model.safetensors", "checkpoints", "metrics.jsonl", "manifest.json", "report.html"
+        "recipe.yaml", "vocabulary", "model.safetensors", "checkpoints", "metrics.jsonl", "manifest.json",
+        "report.html", ".lock",
     }  # fmt: skip
     folder = RunFolder(reversal.run)
     manifest = folder.read_manifest()
@@ -61,7 +68,7 @@ def test_metrics_have_the_agreed_names(reversal: Reversal) -> None:
 
 
 def test_nothing_is_pickled(reversal: Reversal) -> None:
-    suffixes = {path.suffix for path in reversal.run.rglob("*") if path.is_file()}
+    suffixes = {path.suffix for path in reversal.run.rglob("*") if path.is_file() and path.name != ".lock"}
     assert suffixes == {".yaml", ".safetensors", ".json", ".jsonl", ".html", ".model"}  # .model is SentencePiece's
     for path in reversal.run.rglob("*"):
         if path.is_file():
@@ -105,8 +112,18 @@ def test_the_manifest_grows(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ('{"format": 2}', "written by a newer version"),
-        ('{"form', "this manifest cannot be read"),
-        ("\x00", "this manifest cannot be read"),
+        ('{"form', "the manifest is damaged: "),
+        ("\x00", "the manifest is damaged: "),
+        ("[" * 100_000, "the manifest is damaged: "),
+        ("[]", "the manifest is damaged"),
+        ("1", "the manifest is damaged"),
+        ("null", "the manifest is damaged"),
+        ('"x"', "the manifest is damaged"),
+        ('{"format": "x"}', r"the manifest is damaged \(format: "),
+        ('{"format": null}', r"the manifest is damaged \(format: "),
+        ('{"format": true}', r"the manifest is damaged \(format: "),
+        ('{"data": {"train": 1}}', r"the manifest is damaged \(data\.train: "),
+        ('{"machine": 5}', r"the manifest is damaged \(machine: "),
     ],
 )
 def test_a_manifest_that_cannot_be_read(tmp_path: Path, content: str, message: str) -> None:
@@ -124,6 +141,10 @@ def test_weights_must_match_by_name_and_shape() -> None:
         ({"weight": weights["weight"]}, "first difference: bias"),
         (weights | {"more": torch.zeros(1)}, "first difference: more"),
         (weights | {"weight": torch.zeros(3, 3)}, "first difference: weight"),
+        *(
+            (weights | {"bias": weights["bias"].to(kind)}, "first difference: bias, .* for .* torch.float32")
+            for kind in KINDS
+        ),
     ]
     for given, message in wrong:
         with pytest.raises(UserError, match=f"^here: these weights are not of this model .{message}"):
@@ -131,6 +152,131 @@ def test_weights_must_match_by_name_and_shape() -> None:
     model = nn.Linear(2, 3)
     load_weights(model, weights, "here")
     assert torch.equal(model.weight, weights["weight"])
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_not_finite_are_refused(number: float) -> None:
+    weights = {"weight": torch.ones(3, 2), "bias": torch.tensor([0.0, number, 0.0])}
+    with pytest.raises(UserError, match=r"^here: these weights are not finite \(the first: bias\)"):
+        load_weights(nn.Linear(2, 3), weights, "here")
+
+
+def test_large_finite_weights_are_loaded() -> None:
+    weights = {"weight": torch.full((3, 2), 3e38), "bias": torch.zeros(3)}  # their sum is not finite
+    model = nn.Linear(2, 3)
+    load_weights(model, weights, "here")
+    assert torch.equal(model.weight, weights["weight"])
+
+
+def trained(tmp_path: Path) -> RunFolder:
+    """A copy of a small run."""
+    return RunFolder(copied("translation-transformer", tmp_path / "case").run)
+
+
+def flip(file: Path, offset: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[offset] ^= 1
+    file.write_bytes(content)
+
+
+def rewrite(folder: RunFolder, change: Callable[[Tensor], Tensor]) -> None:
+    save_file({name: change(tensor) for name, tensor in read_weights(folder.weights).items()}, folder.weights)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: flip(folder.weights, -1),
+        lambda folder: folder.weights.write_bytes(folder.weights.read_bytes()[:-4000] + bytes(4000)),
+        lambda folder: rewrite(folder, lambda tensor: tensor.to(torch.int64)),
+        lambda folder: rewrite(folder, lambda tensor: tensor * float("nan")),
+    ],
+)
+def test_weights_that_training_did_not_write_are_refused(
+    tmp_path: Path, damage: Callable[[RunFolder], None], run_headway: Command
+) -> None:
+    folder = trained(tmp_path)
+    damage(folder)
+    ended = run_headway("predict", folder.path, stdin="a\n")
+    assert (ended.code, ended.out) == (2, "")
+    assert "these weights are not those that training wrote" in ended.err
+
+
+def test_a_damaged_checkpoint_is_not_averaged(tmp_path: Path) -> None:
+    folder = trained(tmp_path)
+    (checkpoint,) = folder.checkpoints.iterdir()
+    load_run(folder.path, CPU, average=1)
+    flip(checkpoint / "model.safetensors", -1)
+    with pytest.raises(UserError, match=r"this checkpoint is damaged \(model.safetensors was cut short or changed\)"):
+        load_run(folder.path, CPU, average=1)
+
+
+def test_weights_without_a_known_hash_are_loaded_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = trained(tmp_path)
+    folder.manifest_file.unlink()
+    load_run(folder.path, CPU)
+    assert "the manifest has no hash of these weights" in caplog.text
+
+
+@pytest.mark.parametrize("key", ["heads", "feed_forward"])
+def test_a_recipe_edited_after_training_is_refused(reversal: Reversal, tmp_path: Path, key: str) -> None:
+    folder = RunFolder(Path(shutil.copytree(reversal.run, tmp_path / "run")))
+    tree = yaml.safe_load(folder.recipe_file.read_text(encoding="utf-8"))
+    old, tree["model"][key] = tree["model"][key], 4
+    folder.recipe_file.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    with pytest.raises(UserError, match=rf"model\.{key}: this recipe was edited .*received 4; allowed: {old}"):
+        load_run(folder.path, CPU)
+    tree["model"][key], tree["decoding"]["beam"] = old, 2  # what weights do not depend on may be edited
+    folder.recipe_file.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    assert load_run(folder.path, CPU).recipe.decoding.beam == 2
+
+
+@pytest.mark.parametrize("death", ["before the weights", "after the weights"])
+def test_weights_are_known_whenever_their_writer_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, death: str
+) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write_weights({"a": torch.zeros(1)}, {})
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        whole = run_folder.write_bytes
+        after = lambda path, content: (whole(path, content), die())  # noqa: E731
+        patch.setattr(run_folder, "write_bytes", die if death == "before the weights" else after)
+        with pytest.raises(Killed):
+            folder.write_weights({"a": torch.ones(1)}, {})
+    assert folder.read_weights()["a"].item() == (death == "after the weights")
+
+
+def test_weights_that_training_replaces_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, reads = RunFolder(tmp_path), []
+    folder.write_weights({"a": torch.zeros(1)}, {})
+    whole = run_folder.load_file
+
+    def replaced(file: Path) -> dict[str, Tensor]:
+        weights = whole(file)
+        reads.append(weights["a"].item())
+        if len(reads) == 1:
+            folder.write_weights({"a": torch.ones(1)}, {})
+        return weights
+
+    monkeypatch.setattr(run_folder, "load_file", replaced)
+    assert folder.read_weights()["a"].item() == 1
+    assert reads == [0, 1]
+
+
+def test_a_model_to_be_loaded_draws_no_initial_values(reversal: Reversal) -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    load_run(reversal.run, CPU)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_shared_weights_are_stored_once() -> None:

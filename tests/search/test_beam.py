@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from headway.errors import NotFiniteError
 from headway.mixers import State
 from headway.models import Memory
 from headway.search.beam import beam_search
@@ -216,3 +217,16 @@ def test_ensemble_averages_probabilities():
             [h.ids for h in each] for each in beam_search(one, encoded, limits, beam=3)
         ]
         assert len(state.select(torch.tensor([[0, 1]])).members) == 2
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+@pytest.mark.parametrize("time", [0, 1, 3])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_scores_that_are_not_finite_are_named(number: float, time: int, beam: int) -> None:
+    table = Table(3)
+    table.table[1, time:] = (table.table[1, time:] + number).log_softmax(-1)
+    limits, given = Limits(4, [4, 4, 4]), memory(0, 1, 2)
+    with pytest.raises(NotFiniteError, match="the model's scores are not finite"):
+        beam_search(table, given, limits, beam=beam)
+    with pytest.raises(NotFiniteError, match="the model's scores are not finite"):
+        sample(table, given, limits, sampling=Sampling(), lines=[1, 2, 3], count=beam)

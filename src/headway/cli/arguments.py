@@ -13,3 +13,6 @@ AllowCode = Annotated[
 ]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
+Precision = Annotated[
+    str, typer.Option(help="Of products with weights: float32, bf16, int8, or auto for the fastest on this machine.")
+]

@@ -7,13 +7,15 @@ from typing import Annotated, Any
 import typer
 
 from headway.catalogue import CATALOGUE, listing
-from headway.cli.arguments import LARGEST_SEED, MOST, AllowCode, Device
+from headway.cli.arguments import LARGEST_SEED, MOST, AllowCode, Device, Precision
 from headway.cli.bench_commands import bench_app
+from headway.cli.claim_commands import reproduce, results
 from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
 from headway.cli.export_commands import export
 from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
+from headway.cli.pack_commands import add_pack_commands
 from headway.cli.prediction_options import PREDICT_OPTIONS
 from headway.cli.recipe_commands import recipes_app
 from headway.cli.score_commands import draw_alignments, score_app
@@ -35,7 +37,10 @@ app.add_typer(score_app, name="score")
 app.add_typer(inspect_app, name="inspect")
 command(app)(export)
 app.add_typer(recipes_app, name="recipes")
+add_pack_commands(app)
 command(app)(compare)
+command(app)(reproduce)
+command(app)(results)
 
 
 def _version(show: bool) -> None:
@@ -101,20 +106,22 @@ def predict(
         str | None, typer.Option(help="ctranslate2 or onnx: decode with an export, kept beside the run.")
     ] = None,
     device: Device = "auto",
+    precision: Precision = "float32",
     allow_code: AllowCode = False,
 ) -> None:
     """Read lines from standard input, write one output a line, in the same order."""
     from headway.cli.streams import run_predict
     from headway.errors import UserError, option
 
-    if runs[0].is_file():
+    if runs[0].is_file() and runs[0].suffix != ".zip":
         what = "this is a file, not a run folder: lines are read from standard input"
         raise UserError(what, where=option("runs"), received=str(runs[0]), allowed="headway predict RUN < FILE")
-    files = [path for path in runs[1:] if not path.is_dir()]
+    files = [path for path in runs[1:] if not path.is_dir() and path.suffix != ".zip"]
     runs = [path for path in runs if path not in files]
     shown = run_predict(
-        runs, options, files=files, device=device, average=average, engine=engine, allow_code=allow_code
-    )
+        runs, options,
+        files=files, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code,
+    )  # fmt: skip
     draw_alignments(shown, options.get("alignment_figure"))
 
 

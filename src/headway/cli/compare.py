@@ -39,11 +39,20 @@ def compare(
         what = "a grid says this itself" if is_grid else "this is about a grid of runs to be made"
         raise UserError(what, where=option(name), allowed="a key of the grid" if is_grid else "GRID.yaml first")
     comparison, code = _of_grid(given, options, grid) if is_grid else (_of_existing(given, options), 0)
+    if comparison is not None and options.output is not None:
+        _write_report(comparison, options, own=is_grid)
     if comparison is not None and options.json_output:
         write(json.dumps(comparison.to_json(), ensure_ascii=False, indent=1))
     elif comparison is not None:
         write(comparison.text())
     raise typer.Exit(code)
+
+
+def _write_report(comparison: "Comparison", options: CompareOptions, *, own: bool) -> None:
+    from headway.comparison.comparison_page import write_report
+
+    assert options.output is not None
+    write_report(comparison, options.output, options, own=own)
 
 
 def _of_existing(runs: Sequence[str], options: CompareOptions) -> "Comparison":

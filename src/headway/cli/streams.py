@@ -31,6 +31,7 @@ def run_predict(
     files: Sequence[Path] = (),
     device: str = "auto",
     average: int | None = None,
+    precision: str = "float32",
     engine: str | None = None,
     allow_code: bool = False,
 ) -> list[WordAlignment]:
@@ -42,6 +43,7 @@ def run_predict(
         files: recordings, for a run that reads speech.
         device: where to compute.
         average: use the mean of each run's last so many checkpoints.
+        precision: of products with weights.
         engine: the library that decodes; None for torch.
         allow_code: import what the runs name by import path.
 
@@ -51,7 +53,7 @@ def run_predict(
     Raises:
         UserError: options that the task does not have or that do not go together, or lines that cannot be read.
     """
-    predictor = load(*runs, device=device, average=average, engine=engine, allow_code=allow_code)
+    predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
     task = predictor.recipe.task
     if files and not isinstance(predictor, SpeechPredictor):
         what, allowed = f"{task} reads lines from standard input", "headway predict RUN < FILE"

@@ -177,15 +177,18 @@ def _by_score(comparison: Comparison, measure: Measure) -> Iterator[Bucketing]:
         for variant in comparison.variants
     }
     edges = list(range(0, 100, SCORE_STEP))
-    labels = [f"{edge}–{edge + SCORE_STEP}" for edge in edges[:-1]] + [f"{edges[-1]} and more"]
+    labels = [f"{edge}–{edge + SCORE_STEP}" for edge in edges[:-1]] + [
+        f"{edges[-1]}–100" if measure.metric.higher_is_better else f"{edges[-1]}+"
+    ]
     bins = {
         name: [np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 1) for values in seeds]
         for name, seeds in scores.items()
     }
     used = sorted({int(index) for seeds in bins.values() for values in seeds for index in np.unique(values)})
-    counts = [
-        round(np.mean([(values == index).sum() for seeds in bins.values() for values in seeds])) for index in used
-    ]
+    if len(used) <= 2:
+        return
+    rows = [values for seeds in bins.values() for values in seeds]
+    counts = [round(float(np.mean([(values == index).sum() for values in rows]))) for index in used]
 
     def of_part(position: int) -> Mapping[str, Sequence[Statistics]]:
         return {
@@ -206,7 +209,7 @@ def _by_words(comparison: Comparison, test: int, training: Mapping[str, int] | N
         known = training
         edges = list(FREQUENCIES)
         ends = [*(edge - 1 for edge in edges[1:-1]), edges[-1] - 1]
-        labels = [*map(_range, edges[:-1], ends), f"{edges[-1]:,} and more"]
+        labels = [*map(_range, edges[:-1], ends), f"{edges[-1]:,}+"]
 
         def frequency(segment: int, word: str) -> int:
             return bisect_right(edges, known.get(word, 0)) - 1
@@ -271,7 +274,7 @@ def _bucketing(
             continue
         linearised = {name: linearise(metric, seeds) for name, seeds in statistics.items()}
         for name, linear in linearised.items():
-            scores[name].append(_score(linear))
+            scores[name].append(_score(linear, bounded=isinstance(metric, Share | WordF1)))
         for a, b in pairs:
             differences[a, b].append(_score(linearised[b] - linearised[a]))
     return Bucketing(
@@ -280,6 +283,8 @@ def _bucketing(
     )  # fmt: skip
 
 
-def _score(linear: Linearised) -> BucketScore:
+def _score(linear: Linearised, *, bounded: bool = False) -> BucketScore:
+    """The mean over seeds; `bounded` where no score is below 0 or above 100."""
     estimate = linear.estimate()
-    return BucketScore(estimate.value, *estimate.interval())
+    low, high = estimate.interval()
+    return BucketScore(estimate.value, *((max(0.0, low), min(100.0, high)) if bounded else (low, high)))

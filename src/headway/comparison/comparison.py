@@ -136,6 +136,10 @@ class Comparison:
         """The test sets."""
         return tuple(output.test for output in self.cells[self.variants[0].name][0].outputs)
 
+    def margin_of(self, measure: Measure) -> float | None:
+        """The margin of a measure, which its metric's name or label has; None where it has none."""
+        return margin_of(measure.metric, self.margin)
+
     def measure(self, key: str) -> Measure:
         """A measure by its key. Raises UserError where there is none of it."""
         found = {measure.key: measure for measure in self.measures}
@@ -165,6 +169,11 @@ class Comparison:
         columns = [Column("metric"), Column("a"), Column("b"), *numbers_of, Column("p", format=".4f"), Column("b is")]
         return Table(columns, rows, title="Differences", notes=self._verdict_notes())
 
+    def conclusions(self) -> list[str]:
+        """The verdict on every pair in a sentence."""
+        labels = {measure.key: measure.label for measure in self.measures}
+        return [_in_a_sentence(pair, labels[pair.metric]) for pair in self.pairs]
+
     def _notes(self) -> list[str]:
         tests = ", ".join(f"{test.name} ({len(test):,} segments)" for test in self.tests)
         seeds = f"{self.seeds} seeds; ±: standard deviation between seeds" if self.seeds > 1 else "one seed"
@@ -191,7 +200,7 @@ class Comparison:
                 measure.key: {
                     "signature": str(measure.metric.signature()),
                     "higher_is_better": measure.metric.higher_is_better,
-                    "margin": margin_of(measure.metric, self.margin),
+                    "margin": self.margin_of(measure),
                 }
                 for measure in self.measures
             },
@@ -313,6 +322,20 @@ def _check_margin(margin: Mapping[str, float], measures: Sequence[Measure]) -> N
             raise UserError(f"no such metric{nearest(name, names)}", where=f"margin.{name}", allowed=sorted(names))
         if not value >= 0:
             raise UserError("a margin is not below 0", where=f"margin.{name}", received=value)
+
+
+def _in_a_sentence(pair: ComparedPair, label: str) -> str:
+    low, high = pair.estimate.interval()
+    numbers = f"{pair.difference:+.2f} {label}, 95 % interval {low:+.2f} to {high:+.2f}"
+    if pair.raised_p_value is not None:
+        numbers += f", p {pair.raised_p_value:.4f}" if pair.raised_p_value >= 0.0001 else ", p < 0.0001"
+    beginnings: dict[Verdict, str] = {
+        "better": f"{pair.b} is better than {pair.a}",
+        "worse": f"{pair.b} is worse than {pair.a}",
+        "even": f"{pair.b} and {pair.a} are even",
+        "none": f"There is no verdict on {pair.b} and {pair.a}",
+    }
+    return f"{beginnings[pair.verdict]}: {numbers}."
 
 
 def _of_variant(cells: Sequence[CellResult], name: str) -> tuple[CellResult, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from headway.config import Count, Metrics, Section, Seed
 from headway.formats.corpus_config import CorpusField
@@ -91,6 +91,14 @@ class TuneConfig(Section):
     values: Annotated[tuple[Any, ...], Field(min_length=2)]
     on: CorpusField | None = None
     updates: Count
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on(cls, value: Any) -> Any:
+        """The key `on`, which YAML 1.1 reads as true."""
+        if not isinstance(value, Mapping):
+            return value
+        return {("on" if key is True else key): entry for key, entry in value.items()}
 
 
 VariantEntry = Annotated[dict[str, Any], BeforeValidator(_variant_entry)]

@@ -5,7 +5,6 @@ Shapes: N words of a sentence, V labels, J heads over layers, L layers, K heads,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from headway.corpora.word_corpus import collate_windows
+from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import sha256, write_json
 from headway.log import say
@@ -28,6 +28,7 @@ from headway.predictors.run import WEIGHTS, Run
 from headway.predictors.showing import chosen_layer, plot_weights, shortened, table_of
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
 from headway.processing.text.text_processor import PreparationConfig, prepare
+from headway.search.hypotheses import check_scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Plot
@@ -38,6 +39,18 @@ LEAST = 1e-45  # of a probability whose logarithm is taken
 Floats = NDArray[np.float32]
 Sentence = str | Sequence[str]
 LabelledSentence = tuple[Sequence[str], Sequence[str]]
+
+
+class _StoredThreshold(BaseModel):
+    """The threshold that was chosen for a run's weights."""
+
+    model_config = ConfigDict(strict=True, protected_namespaces=())
+
+    model_sha256: str
+    threshold: float = Field(ge=0, le=1)
+
+
+STORED = TypeAdapter(_StoredThreshold)
 
 
 @dataclass(frozen=True, repr=False)
@@ -263,9 +276,9 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         known = None if path is None else path / THRESHOLD
         key = None if path is None else sha256(path / WEIGHTS)
         if known is not None and known.is_file():
-            content = json.loads(known.read_text(encoding="utf-8"))
-            if content["model_sha256"] == key:
-                return float(content["threshold"])
+            stored = shaped(read_json(known), STORED, str(known))
+            if stored.model_sha256 == key:
+                return stored.threshold
         if self._dev is None or self.recipe.data.dev is None:
             raise UserError("the run has no dev to choose it on", where=option("threshold"), received="dev")
         threshold, score = self.choose_threshold(self._dev())
@@ -313,7 +326,9 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
     def _of_windows(self, run: Run, windows: Sequence[Window]) -> Iterator[Floats]:
         """(words, V) of each window."""
         batch = collate_windows(windows, _processor(run).padding).to(self.device)
-        probabilities = run.model(batch).logits.float().softmax(-1).cpu().numpy()
+        scores = run.model(batch).logits.float().softmax(-1)
+        check_scores(scores.isnan().any(keepdim=True))
+        probabilities = scores.cpu().numpy()
         for row, window in zip(probabilities, windows, strict=True):
             yield row[: len(window.first)]
 

@@ -31,7 +31,7 @@ from headway.processing.processor import NO_WORDS, Encoded
 from headway.processing.text.text_processor import TextProcessor
 from headway.search.decoding_options import SearchOptions
 from headway.search.ensemble import Ensemble
-from headway.search.hypotheses import Hypothesis, length_penalty
+from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
 from headway.search.limits import Limits
 from headway.tensors.batch import UNKNOWN, Batch, collate
 
@@ -321,6 +321,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
     def _forced(self, logits: Tensor, batch: Batch, targets: Sequence[Sequence[int]]) -> list[Hypothesis]:
         """The targets of a batch with their log probabilities by logits (B, T, V)."""
         scores = logits.float().log_softmax(-1)
+        check_scores(scores.isnan().any(-1)[batch.target_mask])
         chosen = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).tolist()
         forced = []
         for ids, values in zip(targets, chosen, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,6 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
+from pydantic import TypeAdapter
+
+from headway.documents import read_json, shaped
 from headway.errors import UserError
 from headway.files import write_json
 from headway.processing.processor import Encoded, Processor
@@ -18,6 +20,7 @@ from headway.processing.text.truncation import Truncation
 
 LABELS = "labels.json"
 PACKAGE = "package:"
+LIST_OF_LABELS = TypeAdapter(list[str])
 
 
 class Window(NamedTuple):
@@ -252,7 +255,6 @@ class LabelProcessor(Processor):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        try:
-            return cls(json.loads((folder / LABELS).read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot read the labels ({error})", where=str(folder / LABELS)) from error
+        file = folder / LABELS
+        names: list[str] = shaped(read_json(file, list), LIST_OF_LABELS, str(file))
+        return cls(names)

@@ -189,14 +189,15 @@ def dump_recipe(recipe: Recipe) -> str:
 
 def changed_keys(before: Recipe, after: Recipe) -> dict[str, tuple[Any, Any]]:
     """The keys in which two recipes differ, with both values."""
-    old, new = (_flatten(recipe.model_dump(mode="json")) for recipe in (before, after))
+    old, new = (flatten(recipe.model_dump(mode="json")) for recipe in (before, after))
     return {key: (old.get(key), new.get(key)) for key in sorted(old | new) if old.get(key) != new.get(key)}
 
 
-def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of a tree by their whole keys, such as `model.heads`."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
 
 from headway.device import keep_freed_memory, pick_device
 from headway.errors import UserError, option
+from headway.log import say
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
@@ -17,9 +22,14 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.registry import foreign_code
 from headway.runs.engines import build_engine, export_folder, keep_export
 from headway.runs.migration import FORMAT, todays_weights
+from headway.runs.packing import offer_sources, unpacked
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
 from headway.tasks import build_task
 from headway.tasks.task import Task
+from headway.tensors.linear import PRECISIONS, prepare
+
+# The functions that draw initial values, as far as torch hands them to a mode; the others call these.
+DRAWS = (Tensor.uniform_, Tensor.normal_, init.uniform_, init.normal_, init.kaiming_uniform_)
 
 AnyPredictor = SequencePredictor | LabelPredictor | Predictor[Any, Any]
 
@@ -29,16 +39,19 @@ def load(
     *more_runs: str | Path,
     device: str = "auto",
     average: int | None = None,
+    precision: str = "float32",
     engine: str | None = None,
     allow_code: bool = False,
 ) -> AnyPredictor:
     """The predictor of a run, or of several as an ensemble.
 
     Args:
-        run: the run folder.
+        run: the run folder, or a pack of one.
         more_runs: further runs with the same vocabularies; the mean of all probabilities is decoded.
         device: `auto`, `cpu`, `cuda`, ...
         average: use the mean of each run's last so many checkpoints.
+        precision: of products with weights: `float32`, `bf16`, `int8`, or `auto` for the fastest of these on this
+            machine, by a measurement of a second. Scores are those of the precision.
         engine: `ctranslate2`, or another of `ENGINES`, to decode with in the place of torch. Its export of the run is
             made at first use, and kept beside the weights.
         allow_code: import the components that a run names by import path, which are not parts of headway.
@@ -47,16 +60,51 @@ def load(
         A `SequencePredictor`, a `LabelPredictor`, or what the task of the run predicts with.
 
     Raises:
-        UserError: a folder that holds no finished model, runs that do not go together, foreign code, or an engine that
-            is not installed or cannot express the run.
+        UserError: a folder that holds no finished model, runs that do not go together, foreign code, a precision that
+            this machine does not have, or an engine that is not installed or cannot express the run.
     """
-    paths = [Path(path) for path in (run, *more_runs)]
+    paths = [unpacked(Path(path)) for path in (run, *more_runs)]
+    _check_precision(precision, engine)
     if engine is not None:
         return _load_with_engine(engine, paths, average, allow_code=allow_code)
     task, where = task_of(paths, allow_code=allow_code), pick_device(device)
     runs = [load_run(path, where, average, allow_code=allow_code) for path in paths]
+    for loaded in runs:
+        _prepare(loaded, precision)
     with foreign_code(allow_code):
         return task.predictor(runs, where)
+
+
+class NoInitialValues(TorchFunctionMode):
+    """Sets parameters to zero where a model would draw them: weights that are read replace them all."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func not in DRAWS:
+            return func(*args, **kwargs)
+        tensor: Tensor = args[0] if args else kwargs["tensor"]
+        tensor.detach().zero_()
+        return tensor
+
+
+def _check_precision(precision: str, engine: str | None) -> None:
+    if precision not in PRECISIONS:
+        raise UserError("there is no such precision", where=option("precision"), received=precision, allowed=PRECISIONS)
+    if engine is not None and precision != "float32":
+        what, allowed = "an engine computes in the precision of its export", f"{option('precision')} without an engine"
+        raise UserError(what, where=option("precision"), received=precision, allowed=allowed)
+
+
+def _prepare(run: Run, precision: str) -> None:
+    """Make the linear maps of a run quick. Raises UserError for a precision that this machine does not have."""
+    try:
+        chosen = prepare(run.model, precision)
+    except ValueError as error:
+        raise UserError(str(error), where=option("precision"), received=precision) from error
+    if precision == "auto":
+        say(f"{run.path}: precision {chosen}")
 
 
 def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, allow_code: bool) -> SequencePredictor:
@@ -79,14 +127,16 @@ def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, 
 
 
 def without_weights(path: Path) -> Run:
-    """A run whose model has its initial weights, or, on the device `meta`, none."""
+    """A run whose model has no weights yet."""
     folder = RunFolder(path)
     recipe = folder.read_recipe()
     task = build_task(recipe.task)
     if not folder.vocabulary.is_dir():
         raise UserError("this run has no vocabulary yet: training has not begun", where=str(path))
     processors = task.processors(folder.vocabulary)
-    return Run(recipe, *processors, task.model(recipe, processors, initial=False).eval(), path)
+    with NoInitialValues():
+        model = task.model(recipe, processors, initial=False)
+    return Run(recipe, *processors, model.eval(), path)
 
 
 def load_run(path: Path, device: torch.device, average: int | None = None, *, allow_code: bool = False) -> Run:
@@ -103,8 +153,9 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
             code.
     """
     keep_freed_memory()
+    path = unpacked(path)
     folder = RunFolder(path)
-    with foreign_code(allow_code):
+    with _code_of([path], allow_code):
         run = without_weights(path)
     weights = todays_weights(trained_weights(folder, average), folder.read_manifest().get("format", FORMAT))
     load_weights(run.model, weights, str(folder.weights))
@@ -114,8 +165,18 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
 
 def task_of(runs: Sequence[Path], *, allow_code: bool = False) -> Task:
     """The task of these runs. Raises UserError where they are no runs, or of different tasks, or foreign code."""
-    with foreign_code(allow_code):
+    runs = list(map(unpacked, runs))
+    with _code_of(runs, allow_code):
         names = [RunFolder(run).read_recipe().task for run in runs]
         if len(set(names)) > 1:
             raise UserError("runs of different tasks cannot predict together", where="RUN", received=", ".join(names))
         return build_task(names[0])
+
+
+@contextmanager
+def _code_of(runs: Sequence[Path], allowed: bool) -> Iterator[None]:
+    """Within this context foreign code is imported or refused; code that came with the runs is found where allowed."""
+    for run in runs if allowed else ():
+        offer_sources(run)
+    with foreign_code(allowed):
+        yield

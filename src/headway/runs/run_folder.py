@@ -1,20 +1,58 @@
 """The run folder: all that an experiment leaves, and all that using its model needs. Nothing in it is pickled."""
 
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256 as sha256_of
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from headway.documents import read_json
+from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import sha256, write_bytes, write_json, write_text
+from headway.log import warn
 from headway.predictors.run import WEIGHTS
-from headway.recipe import Recipe, dump_recipe, parse_recipe, read_tree
+from headway.recipe import Recipe, dump_recipe, flatten, parse_recipe, read_tree
+from headway.runs.checkpoint_files import damage, list_checkpoints
 from headway.runs.migration import FORMAT, todays_recipe
+
+# Names that headway gives in a run folder, before `.tmp` while they are written.
+LEFTOVERS = "|".join(
+    map(re.escape, ("recipe.yaml", "vocabulary", WEIGHTS, "metrics.jsonl", "manifest.json", "report.html"))
+)
+
+
+class ManifestEntries(BaseModel):
+    """The types of a manifest's entries, each of which may be missing; others may be there."""
+
+    model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
+
+    format: int = Field(FORMAT, ge=1)
+    headway: str = ""
+    status: str = ""
+    seed: int = 0
+    parameters: int = 0
+    updates: int = 0
+    seconds: float = 0.0
+    data: dict[str, str] = {}
+    machine: dict[str, Any] = {}
+    precision: str = ""
+    bf16_speed: float | None = None
+    averaged_updates: list[int] = []
+    trained: dict[str, Any] = {}
+    model_sha256: str = ""
+    next_model_sha256: str = ""
+
+
+MANIFEST = TypeAdapter(ManifestEntries)
 
 
 @dataclass(frozen=True)
@@ -62,25 +100,37 @@ class RunFolder:
         """The recipe of this run. Raises UserError where the folder is no run."""
         if not self.recipe_file.is_file():
             raise UserError("this is not a run folder: it has no recipe.yaml", where=str(self.path))
-        version = self.read_manifest().get("format", FORMAT)
-        return parse_recipe(todays_recipe(read_tree(self.recipe_file, alone=True), version))
+        manifest, tree = self.read_manifest(), read_tree(self.recipe_file, alone=True)
+        self._check_trained(tree, manifest.get("trained"))
+        return parse_recipe(todays_recipe(tree, manifest.get("format", FORMAT)))
+
+    def _check_trained(self, tree: dict[str, Any], trained: dict[str, Any] | None) -> None:
+        """Raise UserError where the recipe no longer says what the weights are of; older runs do not note that."""
+        if trained is None:
+            return
+        now = trained_keys(tree)
+        changed = sorted(key for key in now | trained if now.get(key) != trained.get(key))
+        if changed:
+            raise UserError(
+                "this recipe was edited after training; the weights are not of this model",
+                where=f"{self.recipe_file}: {changed[0]}",
+                received=now.get(changed[0]),
+                allowed=repr(trained.get(changed[0])),
+            )
 
     def write_recipe(self, recipe: Recipe) -> None:
-        """Store the resolved recipe."""
+        """Store the resolved recipe, and in the manifest what the weights depend on."""
         write_text(self.recipe_file, dump_recipe(recipe))
+        self.write_manifest({"trained": trained_keys(read_tree(self.recipe_file, alone=True))})
 
     def read_manifest(self) -> dict[str, Any]:
         """The manifest, empty before there is one. Raises UserError where it is damaged or of a newer format."""
         if not self.manifest_file.is_file():
             return {}
-        manifest: dict[str, Any] = read_json(self.manifest_file, what="manifest")
-        if not isinstance(manifest.get("format", 0), int):
-            raise UserError(
-                "the manifest is damaged: its format is no number",
-                where=str(self.manifest_file),
-                received=manifest["format"],
-            )
-        if manifest.get("format", 0) > FORMAT:
+        manifest = shaped(
+            read_json(self.manifest_file, what="manifest"), MANIFEST, str(self.manifest_file), "the manifest"
+        ).model_dump(exclude_unset=True)
+        if manifest.get("format", FORMAT) > FORMAT:
             raise UserError(
                 "this run was written by a newer version of headway",
                 where=str(self.manifest_file),
@@ -90,53 +140,119 @@ class RunFolder:
         return manifest
 
     def write_manifest(self, changes: dict[str, Any]) -> None:
-        """Add `changes` to the manifest."""
-        write_json(self.manifest_file, self.read_manifest() | {"format": FORMAT} | changes)
+        """Add `changes` to the manifest; an entry that is None goes."""
+        manifest = self.read_manifest() | {"format": FORMAT} | changes
+        write_json(self.manifest_file, {key: value for key, value in manifest.items() if value is not None})
 
     def write_weights(self, weights: dict[str, Tensor], changes: dict[str, Any]) -> None:
-        """Store the weights, and their hash with `changes` in the manifest."""
-        write_bytes(self.weights, save(weights))
-        self.write_manifest({"model_sha256": sha256(self.weights)} | changes)
+        """Store the weights, and their hash with `changes` in the manifest.
+
+        The manifest names the hash beforehand, so that whenever the process dies the weights are known.
+        """
+        content = save(weights)
+        digest = sha256_of(content).hexdigest()
+        self.write_manifest({"next_model_sha256": digest})
+        write_bytes(self.weights, content)
+        self.write_manifest({"model_sha256": digest, "next_model_sha256": None} | changes)
+
+    def read_weights(self) -> dict[str, Tensor]:
+        """The weights, which are those that training wrote.
+
+        Raises:
+            UserError: they are missing, damaged, or not those that the manifest knows.
+        """
+        if not self.weights.is_file():
+            where = str(self.path)
+            raise UserError("this run has no model yet: training has not reached its first checkpoint", where=where)
+        with _reading(self.weights):
+            before, after = None, _identity(self.weights)
+            while after != before:  # until no run that goes on has replaced them meanwhile
+                before = after
+                weights, digest, manifest = load_file(self.weights), sha256(self.weights), self.read_manifest()
+                after = _identity(self.weights)
+        known = {manifest[name] for name in ("model_sha256", "next_model_sha256") if name in manifest}
+        if not known:
+            warn(f"{self.weights}: the manifest has no hash of these weights, so that damage would not be noticed")
+        elif digest not in known:
+            raise UserError(
+                "these weights are not those that training wrote: they are damaged, or were replaced",
+                where=str(self.weights),
+                received=f"SHA-256 {digest}",
+                allowed=" or ".join(sorted(known)),
+            )
+        return weights
 
 
 def trained_weights(folder: RunFolder, average: int | None) -> dict[str, Tensor]:
     """A run's final weights, or the mean of its last `average` checkpoints. Raises UserError where there are none."""
-    if average is not None:
-        return average_weights(checkpoint_weights(folder, average))
-    if not folder.weights.is_file():
-        where = str(folder.path)
-        raise UserError("this run has no model yet: training has not reached its first checkpoint", where=where)
-    return read_weights(folder.weights)
+    return folder.read_weights() if average is None else average_weights(checkpoint_weights(folder, average))
 
 
 def checkpoint_weights(folder: RunFolder, count: int) -> list[Path]:
-    """The weight files of the last `count` checkpoints. Raises UserError where there are fewer."""
-    files = sorted(folder.checkpoints.glob("update-*/model.safetensors"))
-    if len(files) < count:
+    """The weight files of the last `count` checkpoints. Raises UserError where there are fewer, or one is damaged."""
+    checkpoints = list_checkpoints(folder.checkpoints)
+    if len(checkpoints) < count:
         raise UserError(
             "this run has not kept so many checkpoints",
             where=option("average"),
             received=count,
-            allowed=f"up to {len(files)}",
+            allowed=f"up to {len(checkpoints)}",
         )
-    return files[-count:]
+    for checkpoint in checkpoints[-count:]:
+        if problem := damage(checkpoint):
+            raise UserError(f"this checkpoint is damaged ({problem})", where=str(checkpoint))
+    return [checkpoint / WEIGHTS for checkpoint in checkpoints[-count:]]
+
+
+def trained_keys(tree: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a recipe's raw tree that say what its weights are of, with values as JSON has them."""
+    keys = flatten({name: tree[name] for name in ("task", "model") if name in tree})
+    values: dict[str, Any] = json.loads(json.dumps(keys, default=str))
+    return values
+
+
+def _identity(file: Path) -> tuple[int, ...]:
+    """Numbers that tell a file from the one that replaces it."""
+    status = file.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file. Raises UserError where it is damaged."""
-    try:
+    with _reading(file):
         return load_file(file)
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Raise UserError where reading weights fails."""
+    try:
+        yield
     except (SafetensorError, OSError) as error:
         raise UserError(f"these weights cannot be read ({error})", where=str(file)) from error
 
 
 def average_weights(files: list[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in `files`, summed in float64 in the order given."""
+    """The mean of the weights in `files`, summed in float64 in the order given. Raises UserError where they differ."""
     total = {name: tensor.double() for name, tensor in read_weights(files[0]).items()}
     for file in files[1:]:
-        for name, tensor in read_weights(file).items():
+        weights = read_weights(file)
+        if _shapes(weights) != _shapes(total):
+            raise UserError(f"these weights are of another model than those of {files[0]}", where=str(file))
+        for name, tensor in weights.items():
             total[name] += tensor
     return {name: (tensor / len(files)).float() for name, tensor in total.items()}
+
+
+def _shapes(weights: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in weights.items()}
+
+
+def not_finite(weights: dict[str, Tensor]) -> list[str]:
+    """The names of weights that hold a number which is not finite."""
+    floats = [(name, tensor) for name, tensor in weights.items() if tensor.is_floating_point()]
+    # A sum is finite only where all numbers are, and much quicker than a look at each.
+    return [name for name, tensor in floats if not tensor.sum().isfinite() and not tensor.isfinite().all()]
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -147,13 +263,17 @@ def model_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor], where: str) -> None:
-    """Put `weights` into `model`. Raises UserError unless names and shapes match."""
+    """Put `weights` into `model`. Raises UserError unless names, shapes and types match, and all numbers are finite."""
     tensors = model_weights(model)
     wrong = sorted(tensors.keys() ^ weights.keys()) or [
-        name for name, tensor in tensors.items() if tensor.shape != weights[name].shape
+        f"{name}, {tuple(weights[name].shape)} {weights[name].dtype} for {tuple(tensor.shape)} {tensor.dtype}"
+        for name, tensor in tensors.items()
+        if (tensor.shape, tensor.dtype) != (weights[name].shape, weights[name].dtype)
     ]
     if wrong:
         raise UserError(f"these weights are not of this model (first difference: {wrong[0]})", where=where)
+    if bad := not_finite(weights):
+        raise UserError(f"these weights are not finite (the first: {bad[0]}): training had diverged", where=where)
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(weights[name])

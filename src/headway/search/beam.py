@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from headway.models.model import Memory, State
-from headway.search.hypotheses import Hypothesis, length_penalty
+from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
 from headway.search.limits import Limits
 from headway.tensors.batch import BOS, EOS
 
@@ -140,6 +140,9 @@ def beam_search(
         limits: shortest and longest output, forced prefixes, repetitions.
         beam: W.
         alpha: the exponent of the length penalty.
+
+    Raises:
+        NotFiniteError: the model's scores are not finite.
     """
     count, device, steps = memory.values.shape[0], memory.values.device, max(limits.longest)
     longest, sentences = torch.tensor(limits.longest, device=device), torch.arange(count, device=device)
@@ -167,6 +170,7 @@ def beam_search(
             history = torch.cat([history[index.flatten()], last], 1)
         scores = chosen.scores
         raw, state = model.extend(last, state)
+    check_scores(torch.stack([trail.log_probabilities.isnan().any(), raw.isnan().any(), (finished.counts == 0).any()]))
     return trail.hypotheses(finished, alpha)
 
 

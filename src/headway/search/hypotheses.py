@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
+from headway.errors import NotFiniteError
+
 
 @dataclass(frozen=True)
 class Hypothesis:
@@ -21,6 +25,15 @@ class Hypothesis:
     def log_probability(self) -> float:
         """log P(target | source), the end mark included."""
         return sum(self.log_probabilities)
+
+
+def check_scores(faults: Tensor) -> None:
+    """Raise NotFiniteError where one of the `faults` (n,) of a model's scores is true; waits for the device."""
+    if bool(faults.any()):
+        raise NotFiniteError(
+            "the model's scores are not finite, so that no output is the best: its training diverged, or its numbers"
+            " are too large for this precision"
+        )
 
 
 def length_penalty(length: int, alpha: float) -> float:

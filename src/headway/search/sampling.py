@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headway.models.model import Memory
 from headway.search.beam import Searchable, time_to_look
-from headway.search.hypotheses import Hypothesis, length_penalty
+from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
 from headway.search.limits import Limits
 from headway.tensors.batch import BOS, EOS
 
@@ -46,7 +46,7 @@ class Sampling:
         cumulative = probabilities.cumsum(-1)
         rank = (cumulative < uniform[:, None].to(cumulative) * cumulative[:, -1:]).sum(-1, keepdim=True)
         last = (probabilities > 0).sum(-1, keepdim=True) - 1
-        return ids.gather(1, rank.minimum(last)).squeeze(1)
+        return ids.gather(1, rank.minimum(last).clamp(min=0)).squeeze(1)  # no token is probable where scores are NaN
 
 
 @torch.inference_mode()
@@ -70,6 +70,9 @@ def sample(
         lines: (N,) the line numbers that the random streams hang on.
         count: outputs a sentence.
         alpha: the exponent of the length penalty in the score; log probabilities are the model's, at temperature 1.
+
+    Raises:
+        NotFiniteError: the model's scores are not finite.
     """
     sentences, device = memory.values.shape[0], memory.values.device
     owner = torch.arange(sentences, device=device).repeat_interleave(count)
@@ -88,6 +91,7 @@ def sample(
         done = done | (last == EOS)
         if time_to_look(time, device) and bool(done.all()):
             break
+    check_scores(scores.isnan().any(keepdim=True))
     ends = (tokens == EOS).int().argmax(1).tolist()
     outputs = [
         Hypothesis(tuple(ids[:end]), tuple(logs[: end + 1]), sum(logs[: end + 1]) / length_penalty(end + 1, alpha))

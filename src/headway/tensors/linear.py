@@ -1,11 +1,18 @@
-"""Linear maps that are quick for the few rows of a decoding step.
+"""Linear maps that are quick where no gradient is needed: for the few rows of a decoding step, and once prepared.
 
 Shapes: R rows, D inputs, O outputs.
 """
 
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
 import torch
 from torch import Tensor, addmm, mm, nn
 from torch.nn import functional as F
+
+from headway.tensors.products import KINDS, PlainProduct, Product, trial
 
 # With so few rows a CPU is bound by reading the weight: W x^T streams it once, x W^T goes through it in blocks made for
 # many rows. It pays where outputs are at least as many as inputs (2.4 times at 256 -> 8000; see benchmarks/linear.py),
@@ -13,15 +20,29 @@ from torch.nn import functional as F
 MOST_ROWS = 8
 LEAST_WEIGHTS = 1 << 20
 
+PRECISIONS = (*KINDS, "auto")
+LEAST_PREPARED = 1 << 14  # smaller weights stay in the cache, and are what little they are in any precision
+LEAST_GAIN = 1.2  # a precision is worth its rounding from this speed on, in times that of float32
+
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` that is quicker, and equal to rounding, for few rows where no gradient is needed."""
+    """`torch.nn.Linear` that is quicker, and equal to rounding, where no gradient is needed.
+
+    Attributes:
+        product: what `prepare` has made of the weight; None where it has not, and once the weight may change.
+    """
+
+    product: Product | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., D) to (..., O)."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or x.device.type != "cpu":
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return F.linear(x, self.weight, self.bias)
         outputs, inputs = self.weight.shape
+        if self.product is not None:
+            return self.product(x.reshape(-1, inputs).contiguous()).view(*x.shape[:-1], outputs)
+        if x.device.type != "cpu":
+            return F.linear(x, self.weight, self.bias)
         few = 1 < x.numel() // inputs <= MOST_ROWS and outputs >= inputs and outputs * inputs >= LEAST_WEIGHTS
         if not few and x.is_contiguous():
             return F.linear(x, self.weight, self.bias)
@@ -30,9 +51,76 @@ class Linear(nn.Linear):
         product = _transposed(rows, self) if few else F.linear(rows.contiguous(), self.weight, self.bias)
         return product.view(*x.shape[:-1], outputs)
 
+    def train(self, mode: bool = True) -> Linear:
+        if mode:
+            self.product = None
+        return super().train(mode)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Linear:
+        self.product = None
+        return super()._apply(fn, recurse)  # type: ignore[no-any-return, no-untyped-call]
+
+    def _load_from_state_dict(self, *given: Any) -> None:
+        self.product = None
+        super()._load_from_state_dict(*given)
+
 
 def _transposed(x: Tensor, layer: nn.Linear) -> Tensor:
     """(R, O), laid out by columns, for x (R, D)."""
     if layer.bias is None:
         return mm(layer.weight, x.t()).t()
     return addmm(layer.bias[:, None], layer.weight, x.t()).t()
+
+
+def prepare(model: nn.Module, precision: str = "float32") -> str:
+    """Make the linear maps of a model quick where no gradient is needed, in float32 weights that will not change.
+
+    Each weight is kept a second time in the order, or the precision, in which the processor multiplies it fastest.
+    A measurement of a few milliseconds for each shape says which this is. Training, moving the model and loading other
+    weights undo it.
+
+    Args:
+        model: the model, where it will be used.
+        precision: `float32` changes no result but by rounding; `bf16` and `int8` round weights and inputs; `auto` is
+            the fastest of these, or float32 where none is `LEAST_GAIN` times as fast.
+
+    Returns:
+        The precision, which `auto` has chosen.
+
+    Raises:
+        ValueError: this machine has no product of that precision.
+    """
+    layers = [layer for layer in model.modules() if isinstance(layer, Linear) and _large(layer)]
+    if precision == "auto":
+        precision = _fastest(layers)
+    for layer in layers:
+        layer.product = _product(layer, precision)
+    return precision
+
+
+def _large(layer: Linear) -> bool:
+    return layer.weight.dtype == torch.float32 and layer.weight.numel() >= LEAST_PREPARED
+
+
+def _product(layer: Linear, precision: str) -> Product | None:
+    """The quickest product of a precision; None for that which the layer has without it."""
+    if layer.weight.device.type != "cpu":
+        if precision == "int8":
+            raise ValueError(f"there are no int8 products on {layer.weight.device.type}")
+        return None if precision == "float32" else KINDS[precision][0](layer.weight, layer.bias)
+    found = trial(precision, *layer.weight.shape)
+    if found is None:
+        raise ValueError(f"there are no {precision} products on this processor")
+    return None if found.kind is PlainProduct else found.kind(layer.weight, layer.bias)
+
+
+def _fastest(layers: list[Linear]) -> str:
+    """The precision in which the products of these layers take the least time, as measured; on a CPU."""
+    shapes = Counter(tuple(layer.weight.shape) for layer in layers if layer.weight.device.type == "cpu")
+    seconds: dict[str, float] = {}
+    for precision in KINDS:
+        trials = [(trial(precision, *shape), count) for shape, count in shapes.items()]
+        if all(found is not None for found, _ in trials):
+            seconds[precision] = sum(found.seconds * count for found, count in trials if found is not None)
+    best = min(seconds, key=lambda precision: seconds[precision])
+    return best if seconds["float32"] > LEAST_GAIN * seconds[best] else "float32"

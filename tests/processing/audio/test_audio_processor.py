@@ -50,5 +50,5 @@ def test_settings_are_kept(tmp_path):
     assert not AudioProcessor(CONFIG.model_copy(update={"bins": 13})).same(AudioProcessor(CONFIG))
     assert not AudioProcessor(CONFIG).same(side)
     (tmp_path / "side" / "audio.json").write_text("{")
-    with pytest.raises(UserError, match=r"audio\.json: the settings of the audio are damaged"):
+    with pytest.raises(UserError, match=r"audio\.json.*damaged"):
         AudioProcessor.load(tmp_path / "side")

@@ -114,7 +114,7 @@ def test_text_never_becomes_markup(tmp_path: Path, metrics: Path) -> None:
 
 
 def test_scripts_only_ever_set_text() -> None:
-    folder = Path(__file__).parents[3] / "src" / "headway" / "runs" / "inspect"
+    folder = Path(__file__).parents[3] / "src" / "headway"
     scripts = "".join(path.read_text("utf-8") for path in folder.rglob("*.js"))
     assert scripts
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", scripts)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from headway.errors import RunError
+from headway.errors import RunError, UserError
+from headway.runs.checkpoint_files import damage, folder_of, hash_of, list_checkpoints, update_of
 from headway.runs.training import checkpoints
-from headway.runs.training.checkpoints import TrainingState, load_latest, save_checkpoint
+from headway.runs.training.checkpoints import TrainingState, UpdateWindow, load_latest, save_checkpoint
 from tests.runs.training import toys
 
 
@@ -37,7 +38,7 @@ def test_the_newest_is_read_back(folder):
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
 @pytest.mark.parametrize("harm", ["truncated", "one bit", "missing", "empty"])
 def test_a_damaged_one_is_named_and_the_one_before_is_used(folder, name, harm):
-    file = checkpoints.folder_of(folder, 2) / name
+    file = folder_of(folder, 2) / name
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     harmed = {"truncated": file.read_bytes()[:-5], "one bit": bytes(content), "empty": b""}
@@ -51,11 +52,11 @@ def test_a_damaged_one_is_named_and_the_one_before_is_used(folder, name, harm):
 
 
 def test_an_edited_state_is_damage_too(folder):
-    file = checkpoints.folder_of(folder, 2) / "state.json"
+    file = folder_of(folder, 2) / "state.json"
     content = json.loads(file.read_text())
     content["state"]["update"] = 1000
     file.write_text(json.dumps(content))
-    assert "was changed" in checkpoints.damage(file.parent)
+    assert "was changed" in damage(file.parent)
 
 
 def test_nothing_whole_means_from_the_start(folder):
@@ -67,7 +68,7 @@ def test_nothing_whole_means_from_the_start(folder):
 
 
 def test_what_a_killed_save_left_is_not_a_checkpoint(folder):
-    shutil.copytree(checkpoints.folder_of(folder, 2), folder / ".update-00000003.tmp")
+    shutil.copytree(folder_of(folder, 2), folder / ".update-00000003.tmp")
     assert load_latest(folder, pytest.fail).state.update == 2
     save(folder, 3)
     assert load_latest(folder, pytest.fail).state.update == 3
@@ -85,12 +86,12 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(folder, monkeypatch):
 
 
 def weights(run, update):
-    return load_file(checkpoints.folder_of(run / "checkpoints", update) / "model.safetensors")
+    return load_file(folder_of(run / "checkpoints", update) / "model.safetensors")
 
 
 def test_the_final_model_is_the_mean_of_the_last_checkpoints(tmp_path):
     run = toys.run(tmp_path, updates=8, keep_last=2, average={"of": "last", "count": 3})
-    kept = [checkpoints.update_of(each) for each in checkpoints.list_checkpoints(run / "checkpoints")]
+    kept = [update_of(each) for each in list_checkpoints(run / "checkpoints")]
     assert kept == [4, 6, 8]
     parts, final = [weights(run, update) for update in kept], load_file(run / "model.safetensors")
     for name, tensor in final.items():
@@ -108,3 +109,93 @@ def test_the_best_checkpoint_is_kept_and_exported(tmp_path):
     assert json.loads((run / "manifest.json").read_text())["averaged_updates"] == [best]
     for name, tensor in load_file(run / "model.safetensors").items():
         assert torch.equal(tensor, weights(run, best)[name])
+
+
+def test_only_names_of_headway_are_touched(tmp_path):
+    run = toys.run(tmp_path, updates=6, keep_last=2)
+    kept = run / "checkpoints"
+    (kept / "update-notes").mkdir()
+    (kept / "update-notes" / "notes").write_text("mine")
+    for name in ("update-notes.txt", "update-123", "update-000000006", ".notes.tmp", "update-00000006.bak"):
+        (kept / name).write_text("mine")
+    for name in ("update-00000006-backup", "update-best"):
+        shutil.copytree(kept / "update-00000006", kept / name)
+    (kept / ".mine.tmp").mkdir()
+    (run / ".mine.tmp").mkdir()
+    (run / ".notes.tmp").write_text("mine")
+    regular = {f"update-{update:08d}" for update in range(10)}
+    mine = {path.relative_to(run) for path in (*run.iterdir(), *kept.iterdir()) if path.name not in regular}
+    toys.run(tmp_path, updates=9, keep_last=2, resume=True)
+    assert {path for path in mine if not (run / path).exists()} == set()
+    assert [folder.name for folder in list_checkpoints(kept)][-1] == "update-00000009"
+    assert (kept / "update-notes" / "notes").read_text() == "mine"
+
+
+def test_a_folder_that_was_no_run_keeps_its_files(tmp_path):
+    run = tmp_path / "run"
+    (run / ".mine.tmp").mkdir(parents=True)
+    (run / ".notes.tmp").write_text("mine")
+    toys.run(tmp_path)
+    assert (run / ".mine.tmp").is_dir()
+    assert (run / ".notes.tmp").is_file()
+
+
+def test_links_are_removed_and_not_what_they_name(tmp_path):
+    settings = {"keep_last": 1, "average": {"of": "last"}}
+    run = toys.run(tmp_path, updates=4, **settings)
+    elsewhere = (run / "checkpoints" / "update-00000004").rename(tmp_path / "elsewhere")
+    (run / "checkpoints" / "update-00000004").symlink_to(elsewhere)
+    toys.run(tmp_path, updates=8, resume=True, **settings)
+    assert (elsewhere / "model.safetensors").is_file()
+    assert not (run / "checkpoints" / "update-00000004").exists()
+
+
+def rewritten(folder, change):
+    """Change the state of a checkpoint as another version of headway might have written it, its hash included."""
+    file = folder_of(folder, 2) / "state.json"
+    content = json.loads(file.read_text())
+    content.pop("own_sha256")
+    change(content)
+    file.write_text(json.dumps(content | {"own_sha256": hash_of(content)}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content["state"].update(more=1), r"state.json: another version of headway .*\(more: "),
+        (lambda content: content["state"].update(epoch="x"), r"\(epoch: "),
+        (lambda content: content["state"].update(window={"more": 1}), r"\(window.more: "),
+        (lambda content: content.update(state=[]), r"\(state: "),
+        (lambda content: content["state"].update(update=7), "has the name of another one; received 7"),
+    ],
+)
+def test_the_state_of_another_version_is_refused_and_kept(folder, change, message):
+    rewritten(folder, change)
+    with pytest.raises(UserError, match=message):
+        load_latest(folder, pytest.fail)
+    assert len(list_checkpoints(folder)) == 2
+
+
+def test_the_state_of_an_older_version_is_read(folder):
+    rewritten(folder, lambda content: content["state"].pop("window"))
+    assert load_latest(folder, pytest.fail).state.window == UpdateWindow()
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "null", "1", "[" * 100_000, '{"own_sha256": []}', '{"sha256": 1}'], ids=range(6)
+)
+def test_a_state_of_the_wrong_type_is_damage(folder, content):
+    (folder_of(folder, 2) / "state.json").write_text(content)
+    messages = []
+    assert load_latest(folder, messages.append).state.update == 1
+    assert len(messages) == 1
+
+
+def test_a_file_that_cannot_be_read_for_the_moment_is_not_damage(folder, monkeypatch):
+    def broken(path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("headway.runs.checkpoint_files.sha256", broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        load_latest(folder, pytest.fail)
+    assert len(list_checkpoints(folder)) == 2

@@ -9,10 +9,10 @@ from headway.corpora.plan import EncodedPairs
 from headway.errors import RunError, UserError
 from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
+from headway.runs.checkpoint_files import list_checkpoints
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import evaluation
 from headway.runs.training.batches import PlannedUpdate, prepare_update
-from headway.runs.training.checkpoints import list_checkpoints
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import launch
 from headway.runs.training.records import Records
@@ -196,7 +196,7 @@ def test_accumulated_gradients_are_those_of_the_mean_loss_a_token(tmp_path, obje
     parallel = launch(config.training)
     batches = prepare_update(corpus, PlannedUpdate(1, 0, indices, ends_epoch=False), parallel).batches
     records = Records(RunFolder(tmp_path), write=False, tensorboard=False)
-    records.add(PlannedUpdate(1, 0, indices, ends_epoch=False), compute_gradients(step, batches, parallel, None), 0.0)
+    records.add(PlannedUpdate(1, 0, indices, ends_epoch=False), compute_gradients(step, batches, parallel, None))
     (found,) = records.read()
     accumulated = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
+from headway.runs.checkpoint_files import folder_of, list_checkpoints
 from headway.runs.training import evaluation
-from headway.runs.training.checkpoints import folder_of, list_checkpoints
 from headway.runs.training.loop import train
 from headway.runs.training.signals import Interrupted, Signals, noted_signals
 from tests.runs.training import toys

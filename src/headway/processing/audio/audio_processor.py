@@ -5,15 +5,14 @@ Shapes: F frames, M bins.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import ValidationError
 
+from headway.documents import read_json
 from headway.errors import UserError
 from headway.files import write_json
 from headway.processing.audio.audio_files import Recording, name_of, read_recording
@@ -90,14 +89,14 @@ class AudioProcessor(Processor):
 
     @classmethod
     def load(cls, folder: Path) -> AudioProcessor:
+        content = read_json(folder / FILE)
         try:
-            content = json.loads((folder / FILE).read_text(encoding="utf-8"))
             if content["format"] != FORMAT:
                 raise ValueError(f"format {content['format']}")
             known = content["statistics"]
             statistics = known and Statistics(*(np.array(known[name]) for name in ("mean", "variance")))
             return cls(AudioConfig.model_validate(content["config"]), statistics)
-        except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"the settings of the audio are damaged ({error})", where=str(folder / FILE)) from error
 
 

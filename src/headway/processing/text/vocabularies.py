@@ -1,9 +1,9 @@
 """Vocabularies: trained from prepared lines, stored in a folder that says what kind it holds."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from headway.documents import read_json
 from headway.errors import UserError
 from headway.processing import VOCABULARIES
 from headway.processing.text.vocabulary import DESCRIPTION, FORMAT, TokensConfig, Vocabulary
@@ -57,14 +57,11 @@ def read_description(path: Path, version: int) -> dict[str, object]:
     Raises:
         UserError: it is missing, damaged or of another format.
     """
-    try:
-        description = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise UserError("the vocabulary's description is missing", where=str(path)) from None
-    except ValueError:
-        raise UserError("the vocabulary's description is damaged: not JSON", where=str(path)) from None
-    if not isinstance(description, dict) or description.get("format") != version:
-        received = description.get("format") if isinstance(description, dict) else type(description).__name__
+    if not path.is_file():
+        raise UserError("the vocabulary's description is missing", where=str(path))
+    description: dict[str, object] = read_json(path, what="vocabulary's description")
+    if description.get("format") != version:
+        received = description.get("format")
         raise UserError(
             "a format that this headway does not read", where=str(path), received=received, allowed=str(version)
         )

@@ -180,6 +180,15 @@ def _pair(predictor: SequencePredictor, captured: Captured, alignment: Alignment
     return Inspected(example.source, example.target, prediction.attended, outputs, [], maps, alignment, arcs)
 
 
+def maps_of(captured: Captured) -> list[Map]:
+    """The attention behind an output or a given target; none where the model read nothing."""
+    if not captured.views:
+        return []
+    if captured.views[0].words is None:
+        return [*_attention_maps(captured.views[0])]
+    return _window_maps(captured.example.words or captured.example.source.split(), captured.views)
+
+
 def _attention_maps(view: AttentionView) -> Iterator[Map]:
     for kind, names in sorted(by_kind(list(view.attention)).items(), key=lambda item: KINDS.index(item[0])):
         yield Map(TITLES[kind], [Layer(name, view.attention[name], *view.tokens[name]) for name in names.values()])

@@ -212,6 +212,12 @@ def _sentence(sentence: Inspected, bits: int) -> dict[str, Any]:
     }
 
 
+def packed_maps(maps: Iterable[Map], bits: int) -> dict[str, Any]:
+    """Maps as pages keep them, with their tokens; `bits` of each value, 8 or 16."""
+    tokens = _Tokens()
+    return {"maps": [_map(map, tokens, bits) for map in maps], "tokens": tokens.lists}
+
+
 def _map(map: Map, tokens: _Tokens, bits: int) -> dict[str, Any]:
     layers = [_layer(layer, tokens, bits, map.signed) for layer in map.layers]
     return {"title": map.title, "measure": map.measure, "signed": map.signed, "layers": layers}

@@ -16,6 +16,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,20 @@ from headway.tasks import build_task
 from headway.tasks.task import Example
 
 STYLES = ("palette.css", "report.css")
-SCRIPTS = ("elements.js", "report.js", "curves.js", "attention.js")
+SCRIPTS = ("elements.js", "charts.js", "report.js", "curves.js", "attention.js")
 MOST_POINTS = 1000  # a curve on a screen has no room for more
 SENTENCES = 12  # of dev, in the report
 
 
 def write_page(
-    path: Path, template: str, *, title: str, styles: Sequence[str], scripts: Sequence[str], data: Mapping[str, Any]
+    path: Path,
+    template: str,
+    *,
+    title: str,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    data: Mapping[str, Any],
+    assets: Traversable | None = None,
 ) -> None:
     """Write a page whole.
 
@@ -50,15 +58,17 @@ def write_page(
         scripts: names of scripts, in their order.
         data: values that JSON can hold, each in an element of its own with that id, so that a script reads what it
             needs when it needs it.
+        assets: a folder of files that are not in `page/`.
     """
+    folders = [resources.files(__package__).joinpath("page"), *([] if assets is None else [assets])]
     parts = {
         "title": html.escape(title),
-        "style": _joined(styles),
+        "style": _joined(styles, folders),
         "data": "\n".join(_data(name, value) for name, value in data.items()),
-        "script": _joined(scripts),
+        "script": _joined(scripts, folders),
     }
     # In one pass, so that text that looks like a placeholder stays text.
-    write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read(template)))
+    write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read(template, folders)))
 
 
 def _data(name: str, value: Any) -> str:
@@ -68,12 +78,13 @@ def _data(name: str, value: Any) -> str:
     return f'<script type="application/json" id="{name}">{content}</script>'
 
 
-def _joined(names: Iterable[str]) -> str:
-    return "\n".join(_read(name) for name in names)
+def _joined(names: Iterable[str], folders: Sequence[Traversable]) -> str:
+    return "\n".join(_read(name, folders) for name in names)
 
 
-def _read(name: str) -> str:
-    return resources.files(__package__).joinpath("page", name).read_text(encoding="utf-8")
+def _read(name: str, folders: Sequence[Traversable]) -> str:
+    found = next(folder.joinpath(name) for folder in folders if folder.joinpath(name).is_file())
+    return found.read_text(encoding="utf-8")
 
 
 def pack_integers(values: npt.NDArray[np.integer[Any]]) -> str:

@@ -1,23 +1,58 @@
-"""Checkpoints: one folder each, written whole or not at all, recognised when damaged.
-
-checkpoints/update-00001000/  model.safetensors  optimizer.safetensors  state.json (with the SHA-256 of the other two)
-"""
+"""Checkpoints in training: written whole or not at all, read back, and pruned."""
 
 import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256 as sha256_of
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headway.errors import RunError
-from headway.files import remove_leftovers, sha256, sync_folder, write_bytes, write_text
+from headway.errors import RunError, UserError
+from headway.files import remove, remove_leftovers, sync, write_bytes, write_text
+from headway.runs.checkpoint_files import (
+    FILE_LEFTOVERS,
+    OPTIMIZER,
+    STATE,
+    WEIGHTS,
+    damage,
+    folder_of,
+    hash_of,
+    hashes_of,
+    list_checkpoints,
+    read_state,
+    update_of,
+)
 from headway.runs.training.parallel import like, whole
+
+
+@dataclass
+class UpdateWindow:
+    """The updates since the last line of metrics.jsonl, summed.
+
+    Attributes:
+        updates: those that were made.
+        skipped: those whose loss or gradients were not finite.
+        tokens: target tokens of those that were made.
+        loss: summed over these tokens.
+        parts: the parts of the loss, summed likewise.
+        norm: of the gradients, summed over updates.
+        began: the seconds of training when the window began.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    updates: int = 0
+    skipped: int = 0
+    tokens: int = 0
+    loss: float = 0.0
+    parts: dict[str, float] = field(default_factory=dict)
+    norm: float = 0.0
+    began: float = 0.0
 
 
 @dataclass
@@ -26,8 +61,11 @@ class TrainingState:
 
     The random numbers of an update are a function of seed, update and rank, so there is no random state to keep.
     `batch` counts batches of the epoch that are done. `best` holds (score, update) of the best evaluations, best first.
-    `evaluation_pending`: the checkpoint's own evaluation is due and not yet among them.
+    `evaluation_pending`: the checkpoint's own evaluation is due and not yet among them. `window`: what the next line of
+    metrics.jsonl says of the updates that are made.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     update: int = 0
     epoch: int = 0
@@ -40,16 +78,10 @@ class TrainingState:
     cpu_seconds: float = 0.0
     stopped: str = ""
     evaluation_pending: bool = False
+    window: UpdateWindow = field(default_factory=UpdateWindow)
 
 
-def folder_of(checkpoints: Path, update: int) -> Path:
-    """The folder of the checkpoint after `update`."""
-    return checkpoints / f"update-{update:08d}"
-
-
-def update_of(folder: Path) -> int:
-    """The update that a checkpoint folder was written after."""
-    return int(folder.name.removeprefix("update-"))
+STATE_SHAPE = TypeAdapter(TrainingState)
 
 
 def save_checkpoint(
@@ -65,14 +97,14 @@ def save_checkpoint(
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        write_bytes(temporary / "model.safetensors", save(dict(weights)))
-        write_bytes(temporary / "optimizer.safetensors", save(dict(optimizer)))
-        _write_state(temporary, state, _hashes(temporary))
-        sync_folder(temporary)
+        write_bytes(temporary / WEIGHTS, save(dict(weights)))
+        write_bytes(temporary / OPTIMIZER, save(dict(optimizer)))
+        _write_state(temporary, state, hashes_of(temporary))
+        sync(temporary)
         if final.exists():
             _remove(final)
         temporary.rename(final)
-        sync_folder(checkpoints)
+        sync(checkpoints)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         last = list_checkpoints(checkpoints)
@@ -84,25 +116,12 @@ def save_checkpoint(
 def rewrite_state(checkpoints: Path, state: TrainingState) -> None:
     """Replace the state of the checkpoint after `state.update`, whose tensors stay as they are."""
     folder = folder_of(checkpoints, state.update)
-    _write_state(folder, state, json.loads((folder / "state.json").read_text(encoding="utf-8"))["sha256"])
+    _write_state(folder, state, read_state(folder)["sha256"])
 
 
 def _write_state(folder: Path, state: TrainingState, hashes: Mapping[str, str]) -> None:
     content = {"state": asdict(state), "sha256": hashes}
-    write_text(folder / "state.json", json.dumps(content | {"own_sha256": _hash_of(content)}, indent=1))
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    return {name: sha256(folder / name) for name in ("model.safetensors", "optimizer.safetensors")}
-
-
-def _hash_of(content: Mapping[str, Any]) -> str:
-    return sha256_of(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def list_checkpoints(checkpoints: Path) -> list[Path]:
-    """The checkpoint folders, oldest first, whether damaged or not."""
-    return sorted(checkpoints.glob("update-*"))
+    write_text(folder / STATE, json.dumps(content | {"own_sha256": hash_of(content)}, indent=1))
 
 
 @dataclass(frozen=True)
@@ -114,21 +133,6 @@ class Checkpoint:
     optimizer: dict[str, Tensor]
 
 
-def damage(folder: Path) -> str | None:
-    """The damage of a checkpoint in words, or None if its checksums hold."""
-    try:
-        content = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        recorded = content.pop("own_sha256")
-        if recorded != _hash_of(content):
-            return "state.json was changed"
-        for name, expected in content["sha256"].items():
-            if sha256(folder / name) != expected:
-                return f"{name} was cut short or changed"
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
 def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that is whole, or None.
 
@@ -136,7 +140,7 @@ def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | 
     """
     whole_ones = []
     for folder in list_checkpoints(checkpoints):
-        remove_leftovers(folder)
+        remove_leftovers(folder, FILE_LEFTOVERS)
         problem = damage(folder)
         if problem is None:
             whole_ones.append(folder)
@@ -146,13 +150,26 @@ def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | 
     if not whole_ones:
         return None
     newest, updates = whole_ones[-1], {update_of(folder) for folder in whole_ones}
-    content = json.loads((newest / "state.json").read_text(encoding="utf-8"))["state"]
-    content["best"] = [(score, update) for score, update in content["best"] if update in updates]
-    return Checkpoint(
-        TrainingState(**content),
-        load_file(newest / "model.safetensors"),
-        load_file(newest / "optimizer.safetensors"),
-    )
+    state = _parsed_state(newest)
+    state.best = [(score, update) for score, update in state.best if update in updates]
+    return Checkpoint(state, load_file(newest / WEIGHTS), load_file(newest / OPTIMIZER))
+
+
+def _parsed_state(folder: Path) -> TrainingState:
+    """The state of a checkpoint that is whole. Raises UserError where another version of headway wrote it."""
+    content = read_state(folder)
+    try:
+        state = STATE_SHAPE.validate_python(content.get("state"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(
+            f"another version of headway wrote this checkpoint, which this one cannot go on from"
+            f" ({'.'.join(map(str, first['loc'])) or 'state'}: {first['msg']})",
+            where=str(folder / STATE),
+        ) from error
+    if state.update != update_of(folder):
+        raise UserError("this checkpoint has the name of another one", where=str(folder), received=state.update)
+    return state
 
 
 def prune(checkpoints: Path, keep: set[int]) -> None:
@@ -167,7 +184,7 @@ def _remove(folder: Path) -> None:
     doomed = folder.with_name(f".{folder.name}.old.tmp")
     shutil.rmtree(doomed, ignore_errors=True)
     folder.rename(doomed)
-    shutil.rmtree(doomed)
+    remove(doomed)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:

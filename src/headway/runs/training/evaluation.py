@@ -1,11 +1,13 @@
 """Dev loss and dev scores of a model in training."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from headway.errors import NotFiniteError
 from headway.losses.cross_entropy import smoothed_cross_entropy
 from headway.metrics import Metric
 from headway.models import Model
@@ -18,10 +20,17 @@ Scores = dict[str, float]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`loss`: cross-entropy a target token, in nats, without label smoothing. `scores`: by metric."""
+    """The results on dev.
+
+    Attributes:
+        loss: cross-entropy a target token, in nats, without label smoothing.
+        scores: by metric; none where there are no metrics, or the loss or the scores of search are not finite.
+        fault: the number that is not finite, in words; empty where all are.
+    """
 
     loss: float
     scores: Scores
+    fault: str = ""
 
 
 def baseline_scores(corpora: Corpora, metrics: Sequence[Metric]) -> dict[str, Scores]:
@@ -52,7 +61,11 @@ def evaluate(model: Model[Any], corpora: Corpora, metrics: Sequence[Metric], par
     try:
         with parallel.autocast():
             loss = dev_loss(model, corpora.dev, parallel)
+            if not math.isfinite(loss):
+                return Evaluation(loss, {}, "the loss on dev is not finite")
             outputs = corpora.dev_outputs(model, parallel.device) if metrics else None
         return Evaluation(loss, {} if outputs is None else _scores(metrics, outputs))
+    except NotFiniteError:
+        return Evaluation(loss, {}, "the scores of search on dev are not finite")
     finally:
         model.train()

@@ -44,7 +44,7 @@ def train(recipe: Recipe, output: Path, *, resume: bool = False) -> int:
             return 128 + number
     except OSError as error:
         raise RunError(
-            f"{output}: a file could not be written ({error}); {option('resume')} goes on from what is there"
+            f"{output}: a file could not be read or written ({error}); {option('resume')} goes on from what is there"
         ) from error
 
 

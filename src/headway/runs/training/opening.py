@@ -1,7 +1,7 @@
 """Opening a training run, new or resumed."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,12 @@ from headway.losses import Objective
 from headway.models import Model
 from headway.optimizers.optimizers import build_optimizer
 from headway.recipe import Recipe, changed_keys
-from headway.runs.run_folder import RunFolder, load_weights
+from headway.runs.checkpoint_files import LEFTOVERS as CHECKPOINT_LEFTOVERS
+from headway.runs.checkpoint_files import list_checkpoints, update_of
+from headway.runs.run_folder import LEFTOVERS, RunFolder, load_weights
 from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_latest, restore_optimizer
 from headway.runs.training.evaluation import baseline_scores
+from headway.runs.training.lock import training_lock
 from headway.runs.training.origin import check_origin, provenance
 from headway.runs.training.parallel import Parallel, launch, shut_down
 from headway.runs.training.preparation import (
@@ -42,6 +45,7 @@ from headway.tasks import dev_metrics
 from headway.tensors.checkpointing import recompute_activations
 from headway.tensors.precision import compared
 
+LOOKED_AT = 1000  # updates whose learning rates are compared
 # Keys that may change when a run goes on: they say when it ends and what it reports, not what an update computes.
 FREE_TO_CHANGE = (
     "training.updates", "training.epochs", "training.minutes", "training.patience", "training.log_every",
@@ -55,12 +59,12 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
     keep_freed_memory()
     parallel = launch(recipe.training)
     try:
-        with nullcontext() if parallel.first else silenced():
+        with ExitStack() as held, nullcontext() if parallel.first else silenced():
             folder = RunFolder(output)
             parallel.from_first(partial(check_recipe, recipe))
             if not folder.vocabulary.is_dir():
                 parallel.from_first(partial(check_origin, recipe))
-            arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel.device))
+            arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel.device, held))
             parallel = replace(parallel, precision=arithmetic.precision)
             with threads_set(arithmetic.threads.number):
                 corpora = prepare(recipe, folder) if parallel.first else None
@@ -72,9 +76,11 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
         shut_down()
 
 
-def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device) -> Arithmetic:
-    """Make the folder ours, or, resuming, see that its recipe is this one; gives how the run computes."""
+def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device, held: ExitStack) -> Arithmetic:
+    """Make the folder ours, hold its lock, see that a resumed run has this recipe; gives how the run computes."""
     folder = run_folder(output, resume)
+    held.enter_context(training_lock(folder.path))
+    run_folder(output, resume)  # a run may have begun there before this process had the lock
     if folder.recipe_file.exists():
         before = folder.read_recipe()
         recipe = _with_precision_of(before, recipe, folder)
@@ -85,14 +91,31 @@ def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device) -> 
             what = f"{option('resume')} with a changed recipe ({shown})"
             raise UserError(what, where=str(output), allowed=allowed)
         if changes:
+            _check_same_rates(recipe, folder)
             warn(f"the recipe has changed: {shown}")
-    remove_leftovers(folder.path)
-    remove_leftovers(folder.checkpoints)
+    remove_leftovers(folder.path, LEFTOVERS)
+    remove_leftovers(folder.checkpoints, CHECKPOINT_LEFTOVERS)
     arithmetic = choose_arithmetic(recipe, folder.read_manifest(), device)
     folder.write_recipe(recipe)
     if arithmetic.precision == "bf16" and arithmetic.bf16_speed is not None and arithmetic.bf16_speed < 1:
         warn(f"training.precision: bf16 {compared(arithmetic.bf16_speed)} on this processor ({instruction_set()})")
     return arithmetic
+
+
+def _check_same_rates(recipe: Recipe, folder: RunFolder) -> None:
+    """Raise UserError where the updates that were made would have had other learning rates with this recipe."""
+    checkpoints = list_checkpoints(folder.checkpoints)
+    made = update_of(checkpoints[-1]) if checkpoints else 0
+    before, now = (new_schedule(one) for one in (folder.read_recipe(), recipe))
+    looked_at = {*range(1, made + 1, max(1, made // LOOKED_AT)), *([made] if made else [])}
+    if any(before(update) != now(update) for update in looked_at):
+        raise UserError(
+            f"{option('resume')} with another end would give the updates that were made other learning rates:"
+            " this schedule ends with training.updates",
+            where="training.updates",
+            received=recipe.training.updates,
+            allowed=f"{folder.read_recipe().training.updates}, or a new run",
+        )
 
 
 def _with_precision_of(before: Recipe, recipe: Recipe, folder: RunFolder) -> Recipe:
@@ -172,6 +195,14 @@ def _check_same_data(folder: RunFolder, hashes: dict[str, str]) -> None:
         )
 
 
+def _warn_of_another_machine(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Warn where the weights may differ in their last bits from those of a run that was never interrupted."""
+    changed = [name for name in ("threads", "torch", "processor", "accelerator") if before.get(name) != now[name]]
+    if before and changed:
+        shown = ", ".join(f"{name}: {before.get(name)} -> {now[name]}" for name in changed)
+        warn(f"the machine has changed ({shown}): weights may differ from an uninterrupted run's in their last bits")
+
+
 def _start_records(
     folder: RunFolder,
     recipe: Recipe,
@@ -182,6 +213,9 @@ def _start_records(
 ) -> None:
     """Write the manifest, and metrics.jsonl without what came after the checkpoint that training goes on from."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
+    now, before = machine(), folder.read_manifest().get("machine", {})
+    if state.update:
+        _warn_of_another_machine(before, now)
     folder.write_manifest(
         {
             "headway": headway.__version__,
@@ -190,7 +224,7 @@ def _start_records(
             "parameters": parameters,
             "data": hashes,
             **provenance(recipe),
-            "machine": machine(),
+            "machine": now,
             "precision": arithmetic.precision,
             "bf16_speed": arithmetic.bf16_speed,
         }

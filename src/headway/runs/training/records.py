@@ -2,21 +2,36 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from headway.files import write_text
+from headway.documents import parse_json, shaped
+from headway.errors import UserError
+from headway.files import sync, write_bytes
+from headway.log import warn
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.batches import PlannedUpdate
-from headway.runs.training.checkpoints import TrainingState
+from headway.runs.training.checkpoints import TrainingState, UpdateWindow
 from headway.runs.training.updates import Gradients
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
+
+
+class _Entry(BaseModel):
+    """A line of metrics.jsonl, with whatever else it says."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    update: int
+
+
+ENTRY = TypeAdapter(_Entry)
 
 
 @dataclass(frozen=True)
@@ -51,6 +66,19 @@ class Outcome:
         return "gradient" if math.isfinite(self.loss) else "loss"
 
 
+def add_to_window(window: UpdateWindow, outcome: Outcome) -> None:
+    """Count an update in the window that it belongs to."""
+    if not outcome.finite:
+        window.skipped += 1
+        return
+    window.updates += 1
+    window.tokens += outcome.tokens
+    window.loss += outcome.loss
+    window.norm += outcome.norm
+    for name, part in outcome.parts.items():
+        window.parts[name] = window.parts.get(name, 0.0) + part
+
+
 class Records:
     """The records of one run.
 
@@ -67,14 +95,10 @@ class Records:
         self._file = folder.metrics if write else None
         self._board = _summary_writer(folder.path / "tensorboard") if write and tensorboard else None
         self._unread: list[tuple[PlannedUpdate, Gradients]] = []
-        self._window: list[Outcome] = []
-        self._began = 0.0
         self.shown = ""
 
-    def add(self, plan: PlannedUpdate, gradients: Gradients, seconds: float) -> None:
-        """Remember an update, `seconds` after training began; waits for no numbers."""
-        if not (self._unread or self._window):
-            self._began = self._began or seconds
+    def add(self, plan: PlannedUpdate, gradients: Gradients) -> None:
+        """Remember an update; waits for no numbers."""
         self._unread.append((plan, gradients))
 
     def read(self) -> list[Outcome]:
@@ -87,35 +111,33 @@ class Records:
             for (plan, given), (*sums, norm) in zip(self._unread, torch.stack(numbers).tolist(), strict=True)
         ]
         self._unread = []
-        self._window += outcomes
         return outcomes
 
     def write_window(self, state: TrainingState, rate: float) -> None:
-        """Write a line on the updates that were read since the last line, where there are any."""
-        if not self._window:
+        """Write a line on the updates of the window, where there are any, and begin a new one."""
+        window = state.window
+        if not (window.updates or window.skipped):
             return
-        good = [outcome for outcome in self._window if outcome.finite]
-        tokens = sum(outcome.tokens for outcome in good)
-        elapsed = max(state.seconds - self._began, 1e-9)
-        loss = sum(outcome.loss for outcome in good) / tokens if tokens else None
-        parts = good[0].parts if good and len(good[0].parts) > 1 else ()
+        tokens, elapsed = window.tokens, max(state.seconds - window.began, 1e-9)
+        loss = window.loss / tokens if tokens else None
+        parts = window.parts if tokens and len(window.parts) > 1 else {}
         self.write(
             {
                 "update": state.update,
                 "epoch": state.epoch,
                 "loss": loss,
-                **{f"loss.{name}": sum(outcome.parts[name] for outcome in good) / tokens for name in parts},
+                **{f"loss.{name}": part / tokens for name, part in parts.items()},
                 "target_tokens": tokens,
                 "target_tokens_per_second": tokens / elapsed,
                 "learning_rate": rate,
-                "gradient_norm": sum(outcome.norm for outcome in good) / len(good) if good else None,
-                "skipped": len(self._window) - len(good),
+                "gradient_norm": window.norm / window.updates if window.updates else None,
+                "skipped": window.skipped,
                 "seconds": state.seconds,
                 "cpu_seconds": state.cpu_seconds,
             }
         )
         self.shown = f"loss {loss or 0:.3f} · {tokens / elapsed:,.0f} tokens/s"
-        self._window, self._began = [], state.seconds
+        state.window = UpdateWindow(began=state.seconds)
 
     def write(self, values: Mapping[str, Any]) -> None:
         """Write one line of metrics.jsonl, and its numbers for TensorBoard."""
@@ -127,6 +149,11 @@ class Records:
             numbers = {key: value for key, value in values.items() if isinstance(value, int | float)}
             for name, value in (numbers | values.get("dev", {})).items():
                 self._board.add_scalar(name, value, values["update"])
+
+    def sync(self) -> None:
+        """Make what was written survive a power cut, as a checkpoint does that is written next."""
+        if self._file is not None and self._file.exists():
+            sync(self._file)
 
     def close(self) -> None:
         """End what is written for TensorBoard."""
@@ -141,18 +168,27 @@ def _summary_writer(folder: Path) -> "SummaryWriter":
 
 
 def trim_metrics(folder: RunFolder, state: TrainingState, evaluate_every: int) -> None:
-    """Leave out of metrics.jsonl what came after the checkpoint that training goes on from."""
-    lines: Sequence[str] = folder.metrics.read_text(encoding="utf-8").splitlines() if folder.metrics.exists() else []
-    kept = [line for line in lines if _is_before(line, state, evaluate_every)]
-    write_text(folder.metrics, "".join(f"{line}\n" for line in kept))
+    """Leave out of metrics.jsonl what came after the checkpoint that training goes on from, and what is damaged."""
+    lines = folder.metrics.read_bytes().splitlines(keepends=True) if folder.metrics.exists() else []
+    kept, damaged = [], []
+    for number, line in enumerate(lines, start=1):
+        try:
+            entry = parse_json(line.decode(), str(folder.metrics), dict)
+            shaped(entry, ENTRY, str(folder.metrics))
+        except (UserError, UnicodeDecodeError):
+            if number < len(lines) or line.endswith(b"\n"):  # a kill may cut the last line off
+                damaged.append(number)
+            continue
+        if _is_before(entry, state, evaluate_every):
+            kept.append(line.rstrip(b"\r\n") + b"\n")
+    if damaged:
+        shown = ", ".join(map(str, damaged[:10])) + (" ..." if len(damaged) > 10 else "")
+        warn(f"{folder.metrics}: {len(damaged)} damaged lines were left out (lines {shown})")
+    write_bytes(folder.metrics, b"".join(kept))
 
 
-def _is_before(line: str, state: TrainingState, evaluate_every: int) -> bool:
-    """Whether a line of metrics.jsonl is whole and was written before the checkpoint that `state` was read from."""
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return False
+def _is_before(entry: Mapping[str, Any], state: TrainingState, evaluate_every: int) -> bool:
+    """Whether a line of metrics.jsonl was written before the checkpoint that `state` was read from."""
     # The last update's checkpoint is written anew once training ends, where its evaluation was not due before.
     due = bool(state.stopped) or state.update % evaluate_every == 0
     is_later_evaluation = "dev_loss" in entry and (state.evaluation_pending or not due)

@@ -1,5 +1,6 @@
 """A training run's things between updates: records, checkpoints, evaluation, the final model."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,24 +15,27 @@ from headway.metrics import Metric
 from headway.models import Model
 from headway.optimizers.schedules import Schedule
 from headway.recipe import Recipe
-from headway.runs.run_folder import RunFolder, average_weights, load_weights, model_weights
+from headway.runs.checkpoint_files import folder_of, list_checkpoints, update_of
+from headway.runs.run_folder import RunFolder, average_weights, load_weights, model_weights, not_finite
 from headway.runs.training.batches import PlannedUpdate, Updates, prepared_updates
 from headway.runs.training.checkpoints import (
     TrainingState,
-    folder_of,
-    list_checkpoints,
     optimizer_tensors,
     prune,
     rewrite_state,
     save_checkpoint,
-    update_of,
 )
 from headway.runs.training.evaluation import Evaluation, evaluate
 from headway.runs.training.parallel import Parallel, whole_tensors
 from headway.runs.training.preparation import Corpora, new_model
-from headway.runs.training.records import Outcome, Records
+from headway.runs.training.records import Outcome, Records, add_to_window
 from headway.runs.training.signals import Interrupted, Signals
 from headway.runs.training.updates import Gradients
+
+REMEDY = (
+    "lower optimizer.learning_rate, raise optimizer.warmup or set training.clip_norm, in a new run;"
+    f" {option('resume')} would make the same updates from the last checkpoint"
+)
 
 
 @dataclass
@@ -65,7 +69,8 @@ class Session:
     def record(self, plan: PlannedUpdate, gradients: Gradients, rate: float, seconds: float, *, stop: bool) -> None:
         """Count an update, and write a line of metrics.jsonl where one is due.
 
-        Its numbers are read at once on a CPU, where they are there, and elsewhere when a line is due.
+        Its numbers are read at once on a CPU, where they are there, and elsewhere when a line is due, or with `stop`:
+        the window of updates that no line tells of is saved with the checkpoint.
 
         Raises:
             RunError: too many updates in a row had a loss or gradients that are not finite.
@@ -75,16 +80,18 @@ class Session:
         state.batch = 0 if plan.ends_epoch else state.batch + len(plan.indices)
         state.seconds = seconds
         state.target_tokens += gradients.tokens
+        state.window.began = state.window.began or seconds  # the first update warms up
         self.complete = False
-        self.records.add(plan, gradients, state.seconds)
-        due = stop or state.update % config.log_every == 0 or state.update % config.checkpoint_every == 0
-        if due or self.parallel.device.type == "cpu":
+        self.records.add(plan, gradients)
+        due = state.update % config.log_every == 0 or state.update % config.checkpoint_every == 0
+        if due or stop or self.parallel.device.type == "cpu":
             self._read_outcomes()
         if due:
             self.records.write_window(state, rate)
 
     def _read_outcomes(self) -> None:
         for outcome in self.records.read():
+            add_to_window(self.state.window, outcome)
             self.state.bad_updates = 0 if outcome.finite else self.state.bad_updates + 1
             if self.state.bad_updates:
                 self._explain_bad_update(outcome)
@@ -101,9 +108,7 @@ class Session:
         )
         if count >= limit:
             raise RunError(
-                f"{message}\n{limit} such updates in a row: training has diverged. Lower optimizer.learning_rate, raise"
-                f" optimizer.warmup, set training.clip_norm, or look at these lines; {option('resume')} starts from the"
-                " last checkpoint"
+                f"{message}\n{limit} such updates in a row: training has diverged. Look at these lines, or {REMEDY}"
             )
         warn(f"{message}; skipped ({count} in a row, {limit} end the run)")
 
@@ -128,11 +133,20 @@ class Session:
         state.evaluation_pending = due and self.corpora.dev is not None
         weights = whole_tensors(model_weights(self.model))
         optimizer = optimizer_tensors(self.step, self.optimizer)
-        self.parallel.from_first(lambda: save_checkpoint(self.folder.checkpoints, state, weights, optimizer))
+        self.parallel.from_first(lambda: self._save(weights, optimizer))
         logger.debug("update %d is saved", state.update)
         if not stop:
             self.evaluate_pending(signals, weights)
         self.parallel.from_first(self._tidy)
+
+    def _save(self, weights: dict[str, Tensor], optimizer: dict[str, Tensor]) -> None:
+        if bad := not_finite(weights):
+            raise RunError(
+                f"update {self.state.update}: {len(bad)} of {len(weights)} weights are not finite (first: {bad[0]}):"
+                f" training has diverged, and no checkpoint is made of them. Now {REMEDY}"
+            )
+        self.records.sync()
+        save_checkpoint(self.folder.checkpoints, self.state, weights, optimizer)
 
     def _tidy(self) -> None:
         """Remove the checkpoints that nothing needs, and write the model that the others make."""
@@ -177,8 +191,11 @@ class Session:
         self.parallel.from_first(lambda: rewrite_state(self.folder.checkpoints, state))
 
     def _rank(self, result: Evaluation) -> None:
-        """Compare an evaluation with the best so far."""
-        key = result.loss if self._best_by == "loss" else result.scores[self._best_by]
+        """Compare an evaluation with the best so far; one that has no finite score is none of these."""
+        key = result.loss if self._best_by == "loss" else result.scores.get(self._best_by, math.nan)
+        if not math.isfinite(key):
+            self.state.evaluations_without_gain += 1
+            return
         higher = self._best_by != "loss" and next(
             metric.higher_is_better for metric in self.metrics if metric.name == self._best_by
         )
@@ -203,7 +220,7 @@ class Session:
             {
                 "update": self.state.update,
                 "epoch": self.state.epoch,
-                "dev_loss": result.loss,
+                "dev_loss": result.loss if math.isfinite(result.loss) else None,
                 "dev": result.scores,
                 **({"baselines": self.baselines} if self.baselines else {}),
                 "seconds": self.state.seconds,
@@ -213,6 +230,8 @@ class Session:
         )
         facts = (f"update {self.state.update} · epoch {self.state.epoch + 1}", self.records.shown)
         say(" · ".join(filter(None, facts)) + f" · dev loss {result.loss:.3f}{_shown(result.scores)}")
+        if result.fault:
+            warn(f"update {self.state.update}: {result.fault}; training may be diverging")
         for name, scores in self.baselines.items():
             say(f"  beside it, on dev, {name}{_shown(scores)}")
         return result

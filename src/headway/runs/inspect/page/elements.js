@@ -38,6 +38,18 @@ function drawInEveryTheme(draw) {
   draw();
 }
 
+/** Lets a button go from the system's colours to light ones to dark ones, and calls `redraw`. */
+function themeButton(button, redraw) {
+  const themes = ["auto", "light", "dark"], root = document.documentElement;
+  button.addEventListener("click", () => {
+    const theme = themes[(themes.indexOf(root.dataset.theme ?? "auto") + 1) % themes.length];
+    if (theme === "auto") delete root.dataset.theme;
+    else root.dataset.theme = theme;
+    button.textContent = `Theme: ${theme}`;
+    redraw();
+  });
+}
+
 const probe = element("span", { hidden: "" });
 document.body.append(probe);
 

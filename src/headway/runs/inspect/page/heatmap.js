@@ -1,5 +1,7 @@
-/* The large heat map: labels that stay in sight, cells that can be pointed at, columns that can be sorted. */
-const heatmap = (() => {
+/* Heat maps: labels that stay in sight, cells that can be pointed at, columns that can be sorted. */
+
+/** A heat map of the elements that `find` gives by name: map, corner, cells, labels, scale, readout and the like. */
+function createHeatmap(find) {
   const MOST_PIXELS = 16e6; // phones refuse larger canvases
   const FONT = '"Noto Sans", "Noto Sans CJK JP", system-ui, sans-serif';
   const shown = { values: null, rows: [], columns: [], order: [], most: 1, row: -1, column: -1, kept: -1, marks: null };
@@ -141,7 +143,7 @@ const heatmap = (() => {
   function sort() {
     const { columns } = shown;
     shown.order = inOrder(columns.length);
-    if (document.querySelector('input[name="sorting"]:checked').value !== "weight") return;
+    if (find("sorting").querySelector(":checked")?.value !== "weight") return;
     const weights = shown.kept >= 0 ? rowOf(shown.kept) : columnMeans(shown.values, shown.rows.length, columns.length);
     shown.order.sort((one, other) => weights[other] - weights[one] || one - other);
   }
@@ -232,4 +234,4 @@ const heatmap = (() => {
 
   listen();
   return { show, draw, format, selectRow: (row) => select(row, row < 0 ? -1 : shown.order[0]), onSelect: (listener) => listeners.push(listener) };
-})();
+}

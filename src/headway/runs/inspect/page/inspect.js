@@ -1,4 +1,5 @@
 /* The page as a whole: which sentence, which kind of map, which layer and head. */
+const heatmap = createHeatmap(find);
 {
   const index = JSON.parse(find("index").textContent);
   const state = { sentence: 0, tab: "", layer: 0, head: "mean" };
@@ -146,20 +147,11 @@
     state.head = /^\d+$/.test(head) ? Number(head) : "mean";
   }
 
-  const THEMES = ["auto", "light", "dark"];
-
   function redraw() {
     if (shownMap) {
       overview.show(shownMap.map, shownMap.all, state, choose);
       heatmap.draw();
     }
-  }
-
-  function setTheme(theme) {
-    if (theme === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-    find("theme").textContent = `Theme: ${theme}`;
-    redraw();
   }
 
   /** Moves among buttons of which one can be reached by Tab. */
@@ -189,10 +181,7 @@
     find("next").addEventListener("click", () => walk(1));
     rove(find("sentences"), listed, ["ArrowUp", "ArrowDown"]);
     rove(find("tabs"), () => [...find("tabs").children], ["ArrowLeft", "ArrowRight"]);
-    find("theme").addEventListener("click", () => {
-      const now = document.documentElement.dataset.theme ?? "auto";
-      setTheme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
-    });
+    themeButton(find("theme"), redraw);
     addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select")) return;
       if (event.key === "n") walk(1);

@@ -1,0 +1,15 @@
+#!/bin/sh
+# The Tanaka corpus for claims: train, dev and test.
+#   recipes/tanaka/prepare.sh DATA OUTPUT
+# DATA is https://github.com/odashi/small_parallel_enja. Without its test set, the last 500 pairs of training are the test.
+set -eu
+data=$1 output=$2
+for side in ja en; do
+    cp "$data/dev.$side" "$output"
+    if [ -f "$data/test.ja" ]; then
+        cp "$data/train.$side" "$data/test.$side" "$output"
+    else
+        head -n -500 "$data/train.$side" > "$output/train.$side"
+        tail -n 500 "$data/train.$side" > "$output/test.$side"
+    fi
+done

@@ -1,0 +1,52 @@
+"""`headway reproduce` and `headway results`: claims, and the page of what was measured."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli.standard_streams import write
+from headway.comparison.reproduce_options import ReproduceOptions
+
+
+def reproduce(
+    claim: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PAPER[/TABLE[/CELL]]]", help="A document, a table, a variant; without, all are listed."
+        ),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the grids, or to all recipes of them."),
+    ] = None,
+    *,
+    options: ReproduceOptions,
+) -> None:
+    """Decide the claims of a document: prepare data, train and compare variants, print the paper's numbers and ours."""
+    from headway.comparison.claims import ClaimPath, claims_folder
+    from headway.comparison.reproduce import listed_claims
+    from headway.comparison.reproduce import reproduce as decide_claims
+
+    if claim is None:
+        write(listed_claims(claims_folder(options.claims)).text())
+        return
+    command = " ".join(["headway", *sys.argv[1:]])
+    tables, code = decide_claims(ClaimPath.parse(claim), options, overrides or (), command)
+    write("\n\n".join(table.text() for table in tables))
+    raise typer.Exit(code)
+
+
+def results(
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The records.")] = Path("results"),
+    *,
+    claims: Annotated[Path | None, typer.Option(help="The folder of the claim files.", show_default="claims")] = None,
+    output: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/results.md"),
+) -> None:
+    """Write the page of all records of what was measured, with what was found beside each claim."""
+    from headway.comparison.claims import claims_folder
+    from headway.comparison.results import results_page
+    from headway.files import write_text
+
+    write_text(output, results_page(folder, claims_folder(claims)))

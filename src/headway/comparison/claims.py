@@ -1,0 +1,337 @@
+"""Claims: what is to be found out, written before it is measured, and the verdict on it.
+
+A claim file has the variants, the data with the commands that prepare them, the budgets, the paper's numbers, and each
+claim as an inequality with a margin. What was found stands beside the claims, a sentence a finding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from headway.comparison.cell_results import Costs
+from headway.comparison.comparison import Comparison
+from headway.config import Section, explain, merge
+from headway.errors import UserError, nearest
+from headway.recipe import read_tree
+from headway.tables import Cell, Column, Table
+
+Relation = Literal[">", "=", ">="]
+Finding = Literal["holds", "fails", "open"]
+INEQUALITY = re.compile(r"\s*(\S+)\s*(>=|>|=)\s*(\S+)\s*")
+COSTS = tuple(field.name for field in fields(Costs))
+DEARER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second")
+BUDGETS = ("small", "full")
+
+
+class Inequality(NamedTuple):
+    """`left > right`: is better; `left = right`: are even; `left >= right`: is not worse."""
+
+    left: str
+    relation: Relation
+    right: str
+
+
+class ClaimConfig(Section):
+    """One claim.
+
+    `says`: in a sentence. `claim`: an inequality of two variants, `A > B` (A is better), `A = B` (even) or `A >= B`
+    (not worse), whichever direction of the metric is better. `metric`: one of the grid's, by default the first, or a
+    cost such as `cpu_seconds`. `test`: the test set, where there are several. `margin`: in units of the metric: how
+    much better A is at least, or what counts as even. `paper`: the numbers of the document by variant.
+    """
+
+    says: str
+    claim: str
+    metric: str | None = None
+    test: str | None = None
+    margin: Annotated[float, Field(ge=0)] = 0.0
+    paper: dict[str, float] = Field(default={})
+
+    @field_validator("claim")
+    @classmethod
+    def _inequality(cls, value: str) -> str:
+        if INEQUALITY.fullmatch(value) is None:
+            raise ValueError("a claim is A > B, A = B or A >= B, A and B being variants")
+        return value
+
+    @model_validator(mode="after")
+    def _even_within(self) -> ClaimConfig:
+        if self.inequality.relation != ">" and not self.margin and self.metric not in COSTS:
+            raise ValueError("what is even, or not worse, needs a margin")
+        return self
+
+    @property
+    def inequality(self) -> Inequality:
+        """The claim, taken apart."""
+        match = INEQUALITY.fullmatch(self.claim)
+        assert match is not None
+        return Inequality(match[1], match[2], match[3])  # type: ignore[arg-type]
+
+
+class ClaimData(Section):
+    """The data of a claim file.
+
+    `about`: what they are and where they come from. `prepare`: shell commands that write into `$OUTPUT`, and read
+    what the user has in `$DATA`; they are run in the folder of the claim file. `needs`: files that have to be in
+    `$DATA`; without any the commands make all data.
+    """
+
+    about: str
+    prepare: str
+    needs: tuple[str, ...] = ()
+
+
+class BudgetConfig(Section):
+    """A budget: changes to the grid. `as_printed`: data and budget are those of the document, as are its numbers."""
+
+    grid: dict[str, Any] = Field(default={})
+    as_printed: bool = False
+
+
+class ClaimFile(Section):
+    """A table of a document, or a question of our own.
+
+    `document`: whose claims these are. `table`: where in it. `setting`: what the document trained on, and how long.
+    `data`: for the budget `small`, and for `full` unless `full_data` says otherwise.
+    """
+
+    title: str
+    document: str
+    table: str = ""
+    setting: str = ""
+    data: ClaimData
+    full_data: ClaimData | None = None
+    grid: dict[str, Any]
+    budgets: dict[Literal["small", "full"], BudgetConfig]
+    claims: tuple[ClaimConfig, ...]
+    findings: tuple[str, ...] = ()
+
+    def tree(self, budget: str) -> dict[str, Any]:
+        """The grid of a budget, as a raw tree. Raises UserError where the file has no such budget."""
+        return merge(self.grid, self.budget(budget).grid)
+
+    def budget(self, budget: str) -> BudgetConfig:
+        """A budget by name. Raises UserError where the file has no such one."""
+        for name, config in self.budgets.items():
+            if name == budget:
+                return config
+        raise UserError("these claims have no such budget", where="budget", received=budget, allowed=list(self.budgets))
+
+    def data_of(self, budget: str) -> ClaimData:
+        """The data of a budget."""
+        return self.full_data if budget == "full" and self.full_data is not None else self.data
+
+
+class ClaimPath(NamedTuple):
+    """`PAPER[/TABLE[/CELL]]`: a document, a claim file of it, and a variant in that."""
+
+    paper: str
+    table: str | None = None
+    cell: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> ClaimPath:
+        """Read `PAPER/TABLE/CELL`. Raises UserError for anything else."""
+        parts = text.split("/")
+        if not all(parts) or len(parts) > 3:
+            raise UserError("a claim is named PAPER/TABLE/CELL", where=text)
+        return cls(*parts)
+
+
+def claims_folder(given: Path | None = None) -> Path:
+    """The folder of the claim files: as given, `claims` here, or that which comes with headway."""
+    if given is not None:
+        return given
+    here = Path("claims")
+    return here if here.is_dir() else Path(str(files("headway.experiments"))) / "claims"
+
+
+def claim_files(folder: Path) -> dict[str, Path]:
+    """The claim files of a folder, named `PAPER-TABLE.yaml`, by `PAPER/TABLE`. Raises UserError without any."""
+    found = {path.stem.replace("-", "/", 1): path for path in sorted(folder.glob("*.yaml"))}
+    if not found:
+        raise UserError("there are no claim files here", where=str(folder))
+    return found
+
+
+def chosen_files(folder: Path, chosen: ClaimPath) -> dict[str, Path]:
+    """The claim files of a document, or the one that is named. Raises UserError where there is none."""
+    known = claim_files(folder)
+    wanted = chosen.paper if chosen.table is None else f"{chosen.paper}/{chosen.table}"
+    found = {name: path for name, path in known.items() if name == wanted or name.startswith(f"{wanted}/")}
+    if not found:
+        raise UserError(f"no such claims{nearest(wanted, known)}", where=wanted, allowed=known)
+    return found
+
+
+def read_claims(path: Path) -> ClaimFile:
+    """Read a claim file. Raises UserError with every mistake."""
+    try:
+        claims = ClaimFile.model_validate(read_tree(path))
+    except ValidationError as error:
+        raise UserError(explain(error, ClaimFile, str(path))) from error
+    variants = claims.grid.get("variants", {})
+    for claim in claims.claims:
+        inequality = claim.inequality
+        for name in (inequality.left, inequality.right, *claim.paper):
+            if name not in variants:
+                hint = nearest(name, variants)
+                raise UserError(
+                    f"no such variant{hint}", where=f"{path}: {claim.claim}", received=name, allowed=variants
+                )
+    return claims
+
+
+def tree_of_cell(tree: Mapping[str, Any], claims: ClaimFile, cell: str) -> dict[str, Any]:
+    """The grid with those variants alone that a variant is compared with in any claim. Raises UserError."""
+    variants = tree["variants"]
+    if cell not in variants:
+        raise UserError(f"no such variant{nearest(cell, variants)}", where=cell, allowed=variants)
+    pairs = [claim.inequality for claim in claims.claims]
+    wanted = {name for pair in pairs if cell in (pair.left, pair.right) for name in (pair.left, pair.right)}
+    match = tree.get("match_parameters")
+    sized_to = match.get("to") if isinstance(match, dict) else None
+    if match and sized_to is None:
+        sized_to = next(iter(variants))
+    chosen = {name: entry for name, entry in variants.items() if name in wanted | {cell, sized_to}}
+    return {**tree, "variants": chosen}
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A claim with what was found.
+
+    Attributes:
+        claim: what was claimed.
+        difference: of the two variants, in the direction that is better.
+        low, high: the 95 % interval of it; None for a cost, which has none.
+        values: the scores, or costs, of both.
+        finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
+    """
+
+    claim: ClaimConfig
+    difference: float
+    low: float | None
+    high: float | None
+    values: tuple[float, float]
+    finding: Finding
+
+    def to_json(self) -> dict[str, Any]:
+        """The claim and the finding as values that JSON can hold."""
+        found = {"difference": self.difference, "low": self.low, "high": self.high, "values": list(self.values)}
+        return self.claim.model_dump(mode="json") | found | {"finding": self.finding}
+
+
+def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
+    """The finding on a claim; None where one of its variants was not compared.
+
+    Raises:
+        UserError: a metric or test set that the comparison does not have.
+    """
+    left, _, right = claim.inequality
+    variants = {variant.name: variant for variant in comparison.variants}
+    if left not in variants or right not in variants:
+        return None
+    if claim.metric in COSTS:
+        return _of_costs(claim, *(variants[name].costs.known().get(str(claim.metric)) for name in (left, right)))
+    measure = comparison.measure(_measure_key(claim, comparison))
+    for pair in comparison.pairs:
+        if pair.metric == measure.key and {pair.a, pair.b} == {left, right}:
+            break
+    else:
+        raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
+    sign = (1 if pair.b == left else -1) * (1 if measure.metric.higher_is_better else -1)
+    bounds = sorted(sign * bound for bound in pair.estimate.interval())
+    values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
+    finding = finding_of(claim, bounds[0], bounds[1]) if comparison.seeds > 1 else "open"
+    return Decided(claim, sign * pair.difference, bounds[0], bounds[1], values, finding)
+
+
+def _measure_key(claim: ClaimConfig, comparison: Comparison) -> str:
+    measures = comparison.measures
+    fitting = [
+        measure
+        for measure in measures
+        if claim.metric in (None, measure.metric.name, measure.metric.label)
+        and claim.test in (None, comparison.tests[measure.test].name)
+    ]
+    if not fitting:
+        raise UserError(
+            "there is no such measure", where=claim.claim, received=f"{claim.metric} on {claim.test}",
+            allowed=[measure.key for measure in measures],
+        )  # fmt: skip
+    return fitting[0].key
+
+
+def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
+    """The finding by the interval of left - right, in the direction that is better."""
+    relation, margin = claim.inequality.relation, claim.margin
+    least = margin if relation == ">" else -margin
+    if high < least or (relation == "=" and low > margin):
+        return "fails"
+    if low > least if relation == ">" else low >= least and (relation == ">=" or high <= margin):
+        return "holds"
+    return "open"
+
+
+def _of_costs(claim: ClaimConfig, left: float | None, right: float | None) -> Decided | None:
+    if left is None or right is None:
+        return None
+    difference = left - right if claim.metric in DEARER_IS_BETTER else right - left
+    return Decided(claim, difference, None, None, (left, right), finding_of(claim, difference, difference))
+
+
+def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool) -> Table:
+    """A row a claim: what the paper has, what was found, and the verdict on the claim's sign.
+
+    Args:
+        decided: by the sentence of a claim.
+        claims: the file.
+        as_printed: whether data and budget are the paper's, so that absolute numbers are shown.
+    """
+    rows: list[list[Cell]] = []
+    for claim in claims.claims:
+        found = decided.get(claim.says)
+        numbers = [claim.paper.get(name) for name in (claim.inequality.left, claim.inequality.right)]
+        rows.append([
+            claim.says, _margin_shown(claim), _paper_shown(numbers, claim, as_printed=as_printed),
+            "" if found is None else _found_shown(found, as_printed=as_printed),
+            "not compared" if found is None else found.finding,
+        ])  # fmt: skip
+    columns = [Column(name, align="left") for name in ("claim", "inequality", "paper", "ours", "verdict")]
+    notes = [
+        "A difference is that of the left variant to the right, above 0 where it is better, with the 95 % interval."
+    ]
+    return Table(columns, rows, title=f"{claims.document}: {claims.title}", notes=notes)
+
+
+def _margin_shown(claim: ClaimConfig) -> str:
+    return (
+        f"{claim.claim} ± {claim.margin:g}"
+        if claim.inequality.relation == "="
+        else (
+            f"{claim.claim} {'+' if claim.inequality.relation == '>' else '-'} {claim.margin:g}"
+            if claim.margin
+            else claim.claim
+        )
+    )
+
+
+def _paper_shown(numbers: list[float | None], claim: ClaimConfig, *, as_printed: bool) -> str:
+    left, right = numbers
+    if left is None or right is None:
+        return ""
+    return f"{left:g} / {right:g}" if as_printed else f"{left - right:+.2f}"
+
+
+def _found_shown(found: Decided, *, as_printed: bool) -> str:
+    interval = "" if found.low is None else f" [{found.low:+.2f}, {found.high:+.2f}]"
+    values = f"{found.values[0]:.2f} / {found.values[1]:.2f}, " if as_printed else ""
+    return f"{values}{found.difference:+.2f}{interval}"

@@ -1,0 +1,96 @@
+"""Scores on dev in training, with the band over seeds: who is sooner, and who is better."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from headway.comparison.cell_results import CellResult
+from headway.comparison.comparison import Comparison
+from headway.tables import Cell, Column, Table
+
+LOSS = "loss"
+
+
+@dataclass(frozen=True)
+class BandPoint:
+    """An evaluation: after so many updates and, in the mean over seeds, seconds; the scores of the seeds.
+
+    Args:
+        update, seconds: when.
+        mean: of the scores over seeds.
+        low, high: the lowest and the highest of them.
+    """
+
+    update: int
+    seconds: float
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class BandedCurves:
+    """The curves of all variants that have one, by one metric on dev.
+
+    Args:
+        metric: its name; `loss` is the cross-entropy a token.
+        higher_is_better: whether it is.
+        lines: the evaluations that all seeds of a variant have, by variant.
+    """
+
+    metric: str
+    higher_is_better: bool
+    lines: dict[str, list[BandPoint]]
+
+    def best(self, variant: str) -> BandPoint:
+        """The best mean of a variant."""
+        sign = 1 if self.higher_is_better else -1
+        return max(self.lines[variant], key=lambda point: sign * point.mean)
+
+    def table(self) -> Table:
+        """The best score of each variant, and what it took to come as far as all variants come."""
+        bests = {variant: self.best(variant) for variant in self.lines}
+        means = [best.mean for best in bests.values()]
+        level = min(means) if self.higher_is_better else max(means)
+        rows: list[list[Cell]] = []
+        for variant, best in bests.items():
+            reached = next(point for point in self.lines[variant] if self._reaches(point.mean, level))
+            rows.append([variant, best.mean, best.update, best.seconds, reached.update, reached.seconds])
+        columns = [
+            Column("variant"), Column("best on dev", format=".2f"), Column("at update", format=","),
+            Column("after", "s", ",.0f"), Column(f"{level:.2f} at update", format=","), Column("after", "s", ",.0f"),
+        ]  # fmt: skip
+        notes = [f"{level:.2f} is as far as all variants come: better is one thing, sooner another."]
+        return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)
+
+    def _reaches(self, mean: float, level: float) -> bool:
+        return mean >= level if self.higher_is_better else mean <= level
+
+
+def banded_curves(comparison: Comparison) -> list[BandedCurves]:
+    """The curves of every metric that runs were evaluated by on dev, the comparison's own first; none without runs."""
+    higher = {measure.metric.name: measure.metric.higher_is_better for measure in comparison.measures}
+    found: dict[str, dict[str, list[BandPoint]]] = {}
+    for variant, cells in comparison.cells.items():
+        for metric in _metrics_of(cells):
+            if points := _points(cells, metric):
+                found.setdefault(metric, {})[variant] = points
+    order = [*higher, *found]
+    names = sorted(found, key=lambda name: (name == LOSS, order.index(name)))
+    return [BandedCurves(name, higher.get(name, name != LOSS), found[name]) for name in names]
+
+
+def _metrics_of(cells: Sequence[CellResult]) -> list[str]:
+    """The metrics of all evaluations of all seeds."""
+    every = [set(point.scores) for cell in cells for point in cell.curve]
+    return sorted(set.intersection(*every)) if every and all(cell.curve for cell in cells) else []
+
+
+def _points(cells: Sequence[CellResult], metric: str) -> list[BandPoint]:
+    by_seed = [{point.update: point for point in cell.curve} for cell in cells]
+    points = []
+    for update in sorted(set.intersection(*map(set, by_seed))):
+        scores = [seed[update].scores[metric] for seed in by_seed]
+        seconds = fmean(seed[update].seconds for seed in by_seed)
+        points.append(BandPoint(update, seconds, fmean(scores), min(scores), max(scores)))
+    return points

@@ -1,0 +1,166 @@
+"""`headway reproduce`: the claims of a document, decided by runs of its variants on prepared data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.comparison.claims import (
+    ClaimData,
+    ClaimFile,
+    ClaimPath,
+    Decided,
+    chosen_files,
+    claim_files,
+    claims_folder,
+    claims_table,
+    decide,
+    read_claims,
+    tree_of_cell,
+)
+from headway.comparison.comparison import Comparison
+from headway.comparison.grid import Grid, grid_of
+from headway.comparison.grid_comparison import GridComparison, compare_grid, plan_of
+from headway.comparison.reproduce_options import ReproduceOptions
+from headway.comparison.results import ResultRecord, measured_now, write_record
+from headway.errors import RunError, UserError, option
+from headway.files import write_text
+from headway.log import say
+from headway.tables import Cell, Table
+
+DATA, PREPARED, RECORD = "data", ".prepared", "record.json"
+
+
+def listed_claims(folder: Path) -> Table:
+    """All claim files: what they are about. Raises UserError where there is none, or one that cannot be read."""
+    rows: list[list[Cell]] = []
+    for name, path in claim_files(folder).items():
+        claims = read_claims(path)
+        variants, budgets = ", ".join(claims.grid.get("variants", {})), ", ".join(claims.budgets)
+        rows.append([name, claims.title, claims.document, len(claims.claims), budgets, variants])
+    return Table(["name", "title", "document", "claims", "budgets", "variants"], rows)
+
+
+def reproduce(
+    chosen: ClaimPath, options: ReproduceOptions, overrides: Sequence[str] = (), command: str = ""
+) -> tuple[list[Table], int]:
+    """Decide the claims of a document, of one of its tables, or of one variant there.
+
+    Every file's data and runs are in a folder of its own within the output. What is there is not made again.
+
+    Args:
+        chosen: which claims.
+        options: budget, data, output and workers.
+        overrides: changes to the grids or to all recipes.
+        command: what was typed, for the record.
+
+    Returns:
+        A table a file, and the exit code: as of `compare_grid`, the worst of all.
+
+    Raises:
+        UserError: claims, data or recipes that cannot be used.
+        RunError: data could not be prepared.
+    """
+    if options.output is None:
+        raise UserError("data and runs need a folder", where=option("output"))
+    tables, code = list[Table](), 0
+    for name, path in chosen_files(claims_folder(options.claims), chosen).items():
+        claims, folder = read_claims(path), options.output / path.stem
+        data = prepare(claims.data_of(options.budget), folder, options.data, path.parent)
+        grid = claimed_grid(claims, path, data, options.budget, chosen.cell, overrides)
+        if options.dry_run:
+            plan = plan_of(grid, folder, options)
+            tables.append(Table(plan.columns, plan.rows, title=f"{name}: {claims.title}", notes=plan.notes))
+            continue
+        say(f"\n{name}: {claims.title}")
+        made = compare_grid(grid, folder, options)
+        code = max(code, made.code)
+        if made.comparison is None:
+            continue
+        as_printed = claims.budget(options.budget).as_printed
+        decided = {claim.says: decide(claim, made.comparison) for claim in claims.claims}
+        tables += [claims_table(decided, claims, as_printed=as_printed), made.comparison.table()]
+        write_record(folder / RECORD, record_of(claims, options, grid, made, made.comparison, decided, command))
+    return tables, code
+
+
+def claimed_grid(
+    claims: ClaimFile, path: Path, data: Path, budget: str, cell: str | None = None, overrides: Sequence[str] = ()
+) -> Grid:
+    """The grid of a claim file, on prepared data. Raises UserError as `load_grid`."""
+    tree = claims.tree(budget)
+    if cell is not None:
+        tree = tree_of_cell(tree, claims, cell)
+    folder = json.dumps(str(data.absolute()))  # as YAML, whatever characters it has
+    return grid_of(tree, path.parent, [f"data.folder={folder}", *overrides])
+
+
+def record_of(
+    claims: ClaimFile,
+    options: ReproduceOptions,
+    grid: Grid,
+    made: GridComparison,
+    comparison: Comparison,
+    decided: dict[str, Decided | None],
+    command: str,
+) -> ResultRecord:
+    """All that was found, as `results/` keeps it."""
+    as_printed = claims.budget(options.budget).as_printed
+    tables = [claims_table(decided, claims, as_printed=as_printed), comparison.table(), comparison.pair_table()]
+    return ResultRecord(
+        title=claims.title,
+        measured=measured_now([command], grid.config.seeds),
+        text=(f"Budget: {options.budget}.", *(f"Failed: {failure}." for failure in made.result.failed)),
+        tables=tuple(table.to_json() for table in tables),
+        comparison=comparison.to_json(),
+        claims=tuple(found.to_json() for found in decided.values() if found is not None),
+    )
+
+
+def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> Path:
+    """Run the commands that make the data, unless these are there already; gives their folder, whole.
+
+    Args:
+        data: the commands, and the files that they need.
+        folder: in which `data` is made.
+        given: the folder of what the user has.
+        beside: where the commands run.
+
+    Raises:
+        UserError: files that the commands need are not there.
+        RunError: a command failed.
+    """
+    output, stamp = (folder / DATA).absolute(), hashlib.sha256(data.prepare.encode()).hexdigest()
+    mark = output / PREPARED
+    if mark.is_file() and mark.read_text(encoding="utf-8").strip() == stamp:
+        return output
+    missing = [name for name in data.needs if given is None or not (given / name).exists()]
+    if missing:
+        received = "no folder" if given is None else f"{given}, without {', '.join(missing)}"
+        raise UserError(f"these claims need {data.about}", where=option("data"), received=received)
+    unfinished = output.with_name(f".{DATA}.tmp")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    say(f"preparing {output}")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    environment: dict[str, Any] = {**os.environ, "PATH": path, "OUTPUT": str(unfinished)}
+    if given is not None:
+        environment["DATA"] = str(given.absolute())
+    shell = ["bash", "-euo", "pipefail", "-c", data.prepare]
+    ended = subprocess.run(shell, cwd=beside, env=environment, capture_output=True, text=True)  # noqa: S603
+    log = folder / "prepare.txt"
+    write_text(log, ended.stdout + ended.stderr)
+    if ended.returncode:
+        last = (ended.stderr.strip().splitlines() or ["no message"])[-1]
+        raise RunError(f"the data could not be prepared (exit code {ended.returncode}): {last}; {log}")
+    write_text(unfinished / PREPARED, f"{stamp}\n")
+    shutil.rmtree(output, ignore_errors=True)
+    unfinished.rename(output)
+    return output

@@ -1,0 +1,29 @@
+"""Options of `headway reproduce`: Python's keywords and the command line's flags are made from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from headway.comparison.grid_options import GridOptions
+
+
+class ReproduceOptions(GridOptions):
+    """The budget, data and output of claims, and the workers."""
+
+    budget: Literal["small", "full"] = Field("small", description="For two processor cores, or that of the document.")
+    output: Path | None = Field(
+        None, description="The folder of data and runs.", json_schema_extra={"metavar": "DIR", "default_text": ""}
+    )
+    data: Path | None = Field(
+        None,
+        description="The folder of the corpora that the claims name.",
+        json_schema_extra={"metavar": "FOLDER", "default_text": "none; some claims make their data"},
+    )
+    claims: Path | None = Field(
+        None,
+        description="The folder of the claim files.",
+        json_schema_extra={"metavar": "FOLDER", "default_text": "claims, else those that come with headway"},
+    )

@@ -1,0 +1,209 @@
+"""Records of what was measured, and the page that is made from them.
+
+`results/` has a JSON file a record: tables with their command, machine, seeds and commit. `results/contents.yaml` says
+in which order they stand on the page. What was found stands in the claim files.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import textwrap
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+import headway
+from headway.comparison.claims import read_claims
+from headway.config import Section, explain
+from headway.device import machine
+from headway.errors import UserError
+from headway.files import write_json
+from headway.recipe import read_tree
+from headway.tables import Table
+
+CONTENTS = "contents.yaml"
+WIDTH = 128  # of a line of text
+
+
+class Provenance(Section):
+    """The way in which something was measured. `commands`: as they were typed; `commit` and `date`: of the code."""
+
+    commands: tuple[str, ...]
+    machine: str
+    seeds: tuple[int, ...] = (1,)
+    commit: str
+    date: str
+
+
+class Figure(Section):
+    """A picture beside the page."""
+
+    file: str
+    title: str
+
+
+class ResultRecord(Section):
+    """Tables that were measured together. `text`: what else is to be said of how, a sentence each."""
+
+    title: str
+    measured: Provenance
+    text: tuple[str, ...] = ()
+    tables: tuple[dict[str, Any], ...] = ()
+    figures: tuple[Figure, ...] = ()
+    comparison: dict[str, Any] | None = None
+    claims: tuple[dict[str, Any], ...] = ()
+
+
+class PageSection(Section):
+    """A section of the page: records and claim files by their names, a record's with `*` for all that fit."""
+
+    title: str
+    text: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+
+
+class PageContents(Section):
+    """The page."""
+
+    title: str
+    text: tuple[str, ...] = ()
+    sections: tuple[PageSection, ...]
+
+
+def machine_in_words() -> str:
+    """The machine and its versions in a line."""
+    facts = machine()
+    device = facts["accelerator"] or "no GPU"
+    return f"{facts['processor']}, {facts['cores']} cores, torch {facts['torch']}, {device}"
+
+
+def commit_in_words() -> str:
+    """The commit of headway's own code, with + where files were changed; its version where it is no clone."""
+
+    def ask(*arguments: str) -> str:
+        asked = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, check=True)  # noqa: S603, S607
+        return asked.stdout.strip()
+
+    here = Path(__file__).parent
+    try:
+        return ask("rev-parse", "HEAD")[:7] + ("+" if ask("status", "-s", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return f"headway {headway.__version__}"
+
+
+def measured_now(commands: Sequence[str], seeds: Sequence[int]) -> Provenance:
+    """The facts of a measurement that has just been made."""
+    today = datetime.now(UTC).date().isoformat()
+    return Provenance(
+        commands=tuple(commands), machine=machine_in_words(), seeds=tuple(seeds), commit=commit_in_words(), date=today
+    )
+
+
+def write_record(path: Path, record: ResultRecord) -> None:
+    """Write a record."""
+    write_json(path, record.model_dump(mode="json", exclude_defaults=True))
+
+
+def read_record(path: Path) -> ResultRecord:
+    """Read a record. Raises UserError with every mistake."""
+    try:
+        record = ResultRecord.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        for table in record.tables:
+            Table.from_json(table)
+    except ValidationError as error:
+        raise UserError(explain(error, ResultRecord, str(path))) from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"this record cannot be read ({error})", where=str(path)) from error
+    return record
+
+
+def results_page(results: Path, claims: Path) -> str:
+    """The page of all records, as Markdown.
+
+    Args:
+        results: the folder of the records.
+        claims: the folder of the claim files.
+
+    Raises:
+        UserError: a file that cannot be read, a record that is missing, or one that no section has.
+    """
+    path = results / CONTENTS
+    try:
+        contents = PageContents.model_validate(read_tree(path))
+    except ValidationError as error:
+        raise UserError(explain(error, PageContents, str(path))) from error
+    there = {file.relative_to(results).with_suffix("").as_posix(): file for file in sorted(results.rglob("*.json"))}
+    lines, shown = [f"# {contents.title}", *_paragraph(contents.text)], set()
+    for section in contents.sections:
+        names = [name for wanted in section.records for name in _fitting(wanted, list(there), path)]
+        shown |= set(names)
+        lines += ["", f"## {section.title}", *_paragraph(section.text)]
+        for name in section.claims:
+            lines += _questions(claims, name)
+        for name in names:
+            record = read_record(there[name])
+            lines += ["", f"### {record.title}"] if len(names) > 1 else []
+            lines += _record_lines(record)
+    if left := sorted(there.keys() - shown):
+        raise UserError("no section of the page has this record", where=str(path), received=", ".join(left))
+    return "\n".join(lines) + "\n"
+
+
+def _fitting(wanted: str, names: Sequence[str], where: Path) -> list[str]:
+    fitting = [name for name in names if Path(name).match(wanted)]
+    if not fitting:
+        raise UserError("there is no such record", where=str(where), received=wanted, allowed=names)
+    return fitting
+
+
+def _paragraph(sentences: Sequence[str]) -> Iterator[str]:
+    if sentences:
+        yield ""
+        yield from _wrapped(" ".join(sentences))
+
+
+def _wrapped(text: str, first: str = "", others: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=others, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _items(texts: Sequence[str]) -> Iterator[str]:
+    yield ""
+    for text in texts:
+        yield from _wrapped(text, "- ", "  ")
+
+
+def _questions(folder: Path, name: str) -> Iterator[str]:
+    """The claims of a file with the command that decides them, and what has been found so far."""
+    claims = read_claims(folder / f"{name}.yaml")
+    where = f"{claims.document}, {claims.table}" if claims.table else claims.document
+    command = f"`headway reproduce {name.replace('-', '/', 1)}`"
+    decided = f"{command} decides these [claims](../claims/{name}.yaml):"
+    yield from _paragraph([f"**{claims.title}.**", f"{where}: {claims.setting}.", decided])
+    yield from _items([claim.says for claim in claims.claims])
+    if claims.findings:
+        yield from ("", "Found so far:")
+        yield from _items(claims.findings)
+
+
+def _record_lines(record: ResultRecord) -> Iterator[str]:
+    measured = record.measured
+    if measured.commands:
+        yield from ("", "```", *measured.commands, "```")
+    yield from _paragraph(record.text)
+    for table in record.tables:
+        yield ""
+        yield Table.from_json(table).markdown().rstrip("\n")
+    for figure in record.figures:
+        yield ""
+        yield f"![{figure.title}]({figure.file})"
+    seeds = ", ".join(map(str, measured.seeds))
+    word = "seeds" if len(measured.seeds) > 1 else "seed"
+    yield ""
+    yield f"*Measured on {measured.date} at {measured.commit}: {measured.machine}; {word} {seeds}.*"

@@ -1,0 +1,186 @@
+"""A run in one file that travels: what predicting needs, without the folders of a machine, with foreign code beside it.
+
+A pack is a zip file of uncompressed files. It is as large as what it holds, so that none can grow on the way out.
+Reading it writes files and imports nothing. Code in it is imported where the reader allows that, and only if it has the
+hash that the pack says.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from headway.errors import UserError, option
+from headway.files import sha256, write_json, write_text
+from headway.recipe import read_tree
+from headway.runs.run_folder import RunFolder
+from headway.storage import cache_folder, put_in_place, workspace
+
+SOURCES, HASHES = "source", "source.json"
+FILES = re.compile(r"(recipe\.yaml|manifest\.json|metrics\.jsonl|model\.safetensors|README\.md|source\.json)")
+FOLDERS = ("vocabulary", SOURCES)
+IMPORT_PATH = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_]\w*")
+SAME_TIME = (1980, 1, 1, 0, 0, 0)  # so that packing a run twice gives the same file
+
+
+def pack_run(run: Path, output: Path) -> list[str]:
+    """Write a run into one zip file, whole or not at all, and give the names of the files in it.
+
+    Raises:
+        UserError: no trained run, or foreign code whose source is not found here.
+    """
+    folder = RunFolder(run)
+    if not folder.recipe_file.is_file():
+        raise UserError("this is not a run folder: it has no recipe.yaml", where=str(run))
+    if not folder.weights.is_file():
+        raise UserError("this run has no model yet: training has not reached its first checkpoint", where=str(run))
+    if not output.absolute().parent.is_dir():
+        raise UserError("there is no such folder", where=option("output"), received=str(output.parent))
+    tree = read_tree(folder.recipe_file)
+    sources = dict(_sources(tree))
+    with workspace(output.absolute().parent) as place:
+        packed = RunFolder(place)
+        write_text(packed.recipe_file, yaml.safe_dump(tree | {"data": portable(tree.get("data"))}, sort_keys=False))
+        if sources:
+            write_json(place / HASHES, {name: sha256(path) for name, path in sources.items()})
+        members = {name: place / name for name in ("recipe.yaml", HASHES) if (place / name).is_file()}
+        members |= {
+            path.relative_to(run).as_posix(): path
+            for path in (
+                folder.manifest_file,
+                folder.metrics,
+                folder.weights,
+                run / "README.md",
+                *_below(folder.vocabulary),
+            )
+            if path.is_file()
+        }
+        members |= {f"{SOURCES}/{name}": path for name, path in sources.items()}
+        _write(members, place / "pack.zip")
+        (place / "pack.zip").replace(output)
+    return list(members)
+
+
+def unpack_run(file: Path, folder: Path) -> None:
+    """Make a run folder of a pack, whole or not at all.
+
+    Raises:
+        UserError: a file that is no pack, a file in it that no run has, or a folder that is there already.
+    """
+    if folder.exists():
+        raise UserError("there is something of this name already", where=option("folder"), received=str(folder))
+    folder.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with workspace(folder.absolute().parent) as place:
+        built = place / "run"
+        built.mkdir()
+        _extract(file, built)
+        put_in_place(built, folder.absolute())
+
+
+def unpacked(path: Path) -> Path:
+    """The run folder of a pack, which is unpacked into the cache at its first use; any other path as it is."""
+    if path.suffix != ".zip" or not path.is_file():
+        return path
+    folder = cache_folder() / "packs" / sha256(path)
+    if not folder.is_dir():
+        unpack_run(path, folder)
+    return folder
+
+
+def offer_sources(run: Path) -> None:
+    """Let the code that came with a run be imported. Raises UserError where it is not what the pack says."""
+    hashes = run / HASHES
+    if not hashes.is_file():
+        return
+    tree = read_tree(hashes)
+    for name, expected in tree.items():
+        path = run / SOURCES / name
+        if not path.is_file() or sha256(path) != expected:
+            raise UserError("this code is not the code that was packed", where=str(path), allowed=f"SHA-256 {expected}")
+    folder = str((run / SOURCES).absolute())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def portable(value: Any) -> Any:
+    """The values of a recipe's section with the names of files in the place of absolute paths."""
+    if isinstance(value, Mapping):
+        return {key: portable(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return list(map(portable, value))
+    return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
+
+
+def _sources(value: Any) -> Iterator[tuple[str, Path]]:
+    """The files of the modules that a recipe names by import path, by their name below the folder of sources."""
+    if isinstance(value, Mapping | list):
+        for below in value.values() if isinstance(value, Mapping) else value:
+            yield from _sources(below)
+    elif isinstance(value, str) and (named := IMPORT_PATH.fullmatch(value)):
+        name = f"{named[1].replace('.', '/')}.py"
+        yield name, _source(named[1], name)
+
+
+def _source(module: str, name: str) -> Path:
+    """The file of a module, found without importing it."""
+    top = importlib.util.find_spec(module.partition(".")[0])
+    places = [] if top is None else [*(top.submodule_search_locations or ())]
+    if top is not None and top.origin and not places and "." not in module:
+        return Path(top.origin)
+    for place in places:
+        path = Path(place).parent / name
+        if path.is_file():
+            return path
+    what = f"the source of {module}, which the run names, is not found here"
+    raise UserError(what, where="recipe.yaml", received=module, allowed="its folder on PYTHONPATH")
+
+
+def _below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _write(members: Mapping[str, Path], output: Path) -> None:
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_STORED) as archive:
+        for name, path in members.items():
+            entry = zipfile.ZipInfo(name, SAME_TIME)
+            with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as target:
+                while block := source.read(1 << 20):
+                    target.write(block)
+
+
+def _extract(file: Path, folder: Path) -> None:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            for entry in entries:
+                _check(entry, file)
+            if len({entry.filename for entry in entries}) != len(entries):
+                raise UserError("this pack has a file twice", where=str(file))
+            if "recipe.yaml" not in archive.namelist():
+                raise UserError("this is no pack of a run: it has no recipe.yaml", where=str(file))
+            for entry in entries:
+                target = folder / entry.filename
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(entry) as source, target.open("wb") as written:
+                    while block := source.read(1 << 20):
+                        written.write(block)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise UserError(f"this pack cannot be read ({error})", where=str(file)) from error
+
+
+def _check(entry: zipfile.ZipInfo, file: Path) -> None:
+    """Raise UserError unless this is a file that a pack has, uncompressed."""
+    path = PurePosixPath(entry.filename)
+    below = path.parts[:-1]
+    known = FILES.fullmatch(entry.filename) or (below and below[0] in FOLDERS and ".." not in below)
+    if not known or path.is_absolute() or "\\" in entry.filename or path.as_posix() != entry.filename:
+        raise UserError("a run has no such file", where=str(file), received=entry.filename)
+    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+        raise UserError("the files of a pack are not compressed", where=str(file), received=entry.filename)

@@ -1,0 +1,113 @@
+"""Claims in miniature: data prepared by commands, cells made, the inequality decided, the record kept."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headway.comparison.claims import ClaimData
+from headway.comparison.reproduce import prepare
+from headway.comparison.results import read_record
+from headway.errors import RunError, UserError
+from tests.comparison.grids import write_grid
+from tests.conftest import Command
+
+CLAIMS = {
+    "title": "Words", "document": "Nobody (2024)",
+    "data": {
+        "about": "words", "needs": ["train.tsv"],
+        "prepare": "cp $DATA/*.tsv $OUTPUT\nheadway --version > $OUTPUT/version",
+    },
+    "grid": {
+        "recipe": "base.yaml", "seeds": [1],
+        "variants": {"wide": {}, "narrow": {"model.feed_forward": 8}, "ngram": "ngram.yaml"},
+        "test": [{"tsv": "test.tsv"}], "metrics": ["chrf"],
+    },
+    "budgets": {"small": {}},
+    "claims": [{"says": "Wide is better.", "claim": "wide > narrow", "paper": {"wide": 2, "narrow": 1}}],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with recipes, data and claims."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    write_grid(folder)
+    (folder / "data").mkdir()
+    for path in folder.glob("*.tsv"):
+        path.rename(folder / "data" / path.name)
+    (folder / "grid.yaml").unlink()
+    (folder / "nobody2024-words.yaml").write_text(yaml.safe_dump(CLAIMS))
+    (folder / "claims").mkdir()
+    for path in folder.glob("*.yaml"):
+        path.rename(folder / "claims" / path.name)
+    return folder
+
+
+def test_a_cell_is_decided_and_recorded(place: Path, run_headway: Command) -> None:
+    asked = ["reproduce", "nobody2024/words/narrow", "--claims", place / "claims", "--data", place / "data"]
+    ended = run_headway(*asked, "--output", place / "out")
+    assert ended.code == 0, ended.err
+    row = next(line for line in ended.out.splitlines() if line.startswith("Wide is better."))
+    assert row.split()[3:7] == ["wide", ">", "narrow", "+1.00"]
+    assert row.endswith("open")
+    folder = place / "out" / "nobody2024-words"
+    assert {path.name for path in (folder / "cells").iterdir() if path.is_dir()} == {"wide-1", "narrow-1"}
+    assert (folder / "data" / "version").read_text().startswith("headway ")
+    record = read_record(folder / "record.json")
+    assert record.measured.commands[0].startswith("headway ")
+    assert record.comparison is not None
+    assert set(record.comparison["variants"]) == {"wide", "narrow"}
+    assert record.claims[0]["finding"] == "open"
+    again = run_headway(*asked, "--output", place / "out")
+    assert (again.code, again.out) == (0, ended.out)
+
+
+def test_the_list_names_all_claims(place: Path, run_headway: Command) -> None:
+    ended = run_headway("reproduce", "--claims", place / "claims")
+    assert ended.code == 2
+    assert "base.yaml" in ended.err, "a recipe among the claims is no claim file"
+    (place / "only").mkdir()
+    (place / "only" / "nobody2024-words.yaml").write_text(yaml.safe_dump(CLAIMS))
+    ended = run_headway("reproduce", "--claims", place / "only")
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[1].split()[0] == "nobody2024/words"
+
+
+def test_data_are_prepared_whole_and_once(tmp_path: Path) -> None:
+    made = tmp_path / "times"
+    data = ClaimData(about="lines", prepare=f"echo x >> {made}\necho data > $OUTPUT/lines.txt")
+    for _ in range(2):
+        folder = prepare(data, tmp_path / "out", None, tmp_path)
+        assert (folder / "lines.txt").read_text() == "data\n"
+    assert made.read_text() == "x\n"
+    failing = ClaimData(about="lines", prepare="echo half > $OUTPUT/lines.txt\necho no such thing >&2\nexit 3")
+    with pytest.raises(RunError, match=r"could not be prepared \(exit code 3\): no such thing"):
+        prepare(failing, tmp_path / "out", None, tmp_path)
+    assert (folder / "lines.txt").read_text() == "data\n", "what was there stays"
+
+
+def test_missing_data_are_named(tmp_path: Path) -> None:
+    data = ClaimData(about="the words of https://example.org", prepare="true", needs=("words.txt",))
+    with pytest.raises(UserError, match=r"these claims need the words of https://example\.org; received 'no folder'"):
+        prepare(data, tmp_path / "out", None, tmp_path)
+    with pytest.raises(UserError, match=r"without words\.txt"):
+        prepare(data, tmp_path / "out", tmp_path, tmp_path)
+
+
+def test_mistakes_are_named_by_their_flags(place: Path, run_headway: Command) -> None:
+    for arguments, error in {
+        ("nobody2024/words", "--data", place / "data"): "--output: data and runs need a folder",
+        ("nobody2024/words", "--output", place / "none"): "--data: these claims need words",
+        ("nobody2024/word", "--output", place / "none"): "no such claims; did you mean 'nobody2024/words'",
+    }.items():
+        ended = run_headway("reproduce", *arguments, "--claims", place / "claims")
+        assert (ended.code, error in ended.err) == (2, True), ended.err
+
+
+def test_the_plan_of_claims(place: Path, run_headway: Command) -> None:
+    asked = ["reproduce", "nobody2024", "--claims", place / "claims", "--data", place / "data", "--dry-run"]
+    ended = run_headway(*asked, "--output", place / "planned")
+    assert ended.code == 0, ended.err
+    assert "ngram-1" in ended.out
+    assert not (place / "planned" / "nobody2024-words" / "cells").exists()

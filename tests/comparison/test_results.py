@@ -1,0 +1,80 @@
+"""The page of results is what the records say, and says so when it is stale."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.comparison.results import ResultRecord, measured_now, read_record, results_page, write_record
+from headway.errors import UserError
+from headway.tables import Column, Spread, Table
+from tests.conftest import Command
+
+ROOT = Path(__file__).parents[2]
+COMMAND = "headway compare g.yaml \\\n    --output d"
+
+
+def test_the_page_is_not_stale() -> None:
+    page = results_page(ROOT / "results", ROOT / "claims")
+    written = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert written == page, "run `headway results`"
+
+
+def test_what_the_page_shows_is_there() -> None:
+    for path in (ROOT / "results").rglob("*.json"):
+        record = read_record(path)
+        assert all((ROOT / "docs" / figure.file).is_file() for figure in record.figures), path
+        assert record.measured.commit
+        assert record.measured.date
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """Records and claims in folders of their own: one record, one section."""
+    results = tmp_path / "results"
+    (results / "speed").mkdir(parents=True)
+    shutil.copy(ROOT / "claims" / "kaneko2019-layers.yaml", tmp_path)
+    table = Table(
+        ["system", Column("BLEU", format=".2f")], [["a", Spread(12.346, 0.5)]], title="Scores", notes=["a note"]
+    )
+    measured = measured_now([COMMAND], [1, 2])
+    record = ResultRecord(title="Words", measured=measured, text=("One.", "Two."), tables=(table.to_json(),))
+    write_record(results / "speed" / "words.json", record)
+    contents = "title: R\nsections: [{title: S, records: ['speed/*'], claims: [kaneko2019-layers]}]\n"
+    (results / "contents.yaml").write_text(contents)
+    return results, tmp_path
+
+
+def test_a_record_becomes_a_section(folders: tuple[Path, Path], run_headway: Command, tmp_path: Path) -> None:
+    results, claims = folders
+    ended = run_headway("results", results, "--claims", claims, "--output", tmp_path / "page.md")
+    assert ended.code == 0, ended.err
+    page = (tmp_path / "page.md").read_text()
+    for text in (
+        "# R\n", "## S\n", COMMAND, "\nOne. Two.\n", "**Scores**", "| a | 12.35 ± 0.50 |", "a note", "seeds 1, 2.*",
+        "- Pre-training helps.", "`headway reproduce kaneko2019/layers`",
+    ):  # fmt: skip
+        assert text in page, text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"contents.yaml": "title: R\nsections: []\n"},
+            "no section of the page has this record; received 'speed/words'",
+        ),
+        ({"contents.yaml": "title: R\nsections: [{title: S, records: [word]}]\n"}, "there is no such record"),
+        ({"contents.yaml": "title: R\nsection: []\n"}, "section: unknown key"),
+        ({"speed/words.json": "{"}, r"words\.json: this record cannot be read"),
+        ({"speed/words.json": json.dumps({"title": "x"})}, "measured: this key is needed"),
+    ],
+)
+def test_a_mistake_is_named(folders: tuple[Path, Path], change: dict[str, Any], message: str) -> None:
+    results, claims = folders
+    for name, text in change.items():
+        (results / name).write_text(text)
+    with pytest.raises(UserError, match=message):
+        results_page(results, claims)

@@ -1,0 +1,124 @@
+"""A run in one file: it predicts the same elsewhere, and a hostile one does nothing."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import headway
+from headway.errors import UserError
+from headway.runs.packing import pack_run, portable, unpack_run
+from tests.conftest import Command, Reversal
+
+CODE = "from headway.mixers.attention import Attention\n\n\nclass Mine(Attention):\n    '''Attention of our own.'''\n"
+
+
+def test_a_pack_predicts_as_the_run(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
+    pack = tmp_path / "model.zip"
+    assert run_headway("pack", reversal.run, pack).code == 0
+    expected = run_headway("predict", reversal.run, stdin="abcd\ncab\n").out
+    assert run_headway("predict", pack, stdin="abcd\ncab\n").out == expected
+    assert headway.load(pack).predict(["abcd"])[0].text == "dcba"
+    assert run_headway("unpack", pack, tmp_path / "run").code == 0
+    assert run_headway("predict", tmp_path / "run", stdin="abcd\ncab\n").out == expected
+    first = pack.read_bytes()
+    pack_run(reversal.run, pack)
+    assert pack.read_bytes() == first
+
+
+def test_no_folder_of_this_machine_is_in_it(reversal: Reversal, tmp_path: Path) -> None:
+    pack_run(reversal.run, tmp_path / "model.zip")
+    with zipfile.ZipFile(tmp_path / "model.zip") as archive:
+        texts = [archive.read(name) for name in archive.namelist() if not name.endswith((".safetensors", ".model"))]
+    assert not any(str(reversal.run.parent).encode() in text for text in texts)
+    assert portable({"a": ["/x/y.ja", "z.ja"], "b": 3}) == {"a": ["y.ja", "z.ja"], "b": 3}
+
+
+@pytest.fixture
+def with_code(reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pack of a run whose mixer stands in a file that the reader does not have."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "mine_packed.py").write_text(CODE, encoding="utf-8")
+    unpack = tmp_path / "run"
+    pack_run(reversal.run, tmp_path / "plain.zip")
+    unpack_run(tmp_path / "plain.zip", unpack)
+    recipe = unpack / "recipe.yaml"
+    recipe.write_text(
+        recipe.read_text(encoding="utf-8").replace("kind: attention", "kind: mine_packed:Mine"), encoding="utf-8"
+    )
+    manifest = json.loads((unpack / "manifest.json").read_text(encoding="utf-8"))
+    manifest.pop("trained", None)
+    (unpack / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "home")
+    pack_run(unpack, tmp_path / "foreign.zip")
+    return tmp_path / "foreign.zip"
+
+
+def predict(pack: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Predict in a process that does not find the code of the fixture."""
+    command = [sys.executable, "-m", "headway", "predict", str(pack), *options]
+    return subprocess.run(command, input="abcd\n", capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_code_travels_and_is_asked_for(with_code: Path) -> None:
+    refused = predict(with_code)
+    assert refused.returncode == 2
+    assert "mine_packed:Mine" in refused.stderr
+    allowed = predict(with_code, "--allow-code")
+    assert (allowed.returncode, allowed.stdout) == (0, "dcba\n"), allowed.stderr
+
+
+def test_changed_code_is_not_imported(with_code: Path, tmp_path: Path) -> None:
+    unpack_run(with_code, tmp_path / "changed")
+    (tmp_path / "changed" / "source" / "mine_packed.py").write_text("raise SystemExit(7)\n", encoding="utf-8")
+    with pytest.raises(UserError, match="not the code that was packed"):
+        headway.load(tmp_path / "changed", allow_code=True)
+
+
+def test_code_that_is_not_found_is_named(with_code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home" / "mine_packed.py").unlink()
+    sys.modules.pop("mine_packed", None)
+    with pytest.raises(UserError, match="the source of mine_packed"):
+        pack_run(tmp_path / "run", tmp_path / "again.zip")
+    assert not (tmp_path / "again.zip").exists()
+
+
+def hostile(path: Path, members: dict[str, str], compression: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("members", "compression", "message"),
+    [
+        ({"recipe.yaml": "a", "../evil": "x"}, zipfile.ZIP_STORED, "a run has no such file"),
+        ({"recipe.yaml": "a", "vocabulary/../../evil": "x"}, zipfile.ZIP_STORED, "a run has no such file"),
+        ({"recipe.yaml": "a", "/evil": "x"}, zipfile.ZIP_STORED, "a run has no such file"),
+        ({"recipe.yaml": "a", "setup.py": "x"}, zipfile.ZIP_STORED, "a run has no such file"),
+        ({"recipe.yaml": "a" * 10_000}, zipfile.ZIP_DEFLATED, "not compressed"),
+        ({"manifest.json": "{}"}, zipfile.ZIP_STORED, "it has no recipe.yaml"),
+    ],
+)
+def test_hostile_packs(tmp_path: Path, members: dict[str, str], compression: int, message: str) -> None:
+    pack = hostile(tmp_path / "bad.zip", members, compression)
+    with pytest.raises(UserError, match=message):
+        unpack_run(pack, tmp_path / "in" / "run")
+    assert not list((tmp_path / "in").iterdir())
+    assert not (tmp_path / "evil").exists()
+
+
+def test_what_is_no_pack(tmp_path: Path, reversal: Reversal) -> None:
+    (tmp_path / "bad.zip").write_bytes(b"PK no zip")
+    with pytest.raises(UserError, match="cannot be read"):
+        headway.load(tmp_path / "bad.zip")
+    with pytest.raises(UserError, match="something of this name"):
+        unpack_run(tmp_path / "bad.zip", tmp_path)
+    with pytest.raises(UserError, match="not a run folder"):
+        pack_run(tmp_path, tmp_path / "x.zip")
+    with pytest.raises(UserError, match="no such folder"):
+        pack_run(reversal.run, tmp_path / "none" / "x.zip")

@@ -1,0 +1,114 @@
+"""One training at a time in a run folder; a process that dies lets go of it."""
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+from headway.errors import UserError
+from headway.runs.training.lock import LOCK, training_lock
+from headway.runs.training.loop import train
+from tests.runs.training import toys
+
+
+def test_another_process_is_named(tmp_path, run_headway):
+    run = toys.run(tmp_path)
+    with training_lock(run):
+        before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file() and path.name != LOCK}
+        ended = run_headway("train", run / "recipe.yaml", "--output", run, "--resume")
+        assert ended.code == 2
+        assert "another process trains here" in ended.err
+        assert f"process {os.getpid()} of " in ended.err
+        assert before == {path.name: path.read_bytes() for path in run.iterdir() if path.name in before}
+    toys.run(tmp_path, updates=7, resume=True)
+    assert (run / LOCK).read_bytes() == b""
+
+
+def test_a_living_run_keeps_its_unfinished_checkpoint(tmp_path):
+    run = toys.run(tmp_path)
+    unfinished = run / "checkpoints" / ".update-00000009.tmp"
+    unfinished.mkdir()
+    with training_lock(run), pytest.raises(UserError, match="another process trains here"):
+        train(toys.recipe(tmp_path), run, resume=True)
+    assert unfinished.is_dir()
+
+
+def test_a_killed_process_leaves_no_lock_behind(tmp_path):
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with training_lock(tmp_path):
+            os.write(told, b"1")
+            signal.pause()
+    os.read(ready, 1)
+    with pytest.raises(UserError, match=f"another process trains here; received 'process {child} of "):
+        training_lock(tmp_path).__enter__()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with training_lock(tmp_path):
+        pass
+
+
+def test_of_two_fresh_starts_one_trains(tmp_path):
+    recipe, errors, codes = toys.recipe(tmp_path, updates=30), [], []
+    together = threading.Barrier(2)
+
+    def start():
+        together.wait()
+        try:
+            codes.append(train(recipe, tmp_path / "run"))
+        except UserError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [0]
+    (message,) = errors
+    assert "another process trains here" in message
+
+
+def test_a_run_that_began_while_this_one_waited_is_not_overwritten(tmp_path, monkeypatch):
+    from headway.runs.training import opening
+
+    whole, run = opening.training_lock, tmp_path / "run"
+
+    def late(folder):
+        monkeypatch.setattr(opening, "training_lock", whole)
+        toys.run(tmp_path)
+        return whole(folder)
+
+    monkeypatch.setattr(opening, "training_lock", late)
+    with pytest.raises(UserError, match="there is a run here already"):
+        train(toys.recipe(tmp_path, seed=2), run)
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch, caplog):
+    def none(descriptor, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    toys.run(tmp_path)
+    assert "this file system has no locks" in caplog.text
+
+
+def test_a_machine_that_trained_here_and_did_not_end_is_named(tmp_path, caplog):
+    (tmp_path / LOCK).write_text(json.dumps({"machine": "another", "process": 7}))
+    with training_lock(tmp_path):
+        assert "process 7 of another trained here and did not end by itself" in caplog.text
+    caplog.clear()
+    with training_lock(tmp_path):
+        assert caplog.text == ""
+
+
+@pytest.mark.parametrize("note", [b"[]", b"\xff", b"{"])
+def test_a_note_that_says_nothing(tmp_path, note, caplog):
+    (tmp_path / LOCK).write_bytes(note)
+    with training_lock(tmp_path):
+        assert caplog.text == ""

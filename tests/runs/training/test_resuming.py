@@ -1,0 +1,157 @@
+"""Going on: what a changed recipe, a damaged record or another machine means for it."""
+
+import json
+import shutil
+import signal
+
+import pytest
+import torch
+import yaml
+
+from headway.errors import UserError
+from headway.runs.checkpoint_files import list_checkpoints
+from headway.runs.training import loop, session
+from headway.runs.training.loop import train
+from tests.runs.training import toys
+from tests.runs.training.kills import assert_same, metrics
+
+LINEAR = {"optimizer": {"schedule": "linear", "warmup": 2}}
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """A run of six updates, and its folder, which tests copy."""
+    folder = tmp_path_factory.mktemp("once")
+    toys.run(folder, log_every=1)
+    return folder
+
+
+@pytest.fixture
+def run(once, request):
+    """A copy of that run, beside its data."""
+    return shutil.copytree(once / "run", once / request.node.name)
+
+
+def resume(run, **settings):
+    return train(toys.recipe(run.parent, log_every=1, **settings), run, resume=True)
+
+
+def test_another_end_of_a_schedule_that_depends_on_it_is_refused(tmp_path):
+    toys.run(tmp_path, **LINEAR)
+    with pytest.raises(UserError, match=r"training\.updates: .*other learning rates.*received 9; allowed: 6"):
+        train(toys.recipe(tmp_path, updates=9, **LINEAR), tmp_path / "run", resume=True)
+    assert yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())["training"]["updates"] == 6
+    toys.run(tmp_path, keep_last=5, resume=True, **LINEAR)  # the same end, and another key
+
+
+@pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
+def test_another_end_of_a_schedule_without_one_changes_nothing(tmp_path, schedule):
+    settings = {"optimizer": {"schedule": schedule, "warmup": 2}, "average": {"of": "last"}}
+    toys.run(tmp_path, **settings)
+    longer = toys.run(tmp_path, updates=8, resume=True, **settings)
+    alone = toys.run(tmp_path, "alone", updates=8, **settings)
+    assert (longer / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "damage", [b"null", b"1", b"[]", b"{}", b'{"update": "x"}', b'{"update": 2\xff}', b"[" * 50_000]
+)
+def test_damaged_lines_of_metrics_are_told_and_left_out(run, damage, caplog):
+    file = run / "metrics.jsonl"
+    content = file.read_bytes().splitlines()
+    file.write_bytes(b"\n".join([content[0], damage, *content[1:]]) + b"\n")
+    resume(run, updates=7)
+    assert f"{file}: 1 damaged lines were left out (lines 2)" in caplog.text
+    assert [line["update"] for line in metrics(run) if "loss" in line] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_last_line_that_a_kill_cut_off_needs_no_word(run, caplog):
+    with (run / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"update": 6, "lo')
+    resume(run, updates=7)
+    assert "damaged" not in caplog.text
+
+
+@pytest.mark.parametrize("content", ["[]", "null", '{"format": "x"}', "[" * 50_000], ids=range(4))
+def test_a_damaged_manifest_is_refused(run, content):
+    (run / "manifest.json").write_text(content)
+    with pytest.raises(UserError, match=r"manifest\.json.*: the manifest is damaged"):
+        resume(run)
+
+
+def test_an_edited_recipe_is_refused(run):
+    file = run / "recipe.yaml"
+    tree = yaml.safe_load(file.read_text())
+    tree["model"]["heads"] = 4
+    file.write_text(yaml.safe_dump(tree))
+    with pytest.raises(UserError, match=r"model\.heads: this recipe was edited after training"):
+        resume(run)
+
+
+def test_another_number_of_threads_is_told(run, caplog):
+    resume(run)
+    assert "the machine has changed" not in caplog.text
+    torch.set_num_threads(2)
+    try:
+        resume(run)
+    finally:
+        torch.set_num_threads(1)
+    assert "the machine has changed (threads: 1 -> 2): weights may differ" in caplog.text
+
+
+@pytest.mark.parametrize("updates", [6, 7])
+def test_a_kill_before_pruning_leaves_no_checkpoint_too_many(tmp_path, monkeypatch, updates):
+    settings = {"keep_last": 1, "updates": updates, "average": {"of": "last"}}
+    alone = toys.run(tmp_path, "alone", **settings)
+
+    class Killed(BaseException):
+        pass
+
+    def die(checkpoints, keep):
+        if max(keep) == updates:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "prune", die)
+        with pytest.raises(Killed):
+            toys.run(tmp_path, **settings)
+    assert len(list_checkpoints(tmp_path / "run" / "checkpoints")) > 1
+    resumed = toys.run(tmp_path, resume=True, **settings)
+    names = [[path.name for path in list_checkpoints(run / "checkpoints")] for run in (alone, resumed)]
+    assert names == [[f"update-{updates:08d}"]] * 2
+
+
+@pytest.mark.parametrize("update", [1, 3, 5, 8])
+def test_a_signal_leaves_the_lines_of_metrics_as_they_would_be(tmp_path, monkeypatch, update):
+    settings = {"updates": 9, "log_every": 4, "checkpoint_every": 8, "dev_metrics": []}
+    alone = toys.run(tmp_path, "alone", **settings)
+    whole, calls = loop.make_update, []
+
+    def signalled(*arguments):
+        calls.append(1)
+        if len(calls) == update:
+            signal.raise_signal(signal.SIGTERM)
+        whole(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "make_update", signalled)
+        assert train(toys.recipe(tmp_path, **settings), tmp_path / "run") == 128 + signal.SIGTERM
+    resumed = toys.run(tmp_path, resume=True, **settings)
+    assert [line["update"] for line in metrics(alone) if "loss" in line] == [4, 8, 9]
+    assert metrics(resumed) == metrics(alone)
+    assert_same_models(resumed, alone)
+
+
+def assert_same_models(one, other):
+    assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
+
+
+def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
+    alone = toys.run(tmp_path, "alone")
+    import time
+
+    clock = iter(range(10**9, 0, -1000))
+    monkeypatch.setattr(time, "time", lambda: float(next(clock)))
+    run = toys.run(tmp_path)
+    assert_same(alone, run)
+    assert all(line["seconds"] >= 0 for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()))

@@ -1,0 +1,172 @@
+"""Products prepared for speed: equal to torch's to the rounding of their precision, row by row."""
+
+import pytest
+import torch
+from torch import nn
+
+from headway.tensors import linear, products
+from headway.tensors.linear import Linear, prepare
+from headway.tensors.products import KINDS, Int8Product, PlainProduct, Product, exact_steps, trial
+
+ALL = [(precision, kind) for precision, kinds in KINDS.items() for kind in kinds]
+# The largest error of a product as a share of the largest value: 24, 8 and 6 bits of inputs and weights.
+ERRORS = {"float32": 1e-6, "bf16": 0.02, "int8": 0.04}
+
+
+def built(kind: type[Product], weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+    """A product of this kind; skips the test where this torch or processor has none."""
+    try:
+        return kind(weight, bias)
+    except (RuntimeError, AttributeError):
+        pytest.skip(f"{kind.__name__} is not built for this machine")
+
+
+@pytest.mark.parametrize(("precision", "kind"), ALL, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize("bias", [True, False])
+@torch.no_grad()
+def test_products_equal_torch_to_their_rounding(precision: str, kind: type[Product], bias: bool) -> None:
+    torch.manual_seed(1)
+    layer = nn.Linear(48, 40, bias=bias)
+    product = built(kind, layer.weight, layer.bias)
+    for rows in (0, 1, 2, 5, 300):
+        x = 3 * torch.randn(rows, 48)
+        expected = layer(x)
+        assert product(x).shape == expected.shape
+        if rows:
+            assert (product(x) - expected).abs().max() <= ERRORS[precision] * expected.abs().max()
+
+
+@pytest.mark.parametrize("kind", KINDS["int8"], ids=lambda kind: kind.__name__)
+@torch.no_grad()
+def test_rows_in_int8_know_nothing_of_each_other(kind: type[Product]) -> None:
+    torch.manual_seed(2)
+    product = built(kind, torch.randn(24, 32), torch.randn(24))
+    x = torch.randn(6, 32) * torch.tensor([1e-4, 1, 0, 1e4, 3, 1])[:, None]
+    together = product(x)
+    for row in range(6):
+        assert torch.equal(product(x[row : row + 1])[0], together[row])
+    assert torch.equal(together[2], product.bias)
+
+
+@pytest.mark.parametrize("kind", KINDS["int8"], ids=lambda kind: kind.__name__)
+def test_the_largest_numbers_are_multiplied_exactly(kind: type[Int8Product]) -> None:
+    ones = torch.ones(8, 512)
+    product = built(kind, ones, None)
+    assert product.steps == exact_steps(kind)
+    assert torch.allclose(product(ones), torch.full((8, 8), 512.0), rtol=1e-6)
+    assert torch.allclose(product(-ones), torch.full((8, 8), -512.0), rtol=1e-6)
+
+
+def test_a_processor_that_adds_in_16_bits_gets_half_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs of products of 255 and 127 exceed 16 bits, those of 127 and 127 do not."""
+
+    class Saturating(Int8Product):
+        def prepare(self, weight: torch.Tensor, scales: torch.Tensor) -> None:
+            self.whole, self.scales = (weight / scales[:, None]).round(), scales
+
+        def multiply(self, rows: torch.Tensor) -> torch.Tensor:
+            whole = (rows * self.steps).round() + self.steps + 1
+            pairs = (whole[:, None] * self.whole).unflatten(2, (-1, 2)).sum(3).clamp(-32768, 32767)
+            return (pairs.sum(2) - (self.steps + 1) * self.whole.sum(1)) * self.scales / self.steps
+
+    assert exact_steps(Saturating) == 63
+    torch.manual_seed(3)
+    weight, x = torch.randn(8, 16), torch.randn(3, 16)
+    assert (Saturating(weight, None)(x) - x @ weight.T).abs().max() <= ERRORS["int8"] * (x @ weight.T).abs().max()
+
+
+class _Slow(PlainProduct):
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        return sum((super(_Slow, self).__call__(rows) for _ in range(20)), rows.new_zeros(())) / 20
+
+
+class _Missing(Product):
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        raise RuntimeError("not built for this machine")
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        raise AssertionError
+
+
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[type[Product], ...]]:
+    """Kinds of products to change; trials start afresh."""
+    changed = dict(KINDS)
+    monkeypatch.setattr(products, "KINDS", changed)
+    monkeypatch.setattr(linear, "KINDS", changed)
+    monkeypatch.setattr(linear, "LEAST_PREPARED", 0)
+    trial.cache_clear()
+    yield changed
+    trial.cache_clear()
+
+
+def test_a_trial_takes_the_quickest_of_those_that_work(kinds: dict) -> None:
+    kinds["float32"] = (_Missing, _Slow, PlainProduct)
+    found = trial("float32", 300, 200)
+    assert found is not None
+    assert found.kind is PlainProduct
+    kinds["int8"] = (_Missing,)
+    assert trial("int8", 300, 200) is None
+
+
+def test_auto_takes_a_precision_that_is_much_faster(kinds: dict) -> None:
+    model = nn.Sequential(Linear(200, 300), nn.ReLU(), Linear(300, 200))
+    kinds.update({"float32": (_Slow,), "bf16": (PlainProduct,), "int8": (_Missing,)})
+    assert prepare(model, "auto") == "bf16"
+    trial.cache_clear()
+    kinds.update({"float32": (PlainProduct,), "bf16": (PlainProduct,)})
+    assert prepare(model, "auto") == "float32"
+    with pytest.raises(ValueError, match="no int8 products"):
+        prepare(model, "int8")
+
+
+@pytest.mark.parametrize("precision", KINDS)
+@torch.no_grad()
+def test_prepared_layers_multiply_in_their_precision(precision: str, kinds: dict) -> None:
+    torch.manual_seed(4)
+    model = nn.Sequential(Linear(32, 48), nn.ReLU(), Linear(48, 24, bias=False)).eval()
+    x = torch.randn(2, 3, 32)
+    plain = model(x)
+    if trial(precision, 24, 48) is None:
+        pytest.skip(f"no {precision} products on this machine")
+    assert prepare(model, precision) == precision
+    for given in (x, x.movedim(0, 1).contiguous().movedim(0, 1), x[:1], x[:0]):
+        found, expected = model(given), plain[: len(given)]
+        assert found.shape == expected.shape
+        assert bool(((found - expected).abs() <= 2 * ERRORS[precision] * plain.abs().max()).all())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda layer: layer.train(),
+        lambda layer: layer.double(),
+        lambda layer: layer.load_state_dict(layer.state_dict()),
+    ],
+)
+def test_a_weight_that_may_change_is_not_prepared_any_more(change, kinds: dict) -> None:
+    layer = Linear(32, 48).eval()
+    kinds["float32"] = (_Slow,)
+    prepare(layer)
+    assert layer.product is not None
+    layer.eval()
+    assert layer.product is not None
+    change(layer)
+    assert layer.product is None
+
+
+def test_gradients_are_those_of_the_weight_itself(kinds: dict) -> None:
+    torch.manual_seed(5)
+    layer = Linear(32, 48).eval()
+    x = torch.randn(4, 32, requires_grad=True)
+    expected = torch.autograd.grad(layer(x).square().sum(), [x, layer.weight])
+    if trial("int8", 48, 32) is None:
+        pytest.skip("no int8 products on this machine")
+    prepare(layer, "int8")
+    assert all(map(torch.equal, torch.autograd.grad(layer(x).square().sum(), [x, layer.weight]), expected))
+
+
+def test_small_and_double_weights_are_left_alone() -> None:
+    model = nn.Sequential(Linear(8, 8), Linear(256, 256).double()).eval()
+    assert prepare(model, "int8") == "int8"
+    assert all(layer.product is None for layer in model)
