@@ -33,7 +33,7 @@ from headway.tasks import build_task
 from headway.tasks.task import Example
 
 STYLES = ("palette.css", "report.css")
-SCRIPTS = ("elements.js", "charts.js", "report.js", "curves.js", "attention.js")
+SCRIPTS = ("elements.js", "charts.js", "save.js", "report.js", "curves.js", "attention.js")
 MOST_POINTS = 1000  # a curve on a screen has no room for more
 SENTENCES = 12  # of dev, in the report
 
