@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-narrow lint docs bench clean
+.PHONY: demo test test-narrow test-all lint docs bench clean
 
 demo: .venv/demo
 	$(BIN)/headway demo
@@ -19,6 +19,11 @@ test-narrow: .venv/test
 	for set in "ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2" "ATEN_CPU_CAPABILITY=default"; do \
 	  env $$set OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 -k "not check_compile" $(NUMBERS) || exit 1; \
 	done
+
+# The slow tests, which `make test` leaves out.
+test-all: .venv/test-all
+	scripts/install-test-system-packages.sh
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --timeout=900 --numprocesses 2 --dist loadfile
 
 lint: .venv/test
 	$(BIN)/ruff check .
@@ -46,6 +51,10 @@ bench: .venv/test
 
 .venv/test: pyproject.toml constraints.txt | .venv/demo
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint,tensorboard]'
+	touch $@
+
+.venv/test-all: pyproject.toml constraints.txt | .venv/test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test-all]'
 	touch $@
 
 .venv/docs: pyproject.toml constraints.txt | .venv/demo
