@@ -33,6 +33,7 @@ def data_check(
     loaded = load_recipe(recipe, overrides or ())
     result = build_task(loaded.task).check_data(loaded)
     write(json.dumps(result.to_json(), ensure_ascii=False, indent=1) if json_output else result.text())
+    result.refuse()
 
 
 @command(data_app, "split")
@@ -128,6 +129,20 @@ def data_treebanks(
         ("gold", [pair.links.pharaoh() for pair in pairs]),
     ):
         write_text(output / f"{name}.txt", "".join(f"{line}\n" for line in lines))
+
+
+@command(data_app, "dates")
+def data_dates(
+    output: Output,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of all random draws.")] = 1,
+    train_size: Annotated[int, typer.Option(min=1, max=MOST, help="Dates to train on.")] = 60_000,
+    dev_size: Annotated[int, typer.Option(min=1, max=MOST, help="Dates of dev.")] = 1000,
+    test_size: Annotated[int, typer.Option(min=1, max=MOST, help="Dates of each of the two tests.")] = 2000,
+) -> None:
+    """Write dates in many languages, and the same as ISO 8601: train, dev and two tests as TSV."""
+    from headway.corpora.generated.dates import generate_dates, write_dates
+
+    write_dates(generate_dates(seed, train_size, dev_size, test_size), output)
 
 
 @command(data_app, "digits")
