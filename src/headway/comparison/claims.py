@@ -203,11 +203,10 @@ def _grid_of_file(path: Path) -> dict[str, Any]:
     if "recipe" in tree:
         tree["recipe"] = absolute(tree["recipe"])
     variants = tree.get("variants")
-    for name, entry in variants.items() if isinstance(variants, dict) else ():
-        if isinstance(entry, dict) and "recipe" in entry:
-            entry["recipe"] = absolute(entry["recipe"])
-        elif isinstance(entry, str):
-            variants[name] = absolute(entry)
+    if isinstance(variants, dict):
+        for name, entry in variants.items():
+            given = isinstance(entry, dict) and "recipe" in entry
+            variants[name] = entry | {"recipe": absolute(entry["recipe"])} if given else absolute(entry)
     return tree
 
 
