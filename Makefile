@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test test-all lint docs bench clean
 
 demo: .venv/demo
 	$(BIN)/headway demo
@@ -11,6 +11,11 @@ demo: .venv/demo
 test: .venv/test
 	scripts/install-test-system-packages.sh
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+# The slow tests, which `make test` leaves out.
+test-all: .venv/test-all
+	scripts/install-test-system-packages.sh
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --timeout=900 --numprocesses 2 --dist loadfile
 
 lint: .venv/test
 	$(BIN)/ruff check .
@@ -38,6 +43,10 @@ bench: .venv/test
 
 .venv/test: pyproject.toml constraints.txt | .venv/demo
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint,tensorboard]'
+	touch $@
+
+.venv/test-all: pyproject.toml constraints.txt | .venv/test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test-all]'
 	touch $@
 
 .venv/docs: pyproject.toml constraints.txt | .venv/demo

@@ -14,7 +14,7 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +23,8 @@ from scipy import stats
 
 from headway.cli.console import show
 from headway.comparison.comparison import Measure, compared_pairs
+from headway.comparison.results import ResultRecord, measured_now, write_record
 from headway.comparison.statistics import Linearised, linearise
-from headway.device import machine
-from headway.files import write_json
 from headway.log import Progress, progress
 from headway.metrics import Metric, Signature
 from headway.metrics.metric import Statistics
@@ -39,6 +38,7 @@ PLANTED = 1.0  # BLEU
 SEEDS, DEVIATIONS = (3, 5, 10), (0.0, 0.5, 1.0)
 METHODS = ("headway", "Satterthwaite", "seeds alone", "segments alone", "bootstrap of both")
 RESAMPLES = 500
+SIMULATION_SEEDS = (1, 2, 3)  # of tables of unequal, equal, and four equal systems
 
 Floats = NDArray[np.float64]
 
@@ -208,15 +208,16 @@ class Simulation:
         """The shares of all kinds of tables, in percent."""
         held, seen = dict.fromkeys(METHODS, 0), 0
         wrong, width = dict.fromkeys(METHODS, 0), dict.fromkeys(METHODS, 0.0)
-        for systems, truth in self._tables(2, PLANTED, seed=1):
+        unequal, equal, four_equal = SIMULATION_SEEDS
+        for systems, truth in self._tables(2, PLANTED, unequal):
             seen += verdicts(systems) == ["better"]
             for name, (low, high) in self._intervals(systems):
                 held[name] += low <= truth <= high
                 width[name] += (high - low) / self.count
-        for systems, _ in self._tables(2, 0.0, seed=2):
+        for systems, _ in self._tables(2, 0.0, equal):
             for name, (low, high) in self._intervals(systems):
                 wrong[name] += not low <= 0 <= high
-        four = sum(any(word != "none" for word in verdicts(systems)) for systems, _ in self._tables(4, 0.0, seed=3))
+        four = sum(any(word != "none" for word in verdicts(systems)) for systems, _ in self._tables(4, 0.0, four_equal))
         share = 100 / self.count
         return Condition(
             self.seeds, self.deviation, {name: share * tables for name, tables in held.items()}, width,
@@ -253,18 +254,22 @@ def verdicts(systems: Sequence[Linearised]) -> list[str]:
     return [pair.verdict for pair in compared_pairs(Measure("bleu", "BLEU", BLEU), named, 0.0, None)]
 
 
-def coverage_table(conditions: Sequence[Condition]) -> Table:
-    """A row a condition."""
-    rows: list[list[Cell]] = [
-        [
-            one.seeds, one.deviation, one.coverage["headway"], one.false["headway"], one.false_of_four, one.power,
-            *(one.coverage[name] for name in METHODS[1:]),
-        ]
+def tables_of(conditions: Sequence[Condition]) -> list[Table]:
+    """Two tables with a row a condition: the method of headway, and others."""
+    ours: list[list[Cell]] = [
+        [one.seeds, one.deviation, one.coverage[METHODS[0]], one.false[METHODS[0]], one.false_of_four, one.power,
+         one.width[METHODS[0]]]
         for one in conditions
     ]  # fmt: skip
-    ours = [Column(name, "%", ".1f") for name in ("coverage", "false", "false, 4 systems", "power, 1 BLEU")]
-    others = [Column(name, "%", ".1f") for name in METHODS[1:]]
-    return Table([Column("seeds"), Column("sd", "BLEU", ".1f"), *ours, *others], rows)
+    shares = ("intervals that hold the truth", "false verdicts, A against A", "false, 4 equal systems", "power, 1 BLEU")
+    first = [Column("seeds"), Column("sd between seeds", "BLEU", ".1f")]
+    columns = [*first, *(Column(name, "%", ".1f") for name in shares), Column("width", "BLEU", ".2f")]
+    others: list[list[Cell]] = [
+        [one.seeds, one.deviation, *(cell for name in METHODS[1:] for cell in (one.coverage[name], one.false[name]))]
+        for one in conditions
+    ]
+    pairs = [Column(f"{name}: {what}", "%", ".1f") for name in METHODS[1:] for what in ("held", "false")]
+    return [Table(columns, ours), Table([*first, *pairs], others)]
 
 
 def draw(conditions: Sequence[Condition], path: Path) -> None:
@@ -282,8 +287,25 @@ def draw(conditions: Sequence[Condition], path: Path) -> None:
     panel_chart(panels, path)
 
 
+def record_of(conditions: Sequence[Condition], count: int, sentences: int, bleu: float, command: str) -> ResultRecord:
+    """The results with how they came about."""
+    text = (
+        f"In each condition {count:,} tables of each kind are simulated: two systems of which one is better by"
+        f" {PLANTED:g} BLEU, two equal ones, and four equal ones.",
+        f"A test set has {sentences:,} sentences, and a system about {bleu:.0f} BLEU.",
+        "Held is the share of 95 % intervals around the difference of the unequal systems that hold the true one.",
+        "Power is the share of them with the verdict better.",
+        "Four equal systems make six pairs; a table of them is false where any pair has a verdict.",
+    )
+    made = tuple(table.to_json() for table in tables_of(conditions))
+    return ResultRecord(
+        title="Coverage of intervals and verdicts", measured=measured_now([command], SIMULATION_SEEDS), text=text,
+        tables=made,
+    )  # fmt: skip
+
+
 def main() -> None:
-    """Simulate all conditions, print the table, and write the record and the figure."""
+    """Simulate all conditions, print the tables, and write the record and the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=2000, help="of each kind and condition")
     parser.add_argument("--sentences", type=int, default=1000, help="of the test set")
@@ -296,14 +318,10 @@ def main() -> None:
             for deviation in DEVIATIONS:
                 simulation = Simulation(world, seeds, deviation, count=given.tables, sentences=given.sentences, bar=bar)
                 conditions.append(simulation.run())
-    print(coverage_table(conditions).text())
+    print("\n\n".join(table.text() for table in tables_of(conditions)))
     if given.output is not None:
-        record = {
-            "command": " ".join(["python", *sys.argv]), "machine": machine(), "tables": given.tables,
-            "sentences": given.sentences, "bleu": world.truth(0.0, 0.0), "planted": PLANTED,
-            "conditions": [asdict(one) for one in conditions],
-        }  # fmt: skip
-        write_json(given.output, record)
+        command = " ".join(["python", *sys.argv])
+        write_record(given.output, record_of(conditions, given.tables, given.sentences, world.truth(0.0, 0.0), command))
     if given.figure is not None:
         draw(conditions, given.figure)
 

@@ -17,7 +17,7 @@ GROUND: dict[str, set[str]] = {
     "files": {"errors"},
     "documents": {"errors"},
     "log": set(),
-    "tables": set(),
+    "tables": {"errors"},
     "tensors": set(),
     "processes": {"errors"},
     "memory": {"errors"},

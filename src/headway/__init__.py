@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.comparison.comparison import compare
+    from headway.comparison.systems import compare
     from headway.mixers import build_mixer
     from headway.models import build_model
     from headway.recipe import Recipe, load_recipe
@@ -18,7 +18,7 @@ __all__ = ["Recipe", "__version__", "build_mixer", "build_model", "compare", "lo
 _HOMES = {
     "build_mixer": "headway.mixers",
     "build_model": "headway.models",
-    "compare": "headway.comparison.comparison",
+    "compare": "headway.comparison.systems",
     "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",

@@ -10,7 +10,12 @@ import math
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from headway.errors import UserError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Align = Literal["left", "right"]
 
@@ -157,15 +162,33 @@ class Table:
         Args:
             digits: significant digits of floats; by default as many as bring them back exactly.
         """
-        spread = [any(isinstance(row[index], Spread) for row in self.rows) for index in range(len(self.columns))]
+        names, rows = self._flat()
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        names = [[column.name, f"{column.name} ±"][: 1 + two] for column, two in zip(self.columns, spread, strict=True)]
-        writer.writerow([name for pair in names for name in pair])
-        for row in self.rows:
-            pairs = [_pair(cell)[: 1 + two] for cell, two in zip(row, spread, strict=True)]
-            writer.writerow([_significant(cell, digits) for pair in pairs for cell in pair])
+        writer.writerow(names)
+        writer.writerows([_significant(cell, digits) for cell in row] for row in rows)
         return file.getvalue()
+
+    def _flat(self) -> tuple[list[str], list[list[Cell]]]:
+        """The names of the columns and the rows; a spread has a column of its own."""
+        spread = [any(isinstance(row[index], Spread) for row in self.rows) for index in range(len(self.columns))]
+        names = [[column.name, f"{column.name} ±"][: 1 + two] for column, two in zip(self.columns, spread, strict=True)]
+        rows = [[_pair(cell)[: 1 + two] for cell, two in zip(row, spread, strict=True)] for row in self.rows]
+        return [name for pair in names for name in pair], [[cell for pair in row for cell in pair] for row in rows]
+
+    def to_pandas(self) -> "DataFrame":
+        """The rows as a data frame; a spread has a column of its own.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            allowed = "pip install 'headway[pandas]'"
+            raise UserError("this needs the package pandas", where="to_pandas", allowed=allowed) from error
+        names, rows = self._flat()
+        return pandas.DataFrame(rows, columns=names)
 
     def markdown(self) -> str:
         """A table of GitHub's Markdown, below its title in bold."""

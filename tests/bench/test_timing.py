@@ -11,6 +11,7 @@ from headway.bench.timing import SIZES, BenchReport, Contender, Measurement, Syn
 from headway.errors import RunError, UserError
 
 TINY = SIZES["tiny"]
+SENTENCES_OF_A_ROUND = 3
 
 
 @pytest.fixture(autouse=True)
@@ -167,14 +168,43 @@ def test_recomputed_blocks_do_the_same_work():
 
 
 def test_decode_command(tmp_path):
-    pytest.importorskip(
-        "transformers", reason="bench decode measures beside transformers: pip install 'headway[pretrained]'"
+    pytest.importorskip("transformers", reason="bench decode measures beside it: pip install 'headway[pretrained]'")
+    pytest.importorskip("ctranslate2", reason="bench decode measures beside it: pip install 'headway[export]'")
+    report = bench_decode.run_bench_decode(
+        ["tiny"], [3], 2, tmp_path / "decode.json", beams=[3], lengths=[5], precisions=["float32"]
     )
-    report = bench_decode.run_bench_decode(["tiny"], [3], 2, tmp_path / "decode.json")
-    ours, theirs = report.measurements
-    assert ours.tokens == theirs.tokens == [3 * TINY.forced] * 2
-    assert ours.facts == {"equal_outputs": 12, "outputs": 12}
-    assert json.loads((tmp_path / "decode.json").read_text())["measurements"][0]["setting"] == "3"
+    assert [(each.contender, each.baseline) for each in report.measurements] == [
+        ("headway float32", "CTranslate2 float32"),
+        ("CTranslate2 float32", "CTranslate2 float32"),
+        ("Hugging Face float32", "CTranslate2 float32"),
+    ]
+    for measurement in report.measurements:
+        assert measurement.tokens == [SENTENCES_OF_A_ROUND * 5] * 2
+        assert measurement.facts["equal_outputs"] == 1
+        assert measurement.facts["by_processor_time"] > 0
+    assert "the fastest of each, headway float32 beside CTranslate2 float32: " in report.text()
+    assert json.loads((tmp_path / "decode.json").read_text())["measurements"][0]["setting"] == "3, 3, 5"
+
+
+@pytest.mark.parametrize(
+    ("installed", "expected"),
+    [
+        ({"ctranslate2"}, ["CTranslate2 int8", "CTranslate2 float32", "CTranslate2 float32", "CTranslate2 float32"]),
+        ({"transformers"}, ["Hugging Face float32"] * 3),
+    ],
+)
+def test_a_contender_that_is_not_installed_is_left_out_and_told(monkeypatch, installed, expected):
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setattr(bench_decode, "find_spec", lambda name: name in installed or None)
+    monkeypatch.setattr(bench_decode, "_has", lambda precision: precision != "bf16")
+    monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda device: {"float32", "int8"})
+    builds, missing = bench_decode._contenders(None)
+    assert sorted(baseline for _, baseline, _ in builds) == sorted(expected)
+    (told,) = missing
+    assert "is left out, since it is not installed: pip install 'headway[" in told
+    monkeypatch.setattr(bench_decode, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="not installed"):
+        bench_decode._contenders(None)
 
 
 def test_marian_with_our_weights_gives_our_log_probabilities():
@@ -197,6 +227,10 @@ def test_marian_with_our_weights_gives_our_log_probabilities():
         (lambda: bench_train.run_bench_train(["huge"], ["float32"], 1), "size: .*'huge'.*base, small, tiny"),
         (lambda: bench_train.run_bench_train(["tiny"], ["int8"], 1), "precision: .*'int8'.*float32, bf16"),
         (lambda: bench_decode.run_bench_decode(["huge"], [1], 1), "size: .*'huge'"),
+        (
+            lambda: bench_decode.run_bench_decode(["tiny"], [1], 1, precisions=["int4"]),
+            "precision: .*'int4'.*bf16, int8",
+        ),
     ],
 )
 def test_unknown_choices_are_errors(run, message):

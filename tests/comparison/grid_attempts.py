@@ -6,6 +6,7 @@ A kill hits, in turn, the call with all of its cells, the call alone, so that it
 one cell just before a random one of its changes to files. Everything is imported once, so that a child starts at once.
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -55,11 +56,16 @@ def attempt(grid: str, output: str, what: str, draw: random.Random) -> int:
         failed = GridRun(load_grid(Path(grid)), Path(output), 1).run(LocalWorkers(2, 1, "fork")).failed
         os._exit(1 if failed else 0)
     if what in ("all", "call"):
-        time.sleep(draw.uniform(0.3, 1.5))
+        while not (cells := children_of(child)):  # or it has ended
+            if (ended := os.waitpid(child, os.WNOHANG)) != (0, 0):
+                return ended[1]
+            time.sleep(0.02)
+        time.sleep(draw.uniform(0.1, 1.0))
         cells = children_of(child)
         os.kill(child, signal.SIGKILL)
         for cell in cells if what == "all" else ():
-            os.kill(cell, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(cell, signal.SIGKILL)
     return os.waitpid(child, 0)[1]
 
 

@@ -18,7 +18,7 @@ from headway.comparison.claims import (
     read_claims,
     tree_of_cell,
 )
-from headway.comparison.comparison import compare
+from headway.comparison.comparison import compare_cells
 from headway.comparison.reproduce import claimed_grid
 from headway.errors import UserError
 from headway.metrics import build_metric
@@ -86,7 +86,7 @@ def test_an_interval_decides(claim: str, low: float, high: float, finding: str) 
 def made(seeds: tuple[int, ...] = (1, 2, 3)) -> Any:
     kept = {"good": 0.9, "bad": 0.6, "same": 0.9}
     cells = [cell(name, seed, share) for name, share in kept.items() for seed in seeds]
-    return compare(cells, [build_metric("bleu"), build_metric("ter")])
+    return compare_cells(cells, [build_metric("bleu"), build_metric("ter")])
 
 
 @pytest.mark.parametrize("metric", ["bleu", "ter"])

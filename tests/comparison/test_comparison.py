@@ -38,8 +38,8 @@ def test_a_comparison() -> None:
     assert first["low"] < first["difference"] < first["high"]
     assert [pair["verdict"] for pair in values["pairs"]] == ["better", "better", "even", "even", "even", "even"]
     assert repr(compared) == (
-        "Comparison(3 variants, seeds: 3; b better against a by bleu; c better against a by bleu; "
-        "c even against b by bleu; 3 more)"
+        "Comparison(3 variants, seeds: 3; b is better than a by bleu; c is better than a by bleu; "
+        "c and b are even by bleu; 3 more)"
     )
     assert compared.table().cells()[0][-2:] == ["10", "2"]
     assert "<table>" in compared._repr_html_()

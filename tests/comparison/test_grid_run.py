@@ -147,7 +147,7 @@ def test_kills_lose_no_cell_and_run_none_twice(made: tuple[Grid, Path]) -> None:
         cwd=ROOT, env=environment(alone.parent / "cache"), capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]
-    assert int(ended.stdout.splitlines()[-1]) >= 4
+    assert int(ended.stdout.splitlines()[-1]) >= 3
     for path in sorted(alone.glob("*/*/model.safetensors")):
         assert (killed / path.relative_to(alone)).read_bytes() == path.read_bytes(), path
     outputs = [{name: cell.outputs for name, cell in cells(out).items()} for out in (alone, killed)]

@@ -1,10 +1,13 @@
-"""`headway bench decode`: headway's beam search beside generate() of Hugging Face, with the same weights.
+"""`headway bench decode`: beam search beside CTranslate2 and generate() of Hugging Face, with the same weights.
 
 Shapes: B batch, S source, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,83 +30,186 @@ from headway.bench.timing import (
 )
 from headway.device import keep_freed_memory
 from headway.errors import UserError
-from headway.mixers.positions import sinusoids
-from headway.models import Seq2Seq, TransformerConfig, build_model
-from headway.search.beam import beam_search
+from headway.export.ctranslate2_model import ctranslate2_folder
+from headway.models import Memory, Seq2Seq, State, TransformerConfig, build_model
+from headway.processing.pretrained import transformers_quiet
+from headway.search.beam import Searchable, beam_search
+from headway.search.hypotheses import Hypothesis
 from headway.search.limits import Limits
-from headway.tensors.batch import BOS, EOS, PAD, Batch, collate
+from headway.tasks.marian_weights import to_marian
+from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, Batch, collate
+from headway.tensors.linear import prepare
+from headway.tensors.products import trial
 
-BEAM = 4
 BATCHES = 4  # different batches; the outputs of all of them are compared
 SENTENCES = 4  # at least so many are decoded in a round
 SHARPNESS = (
     4.0  # random weights give flat distributions, in which rounding would decide; these are as peaked as trained ones
 )
+COMPUTE_TYPES = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}  # as CTranslate2 names precisions
+HUGGING_FACE = "Hugging Face float32"
 
-# Decodes a batch to ids without the marks at either end, one list a sentence.
-Decode = Callable[[Batch], list[list[int]]]
+Outputs = list[list[int]]
+
+
+@dataclass(frozen=True)
+class DecodeSetting:
+    """Beam search to measure: sentences decoded at once, hypotheses of each, and tokens of every output, forced."""
+
+    batch: int
+    beam: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.batch}, {self.beam}, {self.length}"
+
+
+@dataclass(frozen=True)
+class DecodeContender:
+    """A contender's model.
+
+    Attributes:
+        outputs: the best output of each sentence of a batch, ids without the marks at either end, to be compared.
+            CTranslate2 gives the probability of what may not come next to the other tokens, and looks at no end mark;
+            so do all here.
+        play: the work of a round, the step that the end mark takes included.
+    """
+
+    outputs: Callable[[Batch], Outputs]
+    play: Callable[[Batch], object]
+
+
+Build = Callable[[Size[TransformerConfig], Seq2Seq, DecodeSetting], DecodeContender]
 
 
 def run_bench_decode(
-    sizes: Sequence[str], batch_sizes: Sequence[int], rounds: int, output: Path | None = None
+    sizes: Sequence[str],
+    batch_sizes: Sequence[int],
+    rounds: int,
+    output: Path | None = None,
+    *,
+    beams: Sequence[int] = (4,),
+    lengths: Sequence[int] | None = None,
+    precisions: Sequence[str] | None = None,
 ) -> BenchReport:
-    """Measure beam search, with outputs of a fixed length, at each of `sizes` and each of `batch_sizes`.
+    """Measure beam search, with outputs of a fixed length, at each of `sizes` and each setting.
+
+    headway in a precision is compared with CTranslate2 in the same precision, all others with CTranslate2 in float32;
+    where CTranslate2 is not installed, with Hugging Face.
 
     Args:
         sizes: names in `SIZES`.
         batch_sizes: sentences decoded at once.
         rounds: turns of each contender.
         output: where to write the report as JSON.
+        beams: hypotheses of a sentence.
+        lengths: tokens of an output; by default those of the size.
+        precisions: float32, bf16, int8; by default all that this machine and the contenders have.
 
     Raises:
-        UserError: an unknown size, an output that cannot be written, or transformers is not installed.
+        UserError: an unknown size or precision, an output that cannot be written, or nothing to compare with.
         RunError: a contender failed.
     """
     check_choices("size", sizes, SIZES)
+    check_choices("precision", precisions or (), COMPUTE_TYPES)
     check_output(output)
-    if find_spec("transformers") is None:
-        raise UserError(
-            "bench decode measures beside Hugging Face transformers, which is not installed",
-            allowed="pip install 'headway[pretrained]'",
-        )
+    builds, missing = _contenders(precisions)
     measurements: list[Measurement] = []
-    notes = [
-        f"beam {BEAM}, outputs of {SIZES[size].forced} tokens ({size}), forced; the encoder included" for size in sizes
-    ]
+    notes = ["beam search, the encoder included; all outputs have the same number of tokens and an end mark", *missing]
     for size in sizes:
-        for batch in batch_sizes:
-            contenders = [
-                Contender("headway", setup, (size, batch, headway_decoder)),
-                Contender("Hugging Face", setup, (size, batch, marian_decoder)),
-            ]
-            played = compete(size, str(batch), contenders, rounds)
-            notes.append(_compare(played))
+        for setting in _settings(batch_sizes, beams, lengths or [SIZES[size].forced]):
+            contenders = [Contender(name, setup, (size, setting, build), baseline) for name, baseline, build in builds]
+            played = compete(size, str(setting), contenders, rounds)
+            notes += _compare(played)
             measurements += played
-    return BenchReport("decoding, output tokens a second", "batch", measurements, {}, notes).write(output)
+    report = BenchReport("decoding, output tokens a second", "batch, beam, tokens", measurements, {}, notes)
+    return report.write(output)
 
 
-def _compare(measurements: Sequence[Measurement]) -> str:
-    ours, theirs = (measurement.facts["outputs"] for measurement in measurements)
-    equal = sum(one == other for one, other in zip(ours, theirs, strict=True))
-    for measurement in measurements:
-        measurement.facts = {"equal_outputs": equal, "outputs": len(ours)}
-    first = measurements[0]
-    return f"{first.size}, batch {first.setting}: {equal} of {len(ours)} outputs equal those of the baseline"
+def _settings(batch_sizes: Sequence[int], beams: Sequence[int], lengths: Sequence[int]) -> Iterator[DecodeSetting]:
+    for batch in batch_sizes:
+        for beam in beams:
+            for length in lengths:
+                yield DecodeSetting(batch, beam, length)
 
 
-def setup(
-    name: str, batch_size: int, decoder: Callable[[Size[TransformerConfig], Seq2Seq], Decode]
-) -> tuple[Play, dict[str, Any]]:
+def _contenders(precisions: Sequence[str] | None) -> tuple[list[tuple[str, str, Build]], list[str]]:
+    """The contenders, each with the name of that which it is compared with, and a note on each that is missing.
+
+    Raises:
+        UserError: neither CTranslate2 nor transformers is installed.
+    """
+    ours = [name for name in COMPUTE_TYPES if _has(name) and (not precisions or name in precisions)]
+    theirs, missing = list[str](), list[str]()
+    if find_spec("ctranslate2") is None:
+        missing.append("CTranslate2 is left out, since it is not installed: pip install 'headway[export]'")
+    else:
+        import ctranslate2
+
+        offered = ctranslate2.get_supported_compute_types("cpu")
+        theirs = [name for name, kind in COMPUTE_TYPES.items() if kind in offered and (not precisions or name in ours)]
+    hugging_face = find_spec("transformers") is not None
+    if not hugging_face:
+        missing.append("Hugging Face is left out, since it is not installed: pip install 'headway[pretrained]'")
+    if not (theirs or hugging_face):
+        what = "bench decode measures beside CTranslate2 and Hugging Face transformers, which are not installed"
+        raise UserError(what, allowed="pip install 'headway[export,pretrained]'")
+    names = {name: f"CTranslate2 {name}" for name in theirs}
+    ground = names.get("float32") or next(iter(names.values()), HUGGING_FACE)
+    builds: list[tuple[str, str, Build]] = [
+        (f"headway {name}", names.get(name, ground), partial(headway_decoder, name)) for name in ours
+    ]
+    builds += [(named, ground, partial(ctranslate2_decoder, name)) for name, named in names.items()]
+    return builds + [(HUGGING_FACE, ground, marian_decoder)] * hugging_face, missing
+
+
+def _has(precision: str) -> bool:
+    """Whether a large product in this precision is at least as quick here as one in float32."""
+    found, ground = trial(precision, 2048, 512), trial("float32", 2048, 512)
+    return found is not None and ground is not None and found.seconds <= ground.seconds
+
+
+def _compare(played: Sequence[Measurement]) -> list[str]:
+    """The facts of contenders at one setting, and a note on the quickest of headway and of CTranslate2."""
+    first, notes = played[0], list[str]()
+    outputs = {measurement.contender: measurement.facts.pop("outputs") for measurement in played}
+    for measurement in played:
+        pairs = list(zip(outputs[measurement.contender], outputs[first.contender], strict=True))
+        equal = sum(one == other for one, other in pairs)
+        baseline = next(other for other in played if other.contender == measurement.baseline)
+        pace = zip(measurement.cpu_seconds, baseline.cpu_seconds, strict=True)
+        measurement.facts = {
+            "equal_outputs": equal / len(pairs),
+            "by_processor_time": statistics.median(theirs / ours for ours, theirs in pace),
+        }
+    fastest = [_fastest(played, name) for name in ("headway", "CTranslate2")]
+    if fastest[0] and fastest[1]:
+        ratios = fastest[0].ratios(fastest[1])
+        notes.append(
+            f"{first.size}, {first.setting}: the fastest of each, {fastest[0].contender} beside "
+            f"{fastest[1].contender}: {statistics.median(ratios):.2f} times ({min(ratios):.2f} - {max(ratios):.2f})"
+        )
+    return notes
+
+
+def _fastest(played: Sequence[Measurement], name: str) -> Measurement | None:
+    chosen = [measurement for measurement in played if measurement.contender.startswith(name)]
+    return max(chosen, key=lambda measurement: statistics.median(measurement.speeds), default=None)
+
+
+def setup(name: str, setting: DecodeSetting, build: Build) -> tuple[Play, dict[str, Any]]:
     """A contender that decodes the same batches of the same model as the others."""
     size = SIZES[name]
-    decode = decoder(size, random_model(size))
-    batches = source_batches(size, batch_size)
-    outputs = [output for batch in batches for output in decode(batch)]
-    repeats = max(1, SENTENCES // batch_size)
+    decoder = build(size, random_model(size), setting)
+    batches = source_batches(size, setting.batch)
+    outputs = [output for batch in batches for output in decoder.outputs(batch)]
+    assert {len(output) for output in outputs} == {setting.length}
+    repeats = max(1, SENTENCES // setting.batch)
 
     def play(number: int) -> int:
-        played = [decode(batches[(number * repeats + repeat) % BATCHES]) for repeat in range(repeats)]
-        return sum(len(output) for batch in played for output in batch)
+        for repeat in range(repeats):
+            decoder.play(batches[(number * repeats + repeat) % BATCHES])
+        return repeats * setting.batch * setting.length
 
     return play, {"outputs": outputs}
 
@@ -129,126 +235,126 @@ def source_batches(size: Size[TransformerConfig], batch_size: int) -> list[Batch
     ]
 
 
-def headway_decoder(size: Size[TransformerConfig], model: Seq2Seq) -> Decode:
+def headway_decoder(
+    precision: str, size: Size[TransformerConfig], model: Seq2Seq, setting: DecodeSetting
+) -> DecodeContender:
     """headway's encoder and beam search."""
     keep_freed_memory()
+    prepare(model, precision)
 
-    def decode(batch: Batch) -> list[list[int]]:
-        limits = Limits(size.forced, [size.forced] * len(batch.source))
+    def play(batch: Batch, searched: Searchable = model) -> list[list[Hypothesis]]:
+        limits = Limits(setting.length, [setting.length] * len(batch.source))
         with torch.inference_mode():
             memory = model.encode(batch.source, batch.source_mask)
-        return [list(best[0].ids) for best in beam_search(model, memory, limits, beam=BEAM)]
+        return beam_search(searched, memory, limits, beam=setting.beam)
 
-    return decode
+    def outputs(batch: Batch) -> Outputs:
+        found = play(batch, TextOnly(model))
+        best = [max(hypotheses, key=lambda one: sum(one.log_probabilities[:-1])) for hypotheses in found]
+        return [list(hypothesis.ids) for hypothesis in best]
+
+    return DecodeContender(outputs, play)
 
 
 @dataclass(frozen=True)
-class EndAt:
-    """A logits processor after whose `length` tokens an output must end, with the probability that the end has.
+class TextOnly:
+    """A model that gives the probability of its marks to the other tokens."""
 
-    That of transformers (`forced_eos_token_id`) takes it for one, so that other outputs would win.
+    model: Seq2Seq
+
+    def start(self, memory: Memory, capacity: int) -> State:
+        """The state before the first token."""
+        return self.model.start(memory, capacity)
+
+    def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Log probabilities (R, V) of the next token, and the new state."""
+        scores, after = self.model.extend(tokens, state)
+        text = scores.index_fill(1, torch.tensor([PAD, BOS, EOS]), -torch.inf).log_softmax(1)
+        text[:, EOS] = scores[:, EOS]  # which is forced in the end
+        return text, after
+
+
+def ctranslate2_decoder(
+    precision: str, size: Size[TransformerConfig], model: Seq2Seq, setting: DecodeSetting
+) -> DecodeContender:
+    """CTranslate2 with the weights of `model`. It has no way to force the end, so that its rounds have one token more.
+
+    Tokens are made of ids, and ids of tokens, within the rounds.
     """
+    import ctranslate2
 
-    length: int
+    tokens = [*SPECIALS, *map(str, range(len(SPECIALS), size.vocabulary))]
+    ids = {token: id for id, token in enumerate(tokens)}
+    with tempfile.TemporaryDirectory() as folder:
+        ctranslate2_folder(model, tokens, tokens, Path(folder) / "model")
+        translator = ctranslate2.Translator(
+            f"{folder}/model", compute_type=COMPUTE_TYPES[precision], intra_threads=torch.get_num_threads()
+        )
 
-    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
-        """Scores (B, V) for what comes after ids (B, BOS and the tokens so far)."""
-        if ids.shape[1] <= self.length:
-            return scores
-        ended = torch.full_like(scores, -torch.inf)
-        ended[:, EOS] = scores[:, EOS]
-        return ended
+    def decode(batch: Batch, length: int) -> Outputs:
+        rows = zip(batch.source.tolist(), batch.source_mask.sum(1).tolist(), strict=True)
+        found = translator.translate_batch(
+            [[tokens[id] for id in row[: count - 1]] for row, count in rows],
+            beam_size=setting.beam, num_hypotheses=setting.beam, length_penalty=0, max_batch_size=0,
+            min_decoding_length=length, max_decoding_length=length,
+            suppress_sequences=[[SPECIALS[PAD]], [SPECIALS[BOS]]],
+        )  # fmt: skip
+        return [[ids[token] for token in result.hypotheses[0]] for result in found]
+
+    return DecodeContender(lambda batch: decode(batch, setting.length), lambda batch: decode(batch, setting.length + 1))
 
 
-def marian_decoder(size: Size[TransformerConfig], model: Seq2Seq) -> Decode:
+def marian_decoder(size: Size[TransformerConfig], model: Seq2Seq, setting: DecodeSetting) -> DecodeContender:
     """MarianMTModel with the weights of `model`, and its generate()."""
-    from transformers import GenerationConfig, LogitsProcessorList
+    from transformers import GenerationConfig
 
     marian = marian_model(size, model)
-    config = GenerationConfig(  # type: ignore[no-untyped-call]
-        num_beams=BEAM,
+    config = partial(
+        GenerationConfig,
+        num_beams=setting.beam,
         early_stopping=True,
-        min_new_tokens=size.forced,
-        max_new_tokens=size.forced + 1,
+        min_new_tokens=setting.length,
+        max_new_tokens=setting.length + 1,
         suppress_tokens=[PAD, BOS],
         decoder_start_token_id=BOS,
         bos_token_id=BOS,
         eos_token_id=EOS,
+        forced_eos_token_id=EOS,
         pad_token_id=PAD,
     )
 
-    def decode(batch: Batch) -> list[list[int]]:
-        ids = marian.generate(
-            batch.source,
-            attention_mask=batch.source_mask.long(),
-            generation_config=config,
-            logits_processor=LogitsProcessorList([EndAt(size.forced)]),
-        )
-        return [row[1 : 1 + size.forced] for row in ids.tolist()]
+    def decode(batch: Batch, config: GenerationConfig) -> Outputs:
+        ids = marian.generate(batch.source, attention_mask=batch.source_mask.long(), generation_config=config)
+        return [row[1 : 1 + setting.length] for row in ids.tolist()]
 
-    return decode
+    compared, timed = config(renormalize_logits=True), config()
+    return DecodeContender(lambda batch: decode(batch, compared), lambda batch: decode(batch, timed))
 
 
 def marian_model(size: Size[TransformerConfig], model: Seq2Seq) -> Any:
     """A MarianMTModel that computes what `model`, a post-norm Transformer with one vocabulary for both sides, does."""
-    from transformers import MarianConfig, MarianMTModel
-
     options, hidden = size.model, size.model.feed_forward_options()["hidden"]
-    config = MarianConfig(
-        vocab_size=size.vocabulary,
-        d_model=options.dim,
-        encoder_layers=options.encoder.layers,
-        decoder_layers=options.decoder.layers,
-        encoder_attention_heads=options.heads,
-        decoder_attention_heads=options.heads,
-        encoder_ffn_dim=hidden,
-        decoder_ffn_dim=hidden,
-        activation_function=options.activation,
-        max_position_embeddings=options.max_position,
-        scale_embedding=True,
-        decoder_start_token_id=BOS,
-        bos_token_id=BOS,
-        eos_token_id=EOS,
-        pad_token_id=PAD,
-        forced_eos_token_id=None,
-    )
-    marian = MarianMTModel(config).eval()  # type: ignore[no-untyped-call]
-    marian.load_state_dict(marian_weights(model.state_dict(), options.max_position))
+    with transformers_quiet() as transformers:
+        config = transformers.MarianConfig(
+            vocab_size=size.vocabulary,
+            d_model=options.dim,
+            encoder_layers=options.encoder.layers,
+            decoder_layers=options.decoder.layers,
+            encoder_attention_heads=options.heads,
+            decoder_attention_heads=options.heads,
+            encoder_ffn_dim=hidden,
+            decoder_ffn_dim=hidden,
+            activation_function=options.activation,
+            max_position_embeddings=options.max_position,
+            scale_embedding=True,
+            decoder_start_token_id=BOS,
+            bos_token_id=BOS,
+            eos_token_id=EOS,
+            pad_token_id=PAD,
+            forced_eos_token_id=EOS,
+        )
+        marian = transformers.MarianMTModel(config).eval()
+    missing, unexpected = marian.load_state_dict(to_marian(model.state_dict(), shared=True), strict=False)
+    assert all("embed_positions" in name for name in missing)
+    assert not unexpected
     return marian
-
-
-def marian_weights(weights: dict[str, Tensor], positions: int) -> dict[str, Tensor]:
-    """headway's weights under the names that MarianMTModel has for them."""
-    tokens = weights["source_embedding.tokens.weight"]
-    carried = {
-        "final_logits_bias": tokens.new_zeros(1, len(tokens)),
-        "lm_head.weight": tokens,
-        "model.shared.weight": tokens,
-    }
-    for side in ("encoder", "decoder"):
-        carried[f"model.{side}.embed_tokens.weight"] = tokens
-        carried[f"model.{side}.embed_positions.weight"] = sinusoids(positions, tokens.shape[1])
-    for name, value in weights.items():
-        side, _, rest = name.partition(".")
-        if side in ("encoder", "decoder"):
-            number, _, part = rest.partition(".")
-            module, _, kind = part.rpartition(".")
-            names = MARIAN_NAMES[module]
-            for theirs, chunk in zip(names, value.chunk(len(names)), strict=True):
-                carried[f"model.{side}.layers.{number}.{theirs}.{kind}"] = chunk
-    return carried
-
-
-# For each part of a layer, what its rows are called in Marian, from the first to the last.
-MARIAN_NAMES = {
-    "mixer.in_projection": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "mixer.out_projection": ("self_attn.out_proj",),
-    "mixer_residual.norm": ("self_attn_layer_norm",),
-    "cross.query_projection": ("encoder_attn.q_proj",),
-    "cross.memory_projection": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
-    "cross.out_projection": ("encoder_attn.out_proj",),
-    "cross_residual.norm": ("encoder_attn_layer_norm",),
-    "feed_forward.inner": ("fc1",),
-    "feed_forward.outer": ("fc2",),
-    "feed_forward_residual.norm": ("final_layer_norm",),
-}

@@ -103,6 +103,8 @@ class SyntheticCorpus(EncodedPairs):
 FACTS = {
     "memory": Column("memory", "GiB", format=".2f", align="right"),
     "padding": Column("padding", format=".1%", align="right"),
+    "by_processor_time": Column("by processor time", format=".2f", align="right"),
+    "equal_outputs": Column("equal outputs", format=".0%", align="right"),
 }
 
 # A contender's round: given the round's number, the work is done and its target tokens are counted.
@@ -113,17 +115,22 @@ Play = Callable[[int], int]
 class Contender:
     """Something to measure. `setup(*arguments)`, called in a process of its own, warms it up.
 
-    It gives the function that plays a round, and facts about the contender that JSON can hold.
+    It gives the function that plays a round, and facts about the contender that JSON can hold. `baseline` is the
+    contender that it is compared with; None for the last one.
     """
 
     name: str
     setup: Callable[..., tuple[Play, dict[str, Any]]]
     arguments: tuple[Any, ...]
+    baseline: str | None = None
 
 
 @dataclass
 class Measurement:
-    """The rounds of one contender at one setting; and the rounds of the one it is compared with."""
+    """The rounds of one contender at one setting, and the contender that it is compared with.
+
+    `cpu_seconds` are those of all its threads, which hardly depend on what else the machine does.
+    """
 
     size: str
     setting: str
@@ -132,6 +139,7 @@ class Measurement:
     baseline: str
     tokens: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
 
     @property
     def speeds(self) -> list[float]:
@@ -144,7 +152,7 @@ class Measurement:
 
 
 def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: int) -> list[Measurement]:
-    """Let the contenders take turns for `rounds` rounds; the last one is what the others are compared with.
+    """Let the contenders take turns for `rounds` rounds.
 
     Raises:
         RunError: a contender failed; the message holds its traceback.
@@ -152,7 +160,7 @@ def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: in
     with _workers(contenders) as connections:
         facts = {name: _receive(name, connection) for name, connection in connections.items()}
         results = [
-            Measurement(size, setting, contender.name, facts[contender.name], contenders[-1].name)
+            Measurement(size, setting, contender.name, facts[contender.name], contender.baseline or contenders[-1].name)
             for contender in contenders
         ]
         with progress(f"measuring {size} {setting}".rstrip(), rounds, "rounds") as line:
@@ -163,6 +171,7 @@ def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: in
                     played = _receive(result.contender, connection)
                     result.tokens.append(played["tokens"])
                     result.seconds.append(played["seconds"])
+                    result.cpu_seconds.append(played["cpu_seconds"])
                 line.update(number + 1)
     return results
 
@@ -194,9 +203,10 @@ def _serve(connection: Connection, contender: Contender) -> None:
         connection.send(facts)
         while True:
             number = connection.recv()
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.process_time()
             tokens = play(number)
-            connection.send({"tokens": tokens, "seconds": time.perf_counter() - began})
+            seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+            connection.send({"tokens": tokens, "seconds": seconds, "cpu_seconds": cpu_seconds})
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return
     except Exception:

@@ -51,13 +51,21 @@ def bench_constraints(
 def bench_decode(
     size: Size = ["base", "small"],  # noqa: B006
     batch_size: Annotated[list[int], typer.Option(min=1, max=10**5, help="Sentences decoded at once.")] = [16, 1],  # noqa: B006
+    beam: Annotated[list[int], typer.Option(min=1, max=10**3, help="Hypotheses of a sentence.")] = [4],  # noqa: B006
+    length: Annotated[
+        list[int] | None, typer.Option(min=1, max=10**3, help="Tokens of every output.", show_default="30")
+    ] = None,
+    precision: Annotated[
+        list[str] | None, typer.Option(help="float32, bf16, int8.", show_default="those that are quick here")
+    ] = None,
     rounds: Rounds = 5,
     output: JsonFile = None,
 ) -> None:
-    """Beam search speed beside Hugging Face generate with the same weights and the same outputs."""
+    """Beam search speed beside CTranslate2 and generate of Hugging Face, with the same weights; equal outputs count."""
     from headway.bench.bench_decode import run_bench_decode
 
-    write(run_bench_decode(size, batch_size, rounds, output).text())
+    report = run_bench_decode(size, batch_size, rounds, output, beams=beam, lengths=length, precisions=precision)
+    write(report.text())
 
 
 @command(bench_app, "mixers")

@@ -56,11 +56,11 @@ def _write_report(comparison: "Comparison", options: CompareOptions, *, own: boo
 
 
 def _of_existing(runs: Sequence[str], options: CompareOptions) -> "Comparison":
-    from headway.comparison.existing_results import compare_existing
+    from headway.comparison.existing_results import Existing, compare_existing
 
     if options.output is not None:
         options.output.mkdir(parents=True, exist_ok=True)
-    return compare_existing(runs, options, options.output)
+    return compare_existing([Existing.parse(run, option("runs")) for run in runs], options, options.output)
 
 
 def _of_grid(

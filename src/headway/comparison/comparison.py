@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean, stdev
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headway.comparison.cell_results import CellResult, Costs, EvaluationSet
 from headway.comparison.checks import check_cells
@@ -16,9 +16,20 @@ from headway.errors import UserError, nearest
 from headway.metrics.metric import Metric, Statistics
 from headway.tables import Cell, Column, Spread, Table
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
 Verdict = Literal["better", "worse", "even", "none"]
 SIGNIFICANT = 0.05
 IN_WORDS: dict[Verdict, str] = {"better": "better", "worse": "worse", "even": "even", "none": "no verdict"}
+_BETWEEN: dict[Verdict, str] = {
+    "better": "{b} is better than {a}",
+    "worse": "{b} is worse than {a}",
+    "even": "{b} and {a} are even",
+    "none": "no verdict on {b} and {a}",
+}
+COLOURS: dict[Verdict, str] = {"better": "#0f7a4d", "worse": "#b42318", "even": "#1f2933", "none": "#5d6975"}
 COST_COLUMNS = {
     "parameters": Column("parameters", format=","),
     "flops_per_token": Column("FLOPs a token", format=",.0f"),
@@ -208,8 +219,57 @@ class Comparison:
             "baseline": self.baseline,
         }
 
+    def plot(self, metric: str | None = None, ax: Axes | None = None) -> Axes:
+        """A forest plot: the difference of each pair by one measure with its interval, around zero and the margin.
+
+        Args:
+            metric: the key of a measure; by default the first.
+            ax: where to draw; by default a new figure.
+
+        Raises:
+            UserError: there is no such measure.
+        """
+        import matplotlib.pyplot
+
+        measure = self.measures[0] if metric is None else self.measure(metric)
+        pairs = [pair for pair in self.pairs if pair.metric == measure.key]
+        if ax is None:
+            ax = matplotlib.pyplot.subplots(figsize=(7, 1.2 + 0.35 * len(pairs)), layout="constrained")[1]
+        if margin := self.margin_of(measure):
+            ax.axvspan(-margin, margin, color="0.9", zorder=0)
+        ax.axvline(0, color="0.4", linewidth=1)
+        for row, pair in enumerate(pairs):
+            low, high = pair.estimate.interval()
+            ax.plot([low, high], [row, row], color=COLOURS[pair.verdict], linewidth=2)
+            filled = "none" if pair.verdict == "none" else COLOURS[pair.verdict]
+            ax.plot([pair.difference], [row], "o", color=COLOURS[pair.verdict], markerfacecolor=filled)
+        labels = [f"{pair.b} against {pair.a}: {IN_WORDS[pair.verdict]}".replace("$", r"\$") for pair in pairs]
+        ax.set_yticks(range(len(pairs)), labels=labels)
+        ax.invert_yaxis()
+        ax.set_xlabel(f"difference in {measure.label}, 95 % interval".replace("$", r"\$"))
+        return ax
+
+    def to_pandas(self) -> dict[str, DataFrame]:
+        """The tables as pandas has them: `variants`, `pairs`, and `cells` with a row a variant, seed and measure.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
+        cells: list[list[Cell]] = [
+            [variant.name, seed, measure.key, score]
+            for variant in self.variants
+            for measure in self.measures
+            for seed, score in zip(variant.seeds, variant.scores[measure.key].scores, strict=True)
+        ]
+        tables = {
+            "variants": self.table(),
+            "pairs": self.pair_table(),
+            "cells": Table(["variant", "seed", "metric", "score"], cells),
+        }
+        return {name: table.to_pandas() for name, table in tables.items()}
+
     def __repr__(self) -> str:
-        said = [f"{pair.b} {IN_WORDS[pair.verdict]} against {pair.a} by {pair.metric}" for pair in self.pairs[:3]]
+        said = [f"{_BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)} by {pair.metric}" for pair in self.pairs[:3]]
         more = len(self.pairs) - len(said)
         shown = "; ".join([*said, *([f"{more} more"] if more else [])])
         return f"Comparison({len(self.variants)} variants, seeds: {self.seeds}; {shown})"
@@ -218,7 +278,7 @@ class Comparison:
         return f"{self.table().html()}\n{self.pair_table().html()}"
 
 
-def compare(
+def compare_cells(
     cells: Sequence[CellResult],
     metrics: Sequence[Metric],
     margin: Mapping[str, float] = MappingProxyType({}),
@@ -329,13 +389,8 @@ def _in_a_sentence(pair: ComparedPair, label: str) -> str:
     numbers = f"{pair.difference:+.2f} {label}, 95 % interval {low:+.2f} to {high:+.2f}"
     if pair.raised_p_value is not None:
         numbers += f", p {pair.raised_p_value:.4f}" if pair.raised_p_value >= 0.0001 else ", p < 0.0001"
-    beginnings: dict[Verdict, str] = {
-        "better": f"{pair.b} is better than {pair.a}",
-        "worse": f"{pair.b} is worse than {pair.a}",
-        "even": f"{pair.b} and {pair.a} are even",
-        "none": f"There is no verdict on {pair.b} and {pair.a}",
-    }
-    return f"{beginnings[pair.verdict]}: {numbers}."
+    beginning = _BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)
+    return f"{beginning}: {numbers}."
 
 
 def _of_variant(cells: Sequence[CellResult], name: str) -> tuple[CellResult, ...]:

@@ -25,7 +25,7 @@ from headway.tasks.task import RawExample
 
 STYLES = ("palette.css", "report.css", "compare.css")
 SCRIPTS = (
-    "elements.js", "charts.js", "weights.js", "heatmap.js", "forest.js", "bucket_chart.js", "differences.js",
+    "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "forest.js", "bucket_chart.js", "differences.js",
     "compare.js",
 )  # fmt: skip
 BITS = 8

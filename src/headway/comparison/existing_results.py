@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -11,7 +12,7 @@ import yaml
 from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet, read_result, write_result
 from headway.comparison.checks import check_lines, check_names
 from headway.comparison.compare_options import ExistingOptions
-from headway.comparison.comparison import Comparison, compare
+from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.grid import SEED, NamedCorpus, name_of_corpus, slug
 from headway.comparison.run_results import read_corpus, result_of_run
 from headway.errors import UserError, option
@@ -51,41 +52,48 @@ class Existing:
         return cls(Path(path), name or None, int(seed) if colon else None)
 
 
-def compare_existing(runs: Sequence[str | Path], options: ExistingOptions, folder: Path | None = None) -> Comparison:
+def compare_existing(
+    runs: Sequence[Existing],
+    options: ExistingOptions,
+    folder: Path | None = None,
+    *,
+    metrics: Sequence[Metric] | None = None,
+    margin: Mapping[str, float] = MappingProxyType({}),
+) -> Comparison:
     """Compare runs, and outputs of other systems.
 
     Runs whose recipes differ in nothing but the seed are one variant. Everything is checked before anything is
     decoded.
 
     Args:
-        runs: run folders, each as `Existing.parse` reads it.
-        options: outputs, test sets, metrics.
+        runs: run folders.
+        options: outputs, test sets, metrics, margins.
         folder: where results of runs are kept, so that they are not decoded again.
+        metrics: in the place of those that the options name.
+        margin: further margins.
 
     Raises:
         UserError: what cannot be compared.
     """
     files = [Existing.parse(text, option("hypotheses")) for text in options.hypotheses]
-    planned = name_runs([Existing.parse(str(run), option("runs")) for run in runs], allow_code=options.allow_code)
+    planned = name_runs(runs, allow_code=options.allow_code)
     named = [*planned, *name_files(files)]
     check_names(named, options.baseline)
-    margin = margins(options.margin)
+    margin = margins(options.margin) | dict(margin)
     recipe = None
     with foreign_code(options.allow_code):
         if planned:
             assert planned[0].path is not None
             recipe = RunFolder(planned[0].path).read_recipe()
-        metrics = chosen_metrics(options, recipe)
+        chosen = chosen_metrics(options, recipe) if metrics is None else metrics
         if recipe is None:
-            tests, scored = [], [evaluation_set(options, metrics)]
+            tests, scored = [], [evaluation_set(options, chosen)]
         else:
             tests = test_sets(options, recipe)
             scored = [read_corpus(recipe, test).scored for test in tests]
-    outputs = [results_of_file(name, scored, metrics) for name in named[len(planned) :]]
-    results = _results_of_runs(planned, tests, options, folder)
-    return compare(
-        [*results, *outputs], metrics, margin, options.baseline, any_tokenization=options.any_tokenization
-    )  # fmt: skip
+    outputs = [results_of_file(name, scored, chosen) for name in named[len(planned) :]]
+    results = [*_results_of_runs(planned, tests, options, folder), *outputs]
+    return compare_cells(results, chosen, margin, options.baseline, any_tokenization=options.any_tokenization)
 
 
 def name_files(files: Sequence[Existing]) -> list[CellName]:

@@ -4,7 +4,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.comparison.comparison import Comparison, compare
+from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.estimates import expected, tried_seconds
 from headway.comparison.grid import Grid
 from headway.comparison.grid_options import GridOptions
@@ -85,7 +85,7 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         warn(f"{what} is left out of the comparison, for want of other cells")
     config, baseline = grid.config, grid.config.baseline
     cells = [cell for cell in result.cells if cell.seed in shared]
-    return compare(cells, grid.build_metrics(), config.margin, None if baseline in missing else baseline)
+    return compare_cells(cells, grid.build_metrics(), config.margin, None if baseline in missing else baseline)
 
 
 def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:

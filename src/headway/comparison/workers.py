@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -127,6 +129,17 @@ class RayWorker(Worker):
         self.ray.cancel(self.task, force=True)
 
 
+def _check_reachable(address: str) -> None:
+    """Raise UserError where nobody answers at HOST:PORT: Ray itself would wait for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not (colon and port.isdecimal()):
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise UserError(f"there is no such cluster ({error})", where=option("ray"), received=address) from error
+
+
 class RayWorkers(Workers):
     """Tasks of a Ray cluster, each in a process of its own with so many processors, and one GPU where there are any.
 
@@ -143,11 +156,13 @@ class RayWorkers(Workers):
 
     def __init__(self, address: str, slots: int | None, threads: int) -> None:
         try:
-            import ray
+            ray: Any = importlib.import_module("ray")
         except ImportError as error:
             what = "this needs the package ray"
             raise UserError(what, where=option("ray"), allowed="pip install 'headway[cluster]'") from error
-        self.ray: Any = ray
+        self.ray = ray
+        _check_reachable(address)
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
         settings: dict[str, Any] = {"address": address}
         if address == LOCAL:
             settings |= {"num_cpus": (slots or max(1, cores() // threads)) * threads, "include_dashboard": False}

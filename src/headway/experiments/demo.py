@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from babel import Locale
+
 from headway.corpora.generated.dates import DateData, DateExample, generate_dates, languages, write_dates
 from headway.device import choose_threads, threads_set
 from headway.errors import UserError, option
@@ -76,11 +78,15 @@ def _report(output: Path, dates: DateData) -> None:
     shown = _examples(given, said)
     for table in (summary, shown):
         say(f"\n{table.text()}")
-    pairs = [Pair(line, example.text, example.iso) for line, example in enumerate(_one_a_language(given), start=1)]
-    report = write_run_report(
-        output, [summary, _by_language(given, said), shown], examples_of(predictor, pairs[:SHOWN])
-    )
-    _draw_alignment(predictor, pairs[0], output / "alignment.png")
+    read_as = {example.text: prediction.text for example, prediction in zip(given, said, strict=True)}
+    wrong = [example for example in given if read_as[example.text] != example.iso]
+    inspected = [*wrong[: SHOWN // 2], *(example for example in _one_a_language(given) if example not in wrong)]
+    pairs = [Pair(line, example.text, example.iso) for line, example in enumerate(inspected, start=1)]
+    headline = f"{exact_match(given, said):.1f} % right on dates never seen"
+    tables = [summary, _by_language(given, said), shown]
+    report = write_run_report(output, tables, examples_of(predictor, pairs[:SHOWN]), headline)
+    drawn = _one_a_language(given)[0]
+    _draw_alignment(predictor, Pair(1, drawn.text, drawn.iso), output / "alignment.png")
     say(f"\nLook inside:  {report}\nTry your own: echo '3. Mai 2024' | headway predict {output}")
 
 
@@ -120,8 +126,13 @@ def _examples(examples: Sequence[DateExample], predictions: Sequence[Prediction]
     for example in sorted(_one_a_language(examples), key=lambda example: example.language):
         output = outputs[example.text]
         right = "yes" if output == example.iso else f"no: {example.iso}"
-        rows.append([example.language, example.text, output, right])
+        rows.append([name_of(example.language), example.text, output, right])
     return Table(["language", "written", "read as", "right"], rows, title="Dates never seen in training")
+
+
+def name_of(language: str) -> str:
+    """The English name of a language, from its code."""
+    return Locale.parse(language).get_display_name("en") or language
 
 
 def _by_language(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> Table:
@@ -129,7 +140,7 @@ def _by_language(examples: Sequence[DateExample], predictions: Sequence[Predicti
     for language in sorted({example.language for example in examples}):
         pairs = [pair for pair in zip(examples, predictions, strict=True) if pair[0].language == language]
         right = exact_match([example for example, _ in pairs], [prediction for _, prediction in pairs])
-        rows.append([language, len(pairs), right])
+        rows.append([name_of(language), len(pairs), right])
     return Table(["language", "dates", Column("right", "%", ".1f")], rows, title="By language")
 
 

@@ -10,7 +10,7 @@ from headway.config import WRITES_FIGURE, Section, Seed
 Significance = Literal["bootstrap", "randomisation"]
 LengthUnit = Literal["words", "characters"]
 METRIC_NAMES = (
-    "bleu, chrf, ter, wer, cer, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, precision, recall, f0.5, "
+    "bleu, chrf, ter, wer, cer, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, uas, precision, recall, f0.5, "
     "accuracy; of trees: bracket-f1, bracket-precision, bracket-recall, complete-match, tagging-accuracy, "
     "crossing-brackets, well-formed; or my_package.module:Class."
 )
@@ -41,21 +41,25 @@ class ScoreOptions(Section):
 class MetricOptions(Section):
     """Options of metrics; those that are not given are the metric's own."""
 
-    lowercase: bool = Field(False, description="bleu, chrf, wer, cer: ignore case.", json_schema_extra=METRIC)
+    lowercase: bool = Field(default=False, description="bleu, chrf, wer, cer: ignore case.", json_schema_extra=METRIC)
     punctuation: bool = Field(
-        True,
+        default=True,
         description="wer, cer: leave punctuation out.",
         json_schema_extra={**METRIC, "flag": "no-punctuation"},
     )
     tokenize: str | None = Field(
-        None,
+        default=None,
         description="bleu: sacrebleu's tokenizer (13a, intl, zh, ja-mecab, char, none); rouge: ascii, words, "
         "characters.",
         json_schema_extra=METRIC,
     )
-    stem: bool = Field(False, description="rouge: compare Porter's stems of English words.", json_schema_extra=METRIC)
+    stem: bool = Field(
+        default=False, description="rouge: compare Porter's stems of English words.", json_schema_extra=METRIC
+    )
     jackknife: bool = Field(
-        False, description="rouge, several references: jackknifing instead of the best.", json_schema_extra=METRIC
+        default=False,
+        description="rouge, several references: jackknifing instead of the best.",
+        json_schema_extra=METRIC,
     )
 
     def given(self) -> dict[str, object]:

@@ -105,7 +105,7 @@ def test_arcs_are_the_taught_heads_of_each_token(predictor: SequencePredictor) -
         own.recipe = own.recipe.model_copy(update={"objective": objective, "decoding": decoding})
         (said,) = inspect(own, raw(["abcd"]))
         source, target = said.arcs
-        assert source.title == "encoder layer 2, self, head 0, 1"
+        assert source.title == "encoder layer 2, self, head 1, 2"
         (prediction,) = own.predict("abcd", capture="all")
         for arcs, name, start in ((source, "encoder.1.self", 0), (target, "decoder.1.self", first)):
             weights = prediction.attention[name][:2].mean(0)[start:, start:]

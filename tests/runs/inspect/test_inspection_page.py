@@ -45,7 +45,7 @@ def pair() -> Inspected:
     return Inspected(
         "二〇八一年", "2081", SOURCE, said, [], maps,
         Alignment(links, "reference", [(0, 0), (2, 1)], gold, 33.25),
-        [Arcs("encoder layer 1, self, head 0", SOURCE[:5], [1, 1, 1, 2, 1], [0.5, 0.9, 0.2, 0.3, 0.4])],
+        [Arcs("encoder layer 1, self, head 1", SOURCE[:5], [1, 1, 1, 2, 1], [0.5, 0.9, 0.2, 0.3, 0.4])],
     )  # fmt: skip
 
 
@@ -151,8 +151,8 @@ def test_layers_and_heads_are_drawn_anew_and_hovered(page: Page) -> None:
     pictures = {picture(page)}
     for layer, weights in enumerate(CROSS):
         for head in range(HEADS):
-            choose(page, f"decoder layer {layer + 1}, cross, head {head}")
-            expect(page.locator("#caption")).to_have_text(f"decoder layer {layer + 1}, cross · head {head}")
+            choose(page, f"decoder layer {layer + 1}, cross, head {head + 1}")
+            expect(page.locator("#caption")).to_have_text(f"decoder layer {layer + 1}, cross · head {head + 1}")
             pictures.add(picture(page))
             row, column = 3, int(weights[head, 3].argmax())
             assert hover(page, row, column, 5, 6)[2] == pytest.approx(weights[head, row, column], abs=6e-4)
@@ -163,10 +163,34 @@ def test_layers_and_heads_are_drawn_anew_and_hovered(page: Page) -> None:
 
 
 def test_colours_follow_the_values(page: Page) -> None:
-    choose(page, "decoder layer 2, cross, head 0")
+    choose(page, "decoder layer 2, cross, head 1")
     brightness = [[sum(pixel(page, row, column, 5, 6)) for column in range(6)] for row in range(5)]
     order = np.argsort(CROSS[1][0].flatten())
     assert (np.diff(np.array(brightness).flatten()[order]) <= 3).all()  # a higher weight is never brighter
+
+
+def test_weights_have_one_scale_unless_it_is_stretched(page: Page) -> None:
+    choose(page, "decoder layer 2, cross, head 1")
+    expect(page.locator("#most")).to_have_text("1.000")
+    expect(page.locator("#uniform")).to_have_text("uniform 0.167")
+    page.get_by_label("stretch the scale").check()
+    expect(page.locator("#most")).to_have_text(f"{CROSS[1][0].max():.3f}")
+    page.get_by_label("stretch the scale").uncheck()
+    open_tab(page, "Encoder: gradient × input")
+    expect(page.get_by_label("stretch the scale")).to_be_hidden()
+    expect(page.locator("#uniform")).to_be_hidden()
+
+
+def test_pictures_are_saved(page: Page) -> None:
+    for kind, beginning in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
+        with page.expect_download() as download:
+            page.locator("#saving").get_by_role("button", name=kind, exact=True).click()
+        assert "script-window-harmed" in download.value.suggested_filename
+        content = Path(download.value.path()).read_bytes()
+        assert content.startswith(beginning)
+        if kind == "SVG":
+            assert content.count(b"<rect") == 5 * 6 + 1
+            assert all(token.encode() in content for token in SOURCE[:5])
 
 
 def test_values_below_zero_have_their_own_colour(page: Page) -> None:
@@ -271,11 +295,11 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
     first = page.get_by_role("radio", name="decoder layer 1, cross, mean of heads")
     first.focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator("#caption")).to_have_text("decoder layer 1, cross · head 0")
+    expect(page.locator("#caption")).to_have_text("decoder layer 1, cross · head 1")
     page.keyboard.press("ArrowDown")
-    expect(page.locator("#caption")).to_have_text("decoder layer 2, cross · head 0")
+    expect(page.locator("#caption")).to_have_text("decoder layer 2, cross · head 1")
     focused = page.locator(":focus")
-    expect(focused).to_have_attribute("aria-label", "decoder layer 2, cross, head 0")
+    expect(focused).to_have_attribute("aria-label", "decoder layer 2, cross, head 1")
     assert focused.evaluate("each => getComputedStyle(each).outlineStyle") == "solid"
     page.locator("#cells").focus()
     for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown"):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 from headway.errors import UserError
@@ -148,7 +149,33 @@ def test_a_browser_shows_curves_and_weights(tmp_path: Path, metrics: Path) -> No
         expect(page.locator("#readout")).to_contain_text("1 ← ม")
         said = float(page.locator("#readout").inner_text().split()[-1])
         assert said == pytest.approx(weight, abs=0.005 + 0.5 / 255)
+        expect(page.locator("#most")).to_have_text("1.00")
+        expect(page.locator("#uniform")).to_have_text(f"uniform {1 / columns:.2f}")
+        page.locator("#stretch").check()
+        expect(page.locator("#most")).to_have_text(f"{shown.attention['decoder.0.cross'].mean(0).max():.2f}")
+        for place in ("#charts figure >> nth=0", "#legend"):
+            assert saved(page, place, "SVG").startswith(b"<svg")
+            assert saved(page, place, "PNG").startswith(b"\x89PNG")
         assert troubles == []
+
+
+def saved(page: BrowserPage, place: str, kind: str) -> bytes:
+    """The file that a button saves."""
+    with page.expect_download() as download:
+        page.locator(place).get_by_role("button", name=kind, exact=True).click()
+    assert download.value.suggested_filename.startswith("Dates-")
+    return Path(download.value.path()).read_bytes()
+
+
+def test_a_curve_of_one_point_is_a_number(tmp_path: Path) -> None:
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text('{"update": 50, "loss": 2.5}\n', encoding="utf-8")
+    write_report(tmp_path / "report.html", title="Dates", summary={}, metrics=metrics)
+    with open_browser() as browser:
+        page = browser.new_page()
+        page.goto((tmp_path / "report.html").as_uri())
+        expect(page.locator("#charts dd")).to_have_text("2.5")
+        expect(page.locator("#charts svg")).to_have_count(0)
 
 
 def test_every_element_that_the_scripts_look_up_is_there(tmp_path: Path, metrics: Path) -> None:

@@ -1,5 +1,7 @@
 """The report of a run that has learned something."""
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -67,3 +69,13 @@ def test_a_line_that_is_too_long_is_cut(predictor: SequencePredictor) -> None:
 def test_a_blank_prediction_is_an_example_too(predictor: SequencePredictor) -> None:
     example = example_of(predictor.predict([""])[0], None)
     assert (example.hypothesis, example.target_tokens, example.attention) == ("", ["</s>"], {})
+
+
+def test_the_result_comes_first_and_mistakes_before_the_rest(reversal: Reversal, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(reversal.run, tmp_path / "copied"))
+    pairs = [Pair(1, "abcd", "dcba"), Pair(2, "ab", "never")]
+    path = write_run_report(run, [], examples_of(load(run), pairs))
+    page = json.loads(re.search(r'id="payload">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)[1])
+    assert page["headline"].startswith("exact match ")
+    assert page["headline"].endswith(" on dev")
+    assert [example["reference"] for example in page["examples"]] == ["never", "dcba"]

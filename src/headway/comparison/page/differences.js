@@ -100,13 +100,13 @@ const differencesView = (() => {
       const map = maps[Number(made.kind.value)], mine = (turn += 1);
       offer(made.layer, map.layers.map((layer, index) => [index, layer.title]));
       const layer = map.layers[Number(made.layer.value)];
-      offer(made.head, layer.heads > 1 ? [["mean", "mean of heads"], ...inOrder(layer.heads).map((head) => [head, `head ${head}`])] : [[0, "head 0"]]);
+      offer(made.head, layer.heads > 1 ? [["mean", "mean of heads"], ...inOrder(layer.heads).map((head) => [head, `head ${head + 1}`])] : [[0, "head 1"]]);
       const rows = tokens[layer.rows], columns = tokens[layer.columns];
       const all = await unpack(layer, page.bits, map.signed);
       if (mine !== turn) return; // another was asked for meanwhile
       const head = made.head.value === "mean" ? "mean" : Number(made.head.value);
       const values = headOf(all, layer.heads, head, rows.length * columns.length);
-      heatmap.show({ values, rows, columns, most: largest(values), signed: map.signed });
+      heatmap.show({ values, rows, columns, shares: map.measure.startsWith("weight"), signed: map.signed });
       figure.dataset.shown = layer.name;
     }
 

@@ -217,7 +217,7 @@ def _arcs(predictor: SequencePredictor, prediction: Prediction) -> Iterator[Arcs
             real = slice(first, first + len(tokens))
             weights = prediction.attention[name][list(config.heads)].mean(0)[real, real]
             heads = weights.argmax(1)
-            title = f"{AttentionName.parse(name).title}, head {', '.join(map(str, config.heads))}"
+            title = f"{AttentionName.parse(name).title}, head {', '.join(str(head + 1) for head in config.heads)}"
             best = weights[np.arange(len(heads)), heads]
             yield Arcs(title, list(tokens), heads.tolist(), best.astype(float).tolist())
 

@@ -29,7 +29,8 @@ from headway.tasks.task import RawExample
 
 STYLES = ("palette.css", "inspect.css")
 SCRIPTS = (
-    "elements.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js", "inspect.js",
+    "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js",
+    "inspect.js",
 )  # fmt: skip
 MOST_EXACT = 8_000_000  # values that are kept with 16 bits
 

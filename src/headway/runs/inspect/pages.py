@@ -33,7 +33,7 @@ from headway.tasks import build_task
 from headway.tasks.task import Example
 
 STYLES = ("palette.css", "report.css")
-SCRIPTS = ("elements.js", "charts.js", "report.js", "curves.js", "attention.js")
+SCRIPTS = ("elements.js", "charts.js", "save.js", "report.js", "curves.js", "attention.js")
 MOST_POINTS = 1000  # a curve on a screen has no room for more
 SENTENCES = 12  # of dev, in the report
 
@@ -136,27 +136,49 @@ def write_report(
     metrics: Path,
     examples: Sequence[Example] = (),
     tables: Sequence[Table] = (),
+    headline: str = "",
 ) -> None:
     """Write the report to `path`.
 
     Args:
+        headline: the result in a line, above all else.
         summary: facts about the run by name, shown at the top.
         metrics: the run's `metrics.jsonl`.
-        examples: sentences to show, with their attention where they have it.
+        examples: sentences to show, with their attention where they have it; those that are wrong come first.
+        tables: the first is shown, the others are folded.
 
     Raises:
         UserError: the metrics cannot be read.
     """
-    page = payload(title=title, summary=summary, metrics=metrics, examples=examples, tables=tables)
+    page = payload(
+        title=title,
+        headline=headline,
+        summary=summary,
+        metrics=metrics,
+        examples=mistakes_first(examples),
+        tables=tables,
+    )
     write_page(path, "report.html", title=title, styles=STYLES, scripts=SCRIPTS, data={"payload": page})
 
 
+def mistakes_first(examples: Sequence[Example]) -> list[Example]:
+    """The examples whose output is not the reference, then the others, each in their order."""
+    return sorted(examples, key=lambda example: example.hypothesis == example.reference)
+
+
 def payload(
-    *, title: str, summary: dict[str, str], metrics: Path, examples: Sequence[Example], tables: Sequence[Table]
+    *,
+    title: str,
+    headline: str,
+    summary: dict[str, str],
+    metrics: Path,
+    examples: Sequence[Example],
+    tables: Sequence[Table],
 ) -> dict[str, Any]:
     """The content of the page as values that JSON can hold."""
     return {
         "title": title,
+        "headline": headline,
         "summary": [[name, value] for name, value in summary.items()],
         "curves": {name: _thinned(points) for name, points in curves(read_metrics(metrics)).items()},
         "examples": [_example(example) for example in examples],
@@ -223,10 +245,22 @@ def baseline_tables(folder: RunFolder) -> list[Table]:
     return [Table(columns, rows, title="Scores on dev", notes=["What needs no model stands below it."])]
 
 
-def write_run_report(run: Path, tables: Sequence[Table] = (), examples: Sequence[Example] | None = None) -> Path:
-    """Write `report.html` into a finished run's folder, with these examples or, by default, the first of dev.
+def last_scores(folder: RunFolder) -> str:
+    """The scores of the last evaluation in a line; empty without a dev set."""
+    evaluated = [line for line in read_metrics(folder.metrics) if line.get("dev")]
+    scores = evaluated[-1]["dev"] if evaluated else {}
+    return ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in scores.items()) + (
+        " on dev" if scores else ""
+    )
 
-    It belongs to training, so that the code which the run names is imported.
+
+def write_run_report(
+    run: Path, tables: Sequence[Table] = (), examples: Sequence[Example] | None = None, headline: str | None = None
+) -> Path:
+    """Write `report.html` into a finished run's folder.
+
+    The examples are by default the first of dev, and the headline the scores of the last evaluation. It belongs to
+    training, so that the code which the run names is imported.
     """
     folder = RunFolder(run)
     if examples is None:
@@ -239,5 +273,6 @@ def write_run_report(run: Path, tables: Sequence[Table] = (), examples: Sequence
         metrics=folder.metrics,
         examples=examples,
         tables=[*tables, *baseline_tables(folder)],
+        headline=last_scores(folder) if headline is None else headline,
     )
     return folder.report

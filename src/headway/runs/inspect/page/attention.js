@@ -94,6 +94,27 @@
     drawCells(current());
   }
 
+  /** The map as an SVG element with its labels and colours. */
+  function drawing() {
+    const { sourceTokens, targetTokens } = current(), { cell, left, top } = layout;
+    const width = left + sourceTokens.length * cell, height = top + targetTokens.length * cell;
+    const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": Math.min(14, cell * 0.75) });
+    const ink = colour("ink"), accent = colour("accent");
+    sourceTokens.forEach((token, column) => {
+      const x = left + (column + 0.5) * cell, y = top - 6;
+      svg.append(shape("text", { x, y, fill: ink, transform: `rotate(-60 ${x} ${y})` }, visible(token)));
+    });
+    targetTokens.forEach((token, row) => {
+      const y = top + row * cell;
+      svg.append(shape("text", { x: left - 8, y: y + cell / 2, fill: ink, "text-anchor": "end", "dominant-baseline": "middle" }, visible(token)));
+      shown.weights[row].forEach((weight, column) => svg.append(shape("rect", {
+        x: left + column * cell, y, width: cell - 1, height: cell - 1, fill: accent, "fill-opacity": weight / shown.most,
+      })));
+    });
+    const layer = current().attention[find("layer").value].title, head = find("head").selectedOptions[0].textContent;
+    return { drawing: svg, width, height, title: `${document.title} · ${layer}, ${head.replace(/^(\d)/, "head $1")}` };
+  }
+
   function select(row, column) {
     if (row === shown.row && column === shown.column) return;
     const { sourceTokens, targetTokens } = current();
@@ -132,8 +153,11 @@
     offer(find("head"), [["mean", "mean of heads"], ...Array.from({ length: layer.heads }, (_, head) => [String(head), `${head + 1}`])]);
     const { sourceTokens, targetTokens } = example;
     shown.weights = pick(bytes, layer.heads, find("head").value, targetTokens.length, sourceTokens.length);
-    shown.most = Math.max(1 / 255, ...shown.weights.flat());
+    const uniform = 1 / sourceTokens.length;
+    shown.most = find("stretch").checked ? Math.max(1 / 255, ...shown.weights.flat()) : 1;
     find("most").textContent = shown.most.toFixed(2);
+    find("uniform").textContent = `uniform ${uniform.toFixed(2)}`;
+    find("uniform-mark").style.left = `${100 * Math.min(1, uniform / shown.most)}%`;
     select(-1, -1);
     arrange(example);
     draw();
@@ -152,7 +176,7 @@
     find("sentence").addEventListener("change", () => show(Number(find("sentence").value)));
     find("previous").addEventListener("click", () => show(shown.example - 1));
     find("next").addEventListener("click", () => show(shown.example + 1));
-    for (const id of ["layer", "head"]) find(id).addEventListener("change", update);
+    for (const id of ["layer", "head", "stretch"]) find(id).addEventListener("change", update);
     const point = ({ offsetX, offsetY }) => {
       const row = Math.floor(offsetY / layout.cell), column = Math.floor(offsetX / layout.cell);
       if (shown.weights?.[row]?.[column] !== undefined) select(row, column);
@@ -174,6 +198,7 @@
     find("examples").hidden = false;
     offer(find("sentence"), page.examples.map((example, index) => [String(index), `${index + 1}. ${example.source}`]));
     listen();
+    find("saving").append(saveButtons(drawing));
     show(0).then(() => drawInEveryTheme(draw));
   }
 }

@@ -66,7 +66,9 @@ const lineChart = (() => {
     const style = `stroke:var(--${line.colour})`;
     const drawn = [shape("polyline", { class: "line", points: marks.join(" "), style, ...(line.dashes ? { "stroke-dasharray": line.dashes } : {}) })];
     if (line.points.length <= 30) {
-      drawn.push(...line.points.map(([place, value]) => shape("circle", { cx: x(place), cy: y(value), r: 3, style: `fill:var(--${line.colour})` })));
+      // Lines with dashes have hollow marks, so that they are told apart without colour.
+      const mark = line.dashes ? `fill:var(--surface);stroke:var(--${line.colour});stroke-width:1.5` : `fill:var(--${line.colour})`;
+      drawn.push(...line.points.map(([place, value]) => shape("circle", { cx: x(place), cy: y(value), r: 3, style: mark })));
     }
     return drawn;
   }
@@ -74,7 +76,16 @@ const lineChart = (() => {
   const closest = (points, place) =>
     points.reduce((best, point) => (Math.abs(point[0] - place) < Math.abs(best[0] - place) ? point : best));
 
+  /** Lines of a single point each have no course: they are numbers. */
+  function numbers(title, lines, axis) {
+    const values = lines.map(({ label, points: [[place, value]] }) => [`${label}, ${axis.one} ${roundNumber.format(place)}`, tidy(value)]);
+    const list = element("dl", { class: "numbers" });
+    fillTerms(list, values);
+    return element("figure", {}, element("h3", {}, title), list);
+  }
+
   return (title, lines, axis = { one: "update", many: "updates" }) => {
+    if (lines.every((line) => line.points.length === 1)) return numbers(title, lines, axis);
     const scale = scales(lines);
     const label = `${title} over ${roundNumber.format(scale.last)} ${axis.many}`;
     const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label, tabindex: 0 });
@@ -87,7 +98,7 @@ const lineChart = (() => {
       const parts = lines.map((line) => [line, closest(line.points, place)]);
       caption.replaceChildren(
         element("span", { class: "update" }, `${axis.one} ${roundNumber.format(closest(lines[0].points, place)[0])}`),
-        ...parts.map(([line, [, value, low, high]]) => element("span", { class: "key", style: `--colour:var(--${line.colour})` },
+        ...parts.map(([line, [, value, low, high]]) => element("span", { class: line.dashes ? "key dashed" : "key", style: `--colour:var(--${line.colour})` },
           `${line.label} ${roundNumber.format(value)}`, ...(low === undefined || low === high ? [] : [` (${roundNumber.format(low)} to ${roundNumber.format(high)})`]))),
       );
       cursor.setAttribute("x1", scale.x(place));
@@ -112,6 +123,8 @@ const lineChart = (() => {
       read(lines[0].points[current][0]);
     });
     rest();
-    return element("figure", {}, element("h3", {}, title), svg, caption);
+    const named = lines.length > 1 ? `: ${lines.map(({ label, dashes }) => `${label}${dashes ? " (dashed)" : ""}`).join(", ")}` : "";
+    const saving = saveButtons(() => ({ drawing: standalone(svg), title: `${document.title} · ${title}${named}`, width: WIDTH, height: HEIGHT }));
+    return element("figure", {}, element("h3", {}, title), svg, caption, saving);
   };
 })();

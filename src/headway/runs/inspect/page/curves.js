@@ -2,9 +2,9 @@
 {
   const words = (name) => name.replaceAll("_", " ");
   const { curves } = page;
-  const losses = [["training", "loss", "accent"], ["dev", "dev_loss", "dev"]]
+  const losses = [["training", "loss", "accent", ""], ["dev", "dev_loss", "dev", "5 3"]]
     .filter(([, name]) => curves[name])
-    .map(([label, name, colour]) => ({ label, colour, points: curves[name] }));
+    .map(([label, name, colour, dashes]) => ({ label, colour, dashes, points: curves[name] }));
   const metrics = Object.keys(curves).filter((name) => name.startsWith("dev."));
   if (losses.length) {
     find("curves").hidden = false;

@@ -131,11 +131,50 @@ function createHeatmap(find) {
   }
 
   function drawScale() {
-    const canvas = find("scale"), signed = shown.signed;
+    const canvas = find("scale"), signed = shown.signed, context = canvas.getContext("2d");
     const values = Float32Array.from({ length: 128 }, (_, index) => (signed ? index / 63.5 - 1 : index / 127));
-    canvas.getContext("2d").putImageData(toImage(values, 1, 128, 1, inOrder(128)), 0, 0);
+    context.putImageData(toImage(values, 1, 128, 1, inOrder(128)), 0, 0);
     find("least").textContent = signed ? format(-shown.most) : "0";
     find("most").textContent = format(shown.most);
+    const uniform = 1 / shown.columns.length;
+    if (shown.shares && uniform <= shown.most) {
+      context.fillStyle = colour("dev");
+      context.fillRect(Math.round(126 * uniform / shown.most), 0, 2, 1);
+    }
+    const note = find("uniform");
+    if (note) note.textContent = shown.shares ? `uniform ${format(uniform)}` : "";
+  }
+
+  /** Weights have one scale, from 0 to 1, so that maps can be compared; a switch ends it at the largest weight. */
+  function rescale() {
+    const stretched = !shown.shares || find("stretch")?.checked;
+    shown.most = stretched ? largest(shown.values) : 1;
+    const control = find("stretch")?.parentElement;
+    if (control) control.hidden = !shown.shares;
+  }
+
+  /** The map as an SVG element with its labels and colours. */
+  function drawing() {
+    const { width, height, left, top, bars, font } = layout;
+    const rows = shown.rows.length, columns = shown.columns.length, above = top - bars;
+    const image = toImage(shown.values, rows, columns, shown.most, shown.order);
+    const svg = shape("svg", { viewBox: `0 0 ${left + columns * width} ${above + rows * height}`, "font-family": "sans-serif", "font-size": font });
+    const ink = colour("ink");
+    shown.order.forEach((column, index) => {
+      const x = left + (index + 0.5) * width, y = above - 6;
+      const upright = layout.upright[column];
+      const turn = upright ? { "text-anchor": "middle" } : { transform: `rotate(-90 ${x} ${y})`, "dominant-baseline": "middle" };
+      svg.append(shape("text", { x, y, fill: ink, ...turn }, visible(shown.columns[column])));
+    });
+    shown.rows.forEach((token, row) => {
+      const y = above + (row + 0.5) * height;
+      svg.append(shape("text", { x: left - 8, y, fill: ink, "text-anchor": "end", "dominant-baseline": "middle" }, visible(token)));
+      for (let index = 0; index < columns; index += 1) {
+        const [red, green, blue] = image.data.subarray(4 * (row * columns + index));
+        svg.append(shape("rect", { x: left + index * width, y: above + row * height, width: width - 1, height: height - 1, fill: `rgb(${red},${green},${blue})` }));
+      }
+    });
+    return { drawing: svg, width: left + columns * width, height: above + rows * height };
   }
 
   const format = (value) => (Math.abs(value) >= 10 ? value.toFixed(1) : value.toFixed(3)).replace("-", "−");
@@ -190,10 +229,11 @@ function createHeatmap(find) {
     draw();
   }
 
-  /** Shows values of rows × columns; `most` is the strongest colour's, and `marks` the links of an alignment. */
-  function show({ values, rows, columns, most, signed, marks }) {
+  /** Shows values of rows × columns; `shares` says that they are weights, and `marks` are the links of an alignment. */
+  function show({ values, rows, columns, shares, signed, marks }) {
     const kept = rows.length === shown.rows.length ? shown.kept : -1;
-    Object.assign(shown, { values, rows, columns, most, signed, marks, row: -1, column: -1, kept });
+    Object.assign(shown, { values, rows, columns, shares, signed, marks, row: -1, column: -1, kept });
+    rescale();
     sort();
     arrange();
     draw();
@@ -223,6 +263,7 @@ function createHeatmap(find) {
       select(row, shown.order[limit(shown.order.indexOf(shown.column) + step[1], shown.columns.length)]);
     });
     find("sorting").addEventListener("change", () => { sort(); draw(); });
+    find("stretch")?.addEventListener("change", () => { rescale(); draw(); });
     let width = innerWidth;
     addEventListener("resize", () => {
       if (innerWidth === width || !shown.values) return;
@@ -233,5 +274,5 @@ function createHeatmap(find) {
   }
 
   listen();
-  return { show, draw, format, selectRow: (row) => select(row, row < 0 ? -1 : shown.order[0]), onSelect: (listener) => listeners.push(listener) };
+  return { show, draw, drawing, format, selectRow: (row) => select(row, row < 0 ? -1 : shown.order[0]), onSelect: (listener) => listeners.push(listener) };
 }

@@ -119,11 +119,11 @@ const heatmap = createHeatmap(find);
     const { map, all } = shownMap, layer = map.layers[state.layer];
     const rows = layer.rowTokens, columns = layer.columnTokens;
     const values = headOf(all[state.layer], layer.heads, state.head, rows.length * columns.length);
-    const head = layer.heads === 1 ? "" : state.head === "mean" ? " · mean of heads" : ` · head ${state.head}`;
+    const head = layer.heads === 1 ? "" : state.head === "mean" ? " · mean of heads" : ` · head ${state.head + 1}`;
     find("caption").textContent = `${layer.title}${head}`;
     find("measure").textContent = map.measure;
     describeLinks(map.links);
-    heatmap.show({ values, rows, columns, most: largest(values), signed: map.signed, marks: map.links });
+    heatmap.show({ values, rows, columns, shares: map.measure.startsWith("weight"), signed: map.signed, marks: map.links });
     const { sentence, tab } = state;
     try {
       history.replaceState(null, "", `#${new URLSearchParams({ sentence: sentence + 1, tab, layer: state.layer, head: state.head })}`);
@@ -182,6 +182,7 @@ const heatmap = createHeatmap(find);
     rove(find("sentences"), listed, ["ArrowUp", "ArrowDown"]);
     rove(find("tabs"), () => [...find("tabs").children], ["ArrowLeft", "ArrowRight"]);
     themeButton(find("theme"), redraw);
+    find("saving").append(saveButtons(() => ({ ...heatmap.drawing(), title: `${document.title} · ${find("caption").textContent}` })));
     addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select")) return;
       if (event.key === "n") walk(1);

@@ -7,7 +7,7 @@ const overview = (() => {
     const canvas = element("canvas", { width: columns, height: rows, "aria-hidden": "true" });
     const mine = headOf(values, layer.heads, head, rows * columns);
     canvas.getContext("2d").putImageData(toImage(mine, rows, columns, largest(mine), inOrder(columns)), 0, 0);
-    const name = head === "mean" ? "mean of heads" : `head ${head}`;
+    const name = head === "mean" ? "mean of heads" : `head ${head + 1}`;
     const button = element("button", {
       type: "button", role: "radio", "aria-checked": String(chosen), tabindex: chosen ? "0" : "-1",
       "aria-label": `${layer.title}, ${name}`, title: `${layer.title}, ${name}`,
@@ -23,7 +23,7 @@ const overview = (() => {
       const choices = layer.heads > 1 ? ["mean", ...inOrder(layer.heads)] : [0];
       return choices.map((head) => thumbnail(map, layer, head, all[number], number === state.layer && head === state.head, (picked) => choose(number, picked)));
     });
-    const names = heads > 1 ? ["", "mean", ...inOrder(heads)] : ["", ""];
+    const names = heads > 1 ? ["", "mean", ...inOrder(heads).map((head) => head + 1)] : ["", ""];
     box.style.setProperty("--heads", String(names.length - 1));
     box.style.setProperty("--side", names.length > 8 || grid.length > 4 ? "34px" : "46px");
     box.replaceChildren(
@@ -51,7 +51,7 @@ const overview = (() => {
 
   /** Moves the choice without drawing anew. */
   function mark(layer, head) {
-    const name = head === "mean" ? "mean of heads" : `head ${head}`;
+    const name = head === "mean" ? "mean of heads" : `head ${head + 1}`;
     for (const button of find("overview").querySelectorAll("button")) {
       const chosen = button.getAttribute("aria-label") === `${layer.title}, ${name}`;
       button.setAttribute("aria-checked", String(chosen));

@@ -15,5 +15,12 @@ function table({ title, note, columns, rows }) {
   ];
 }
 
+/** The first table as it is, and the others below a line that unfolds them. */
+function tables([first, ...others]) {
+  const folded = ({ title, ...rest }) => element("details", {}, element("summary", {}, title), ...table({ title, ...rest }).slice(1));
+  return [...(first ? table(first) : []), ...others.map(folded)];
+}
+
+find("headline").textContent = page.headline;
 fillTerms(find("summary"), page.summary);
-find("tables").append(...page.tables.flatMap(table));
+find("tables").append(...tables(page.tables));

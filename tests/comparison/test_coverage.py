@@ -1,0 +1,59 @@
+"""The simulation of benchmarks/coverage.py in small: its BLEU, its truth, and what it finds of the method."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import sacrebleu
+
+PATH = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
+
+
+@pytest.fixture(scope="module")
+def coverage() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("coverage_benchmark", PATH)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["coverage_benchmark"] = module  # dataclasses look their module up
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_bleu_is_bleu(coverage: ModuleType) -> None:
+    rows = coverage.sentence_statistics(np.random.default_rng(1), np.full((1, 1), 0.5), 300)[0, 0]
+    written, wanted, *counts = rows.sum(axis=0).astype(int).tolist()
+    reference = sacrebleu.BLEU.compute_bleu(counts[:4], counts[4:], written, wanted, smooth_method="none").score
+    assert coverage.BLEU.aggregate(rows.sum(axis=0)) == pytest.approx(reference)
+    assert coverage.BLEU.aggregate_all(rows).shape == (300,)
+
+
+def test_the_truth_is_what_many_tables_find(coverage: ModuleType) -> None:
+    world = coverage.World.measured(20_000)
+    spread = world.deviation(1.0)
+    distance = world.distance(1.0, spread)
+    assert world.truth(distance, spread) - world.truth(0, spread) == pytest.approx(1, abs=1e-6)
+    rng = np.random.default_rng(2)
+    scores = [
+        coverage.BLEU.aggregate(rows.sum(axis=0))
+        for rows in coverage.sentence_statistics(rng, 0.5 + rng.normal(0, spread, (1, 60)), 2000)[0]
+    ]
+    assert np.std(scores) == pytest.approx(1.0, rel=0.25)
+    assert np.mean(scores) == pytest.approx(world.truth(0, spread), abs=0.8)
+
+
+@pytest.mark.parametrize(("seeds", "deviation"), [(3, 0.0), (3, 1.0)])
+def test_intervals_hold_the_truth_and_verdicts_are_seldom_false(
+    coverage: ModuleType, seeds: int, deviation: float
+) -> None:
+    world = coverage.World.measured(20_000)
+    found = coverage.Simulation(world, seeds, deviation, count=100, sentences=150).run()
+    assert found.coverage["headway"] >= 93
+    assert found.false["headway"] <= 5
+    assert found.false_of_four <= 5
+    assert 0 <= found.power < 50
+    if deviation:  # the segments alone say too much where seeds differ
+        assert found.coverage["segments alone"] < found.coverage["headway"]

@@ -1,0 +1,43 @@
+"""UAS against counts by hand, and files of heads."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.errors import UserError
+from headway.metrics import build_metric
+
+UAS = build_metric("uas")
+
+
+def test_words_without_a_known_head_do_not_count() -> None:
+    rows = UAS.statistics(["2 0 2", "0 1", ""], [["2 0 1", "_ 1", ""]])
+    assert rows.tolist() == [[2, 3], [1, 1], [0, 0]]
+    assert UAS.aggregate(rows.sum(axis=0)) == 75
+    assert UAS.aggregate(rows[2]) == 0
+
+
+def test_files_of_heads(tmp_path: Path) -> None:
+    lines = tmp_path / "heads.txt"
+    lines.write_text("2 0 2\n0 1\n")
+    assert UAS.read(lines) == ["2 0 2", "0 1"]
+    columns = ["\t".join(("1", "a", "a", "X", "X", "_", "2", "dep", "_", "_")),
+               "\t".join(("2", "b", "b", "X", "X", "_", "0", "root", "_", "_"))]  # fmt: skip
+    treebank = tmp_path / "gold.conllu"
+    treebank.write_text("\n".join(columns) + "\n\n")
+    assert UAS.read(treebank) == ["2 0"]
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "message"),
+    [
+        ("1 0", "2 0 1", "segment 1: a sentence has one head a word; received '2 heads'"),
+        ("3 0", "2 0", "hypotheses, segment 1: this is no head of a word; received '3'; allowed: 0 to 2, or _"),
+        ("2 0", "x 0", "references, segment 1: this is no head of a word; received 'x'"),
+    ],
+)
+def test_mistakes(hypothesis: str, reference: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        UAS.statistics([hypothesis], [[reference]])
+    with pytest.raises(UserError, match="one reference"):
+        UAS.statistics(["0"], [["0"], ["0"]])
