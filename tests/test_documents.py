@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.documents import LARGEST_YAML, parse_json, parse_yaml, read_json, read_yaml
+from headway.documents import LARGEST_YAML, dump_yaml, parse_json, parse_yaml, read_json, read_yaml
 from headway.errors import UserError
 
 
@@ -90,7 +89,7 @@ values = st.recursive(
 
 @given(values)
 def test_what_is_written_is_read(value: Any) -> None:
-    assert parse_yaml(yaml.safe_dump(value, allow_unicode=True), "x") == value
+    assert parse_yaml(dump_yaml(value), "x") == value
     assert parse_json(json.dumps({"v": value}), "x") == {"v": value}
 
 

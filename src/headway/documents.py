@@ -90,6 +90,28 @@ for _tag, _pattern in NUMBERS.items():
     _Loader.add_constructor(_tag, _Loader.construct_number)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Text that reads the same, also with the characters that YAML takes for line ends."""
+
+    def analyze_scalar(self, scalar: str) -> Any:
+        """The ways in which a text can be written: with such a character in double quotes alone."""
+        analysis = super().analyze_scalar(scalar)
+        if re.search("[\x85\u2028\u2029\ufeff]", scalar):
+            analysis.allow_flow_plain = analysis.allow_block_plain = False
+            analysis.allow_single_quoted = analysis.allow_block = False
+        return analysis
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Whether a value that stands in two positions is written twice: always."""
+        return True
+
+
+def dump_yaml(value: Any) -> str:
+    """A value as YAML that `parse_yaml` reads as the same value, keys in their order."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return text
+
+
 class _Weight(NamedTuple):
     """The size of a node with its aliases written out, and the number of levels in it."""
 

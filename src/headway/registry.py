@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,12 +37,17 @@ from headway.errors import UserError, nearest, option
 
 Component = TypeVar("Component")
 
-_foreign_code = ContextVar("_foreign_code", default=True)
+# Whether names by import path are imported; None where nobody has said so.
+_foreign_code = ContextVar[bool | None]("_foreign_code", default=None)
+IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*")
 
 
 @contextmanager
 def foreign_code(allowed: bool) -> Iterator[None]:
-    """Within this context, names by import path are imported or refused, whoever asks for them."""
+    """Within this context, names by import path are imported or refused, whoever asks for them.
+
+    Without it the names in a recipe are imported, for whoever gives one trusts it, and those in a run are refused.
+    """
     token = _foreign_code.set(allowed)
     try:
         yield
@@ -49,9 +55,24 @@ def foreign_code(allowed: bool) -> Iterator[None]:
         _foreign_code.reset(token)
 
 
+@contextmanager
+def names_of_a_run() -> Iterator[None]:
+    """Within this context names by import path are refused, unless `foreign_code` has allowed them: runs travel."""
+    with foreign_code(_foreign_code.get() is True):
+        yield
+
+
 def is_foreign(name: str) -> bool:
     """Whether a component is named by import path."""
     return ":" in name
+
+
+def import_paths(tree: Any) -> set[str]:
+    """The texts in a raw tree that look like components named by import path."""
+    if isinstance(tree, str):
+        return {tree} if IMPORT_PATH.fullmatch(tree) else set()
+    inner = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list | tuple) else ()
+    return set().union(*map(import_paths, inner))
 
 
 class Setting(NamedTuple):
@@ -110,7 +131,7 @@ class Registry(Generic[Component]):
                 what = f"unknown {self.kind}{nearest(name, self._homes)}"
                 raise UserError(what, where=where, received=name, allowed=allowed)
             return self._import(self._homes[name])
-        if not _foreign_code.get():
+        if _foreign_code.get() is False:
             raise UserError(
                 f"loading this would import the {self.kind} {name}, which is not a part of headway",
                 where=where,

@@ -1,10 +1,13 @@
 """The tutorial does what it says, on a small language in which a word's translation depends on the next word."""
 
 import csv
+import json
 from pathlib import Path
 from random import Random
 
-from tests.docs.pages import ROOT, run_page
+import yaml
+
+from tests.docs.pages import BLOCK, ROOT, run_page
 
 NOUNS, VERBS = ["inu", "neko", "tori"], ["taberu", "neru", "miru"]
 ENGLISH = {"inu": "dog", "neko": "cat", "tori": "bird", "taberu": "eats", "neru": "sleeps", "miru": "looks"}
@@ -12,6 +15,12 @@ SMALL = (
     "vocabulary.kind=whitespace model.dim=24 model.feed_forward=32 model.heads=2 training.updates=40"
     " training.checkpoint_every=40 training.batch_tokens=512 training.precision=float32 optimizer.warmup=10"
     " decoding.beam=2"
+)
+
+
+SMALL_GRID = (
+    "'seeds=[1, 2]' tune=null model.dim=16 model.feed_forward=32 model.heads=2 training.updates=4"
+    " training.checkpoint_every=4 training.batch_tokens=256 optimizer.warmup=1"
 )
 
 
@@ -29,7 +38,9 @@ def test_the_page_runs(tmp_path: Path) -> None:
     printed = run_page(
         ROOT / "docs" / "tutorial.md", tmp_path,
         **{"--shares 98 1 1": "--shares 8 1 1", " --output runs/": f" {SMALL} --output runs/",
-           "check attention.yaml": f"check attention.yaml {SMALL}"},
+           "check attention.yaml": f"check attention.yaml {SMALL}",
+           "data dates": "data dates --train-size 400 --dev-size 20 --test-size 20",
+           "mixers-grid.yaml data": f"mixers-grid.yaml {SMALL_GRID} data"},
     )  # fmt: skip
     assert "train: 320 sentences, dev: 40 sentences, test: 40 sentences" in printed
     assert "encoder layer 1, self" in printed
@@ -42,4 +53,15 @@ def test_the_page_runs(tmp_path: Path) -> None:
     assert 0 < found["encoder.0.self", "evenly", "4"] < found["encoder.0.self", "mean", "21"] <= 1.0001
     drawn = {path.stem for path in (tmp_path / "figures" / "ngram").iterdir()}
     assert {"contributions-encoder", "contributions-decoder", "relative-position-encoder"} <= drawn
+    compared = json.loads((tmp_path / "comparison" / "compare.json").read_text(encoding="utf-8"))
+    assert set(compared["variants"]) == {"attention", "local", "ngram", "lowest"}
+    assert len(compared["pairs"]) == 6 * 2
+    assert "of training are left" in printed
     assert (tmp_path / "ngram.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_grid_of_the_page_comes_with_headway() -> None:
+    blocks = {block["file"]: block["text"] for block in BLOCK.finditer((ROOT / "docs" / "tutorial.md").read_text())}
+    shown = yaml.safe_load(blocks["mixers-grid.yaml"])
+    library = yaml.safe_load((ROOT / "recipes" / "dates" / "mixers-grid.yaml").read_text())
+    assert shown | {"recipe": ""} == library | {"recipe": ""}

@@ -1,5 +1,6 @@
 """Loading a run: of every task, and never with code that nobody allowed."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import yaml
 
 import headway
 from headway.errors import NotFiniteError, UserError
+from headway.models import TaggerConfig
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor, TreePredictor
 from headway.runs.load import load_run, task_of
 from headway.runs.run_folder import model_weights
+from headway.tasks.pretrained_encoder import build_tagger
 from tests.conftest import Command
 from tests.runs.old_runs import copied
 
@@ -95,3 +98,85 @@ def test_runs_of_different_tasks_cannot_predict_together(tmp_path: Path) -> None
     runs = [copied(name, tmp_path / name).run for name in ("parsing", "translation-transformer")]
     with pytest.raises(UserError, match="runs of different tasks cannot predict together"):
         headway.load(*runs)
+
+
+# Keys of a recipe that name components which are imported when the recipe is read, or when the model is built.
+KEYS = ("task", "model.kind", "model.encoder.mixer", "model.norm_kind", "vocabulary.kind", "optimizer.kind",
+        "optimizer.schedule", "text.source.segment", "data.train.kind")  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_no_key_of_a_run_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    run = foreign(tmp_path, monkeypatch, key, "spelling_task:Spelling")
+    with pytest.raises(UserError, match="would import the"):
+        headway.load(run)
+    assert "spelling_task" not in sys.modules
+
+
+VERBS = (
+    "predict {run}", "predict {run} {sound}", "score {run} --source {file} --target {file}",
+    "inspect {run} --output {out}.html", "inspect {run} --figures {out}", "inspect {run} --parameters",
+    "inspect {run} --layers {file}", "inspect {run} --dependencies", "inspect page {run}",
+    "inspect heat-map {run} --text a --output {out}.svg", "compare {run} {sound}",
+    "export ctranslate2 {run} --output {out}", "export --list {run}", "train {going_on} --output {out}",
+    "train {own} --output {run} --resume",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_imports_what_a_run_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command, verb: str
+) -> None:
+    run = foreign(tmp_path, monkeypatch, "task", "spelling_task:Spelling")
+    (tmp_path / "lines").write_text("a b\n", encoding="utf-8")
+    training = "training: {updates: 1%s}\n"
+    (tmp_path / "own.yaml").write_text(f"data: {{train: {{tsv: lines}}}}\n{training % ''}", encoding="utf-8")
+    (tmp_path / "on.yaml").write_text(
+        f"data: {{train: {{tsv: lines}}}}\n{training % f', from: {run}'}", encoding="utf-8"
+    )
+    names = {"run": run, "sound": copied("translation-transformer", tmp_path / "sound").run, "file": tmp_path / "lines",
+             "out": tmp_path / "out", "own": tmp_path / "own.yaml", "going_on": tmp_path / "on.yaml"}  # fmt: skip
+    ended = run_headway(*(part.format(**names) for part in verb.split()), stdin="1\ny\nyes\n")
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
+    assert "spelling_task:Spelling" in ended.err
+    assert "spelling_task" not in sys.modules
+
+
+def test_a_recipe_that_names_the_code_itself_may_go_on_from_such_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = foreign(tmp_path, monkeypatch, "task", "spelling_task:Spelling")
+    recipe = {"data": {"train": {"tsv": "x"}}, "training": {"updates": 1, "from": str(run)}}
+    assert headway.load_recipe(recipe | {"task": "spelling_task:Spelling"}).task == "spelling_task:Spelling"
+    with pytest.raises(UserError, match="names code that is no part of headway"):
+        headway.load_recipe(recipe)
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
+@pytest.mark.parametrize("typed", ["1\nA dog .\n", "y\n", "yes\n"])
+def test_a_tagger_of_a_stranger_executes_nothing(
+    tmp_path: Path, run_headway: Command, file: str, typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the code beside its tokenizer, nor by an answer that data give."""
+    monkeypatch.setattr("builtins.input", lambda *prompt: pytest.fail("data are no answers"))
+    run = copied("tagging", tmp_path / "case").run
+    folder = run / "vocabulary"
+    content = json.loads((folder / file).read_text(encoding="utf-8")) if (folder / file).is_file() else {}
+    autos = {"AutoTokenizer": ["evil.Evil", None], "AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}
+    evil = {"tokenizer_class": "Evil"} if file == "tokenizer_config.json" else {"model_type": "evil"}
+    (folder / file).write_text(json.dumps(content | evil | {"auto_map": autos}), encoding="utf-8")
+    trap = tmp_path / "executed"
+    code = f"import pathlib\npathlib.Path({str(trap)!r}).touch()\nclass Evil: pass\n"
+    (folder / "evil.py").write_text(code, encoding="utf-8")
+    ended = run_headway("predict", run, stdin=typed)
+    assert not trap.exists()
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+
+
+def test_weights_of_an_encoder_are_never_unpickled(tmp_path: Path) -> None:
+    run = copied("tagging", tmp_path / "case").run
+    folder = run / "vocabulary"
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04cos\nsystem\n(S'false'\ntR.")
+    encoder = TaggerConfig(encoder=str(folder), pretrained=True)
+    with pytest.raises(UserError, match="cannot load this encoder"):
+        build_tagger(encoder, 2, folder, initial=True)

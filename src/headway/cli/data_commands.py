@@ -130,6 +130,20 @@ def data_treebanks(
         write_text(output / f"{name}.txt", "".join(f"{line}\n" for line in lines))
 
 
+@command(data_app, "dates")
+def data_dates(
+    output: Output,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of all random draws.")] = 1,
+    train_size: Annotated[int, typer.Option(min=1, max=MOST, help="Dates to train on.")] = 60_000,
+    dev_size: Annotated[int, typer.Option(min=1, max=MOST, help="Dates of dev.")] = 1000,
+    test_size: Annotated[int, typer.Option(min=1, max=MOST, help="Dates of each of the two tests.")] = 2000,
+) -> None:
+    """Write dates in many languages, and the same as ISO 8601: train, dev and two tests as TSV."""
+    from headway.corpora.generated.dates import generate_dates, write_dates
+
+    write_dates(generate_dates(seed, train_size, dev_size, test_size), output)
+
+
 @command(data_app, "digits")
 def data_digits(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings DIGIT_SPEAKER_TAKE.wav.")],

@@ -51,7 +51,7 @@ class ClaimConfig(Section):
     claim: str
     metric: str | None = None
     test: str | None = None
-    margin: Annotated[float, Field(ge=0)] = 0.0
+    margin: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     paper: dict[str, float] = Field(default={})
 
     @field_validator("claim")

@@ -19,6 +19,7 @@ from headway.files import write_json
 from headway.log import Progress, duration, progress, say, warn
 from headway.metrics import Metric, build_metric
 from headway.recipe import changed_keys
+from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.signals import noted_signals
 from headway.tables import Cell, Column, Table
@@ -355,7 +356,8 @@ def _check_same(job: CellJob, but: str = "") -> None:
     folder = RunFolder(job.run)
     if not folder.recipe_file.exists():
         return
-    changes = changed_keys(folder.read_recipe(), job.recipe)
+    with foreign_code(bool(import_paths(job.recipe.model_dump(mode="json")))):
+        changes = changed_keys(folder.read_recipe(), job.recipe)
     others = {key: values for key, values in changes.items() if not but or not f"{key}.".startswith(f"{but}.")}
     if others:
         shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in others.items())

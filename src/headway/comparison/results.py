@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 import headway
 from headway.comparison.claims import read_claims
-from headway.config import Section, explain
+from headway.config import Section, Seed, explain
 from headway.device import machine
 from headway.errors import UserError
 from headway.files import write_json
@@ -34,7 +34,7 @@ class Provenance(Section):
 
     commands: tuple[str, ...]
     machine: str
-    seeds: tuple[int, ...] = (1,)
+    seeds: tuple[Seed, ...] = (1,)
     commit: str
     date: str
 

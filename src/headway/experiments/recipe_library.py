@@ -22,7 +22,8 @@ def library() -> Path:
 
 def recipe_names() -> list[str]:
     """The names of all recipes, such as `tanaka/mixers/ngram`, in order."""
-    return [path.relative_to(library()).with_suffix("").as_posix() for path in sorted(library().rglob("*.yaml"))]
+    paths = (path for path in sorted(library().rglob("*.yaml")) if not path.stem.endswith("-grid"))  # of comparisons
+    return [path.relative_to(library()).with_suffix("").as_posix() for path in paths]
 
 
 def about(name: str) -> str:

@@ -102,7 +102,7 @@ class WordProcessor(Processor):
         """The tokenizer of a Hugging Face name or folder. Nothing of it is executed.
 
         Raises:
-            UserError: there is none.
+            UserError: there is none, or it needs code that comes with it.
         """
         location = str(folder)
         with transformers_quiet() as transformers:
@@ -110,6 +110,10 @@ class WordProcessor(Processor):
                 tokenizer = transformers.AutoTokenizer.from_pretrained(
                     location, add_prefix_space=True, trust_remote_code=False
                 )
+                code = tokenizer.init_kwargs.get("auto_map")
+                if code:  # the library has taken another class instead, whose tokens may be others
+                    raise UserError("this tokenizer needs code that comes with it, which is never executed",
+                                    where="model.encoder", received=code)  # fmt: skip
                 return cls(tokenizer, location)
             except (OSError, ValueError) as error:
                 raise UserError(

@@ -12,6 +12,7 @@ from typing import Any
 from headway.config import merge
 from headway.errors import UserError
 from headway.processing.marian_files import PREFIX, marian_folder, marian_section, marian_vocabulary, read_config
+from headway.registry import import_paths
 
 Tree = dict[str, Any]
 SECTIONS = ("task", "text", "vocabulary", "model")  # those that a run hands on
@@ -65,6 +66,10 @@ def _fill_from_run(tree: Tree, run: Path, read: Callable[[Path], Tree]) -> None:
     if not (run / "recipe.yaml").is_file():
         raise UserError("there is no run to go on from", where="training.from", received=str(run))
     older = read(run / "recipe.yaml")
-    for name in SECTIONS:
-        if name in older:
-            tree.setdefault(name, older[name])
+    added = {name: older[name] for name in SECTIONS if name in older and name not in tree}
+    if code := import_paths(added) - import_paths(tree):
+        raise UserError(
+            "the run of training.from names code that is no part of headway", where="training.from",
+            received=", ".join(sorted(code)), allowed="the same names in this recipe, where you trust that code",
+        )  # fmt: skip
+    tree.update(added)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from headway.config import Section, explain, merge
 from headway.corpora.lead import LeadConfig
-from headway.documents import parse_yaml, read_yaml
+from headway.documents import dump_yaml, parse_yaml, read_yaml
 from headway.errors import UserError, option
 from headway.files import exists
 from headway.formats.corpus_config import paths_resolved
@@ -51,7 +51,7 @@ def recipe_of(tree: dict[str, Any], beside: Path) -> Recipe:
     Raises:
         UserError: unknown keys, or values that are not allowed.
     """
-    fill_from_origins(tree, beside, read_tree)
+    fill_from_origins(tree, beside, partial(read_tree, alone=True))
     _resolve_match(tree, beside)
     return resolve_paths(parse_recipe(tree), beside)
 
@@ -184,7 +184,7 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
 
 def dump_recipe(recipe: Recipe) -> str:
     """The recipe as YAML, every key written out."""
-    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return dump_yaml(recipe.model_dump(mode="json"))
 
 
 def changed_keys(before: Recipe, after: Recipe) -> dict[str, tuple[Any, Any]]:

@@ -21,6 +21,7 @@ from headway.files import sha256, write_bytes, write_json, write_text
 from headway.log import warn
 from headway.predictors.run import WEIGHTS
 from headway.recipe import Recipe, dump_recipe, flatten, parse_recipe, read_tree
+from headway.registry import names_of_a_run
 from headway.runs.checkpoint_files import damage, list_checkpoints
 from headway.runs.migration import FORMAT, todays_recipe
 
@@ -97,12 +98,13 @@ class RunFolder:
         return self.path / "report.html"
 
     def read_recipe(self) -> Recipe:
-        """The recipe of this run. Raises UserError where the folder is no run."""
+        """The recipe of this run. Raises UserError where it is no run, or names code that nobody allowed."""
         if not self.recipe_file.is_file():
             raise UserError("this is not a run folder: it has no recipe.yaml", where=str(self.path))
         manifest, tree = self.read_manifest(), read_tree(self.recipe_file, alone=True)
         self._check_trained(tree, manifest.get("trained"))
-        return parse_recipe(todays_recipe(tree, manifest.get("format", FORMAT)))
+        with names_of_a_run():
+            return parse_recipe(todays_recipe(tree, manifest.get("format", FORMAT)))
 
     def _check_trained(self, tree: dict[str, Any], trained: dict[str, Any] | None) -> None:
         """Raise UserError where the recipe no longer says what the weights are of; older runs do not note that."""

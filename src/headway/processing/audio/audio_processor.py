@@ -93,10 +93,12 @@ class AudioProcessor(Processor):
         try:
             if content["format"] != FORMAT:
                 raise ValueError(f"format {content['format']}")
-            known = content["statistics"]
-            statistics = known and Statistics(*(np.array(known[name]) for name in ("mean", "variance")))
-            return cls(AudioConfig.model_validate(content["config"]), statistics)
-        except (ValueError, KeyError, TypeError) as error:
+            config, known = AudioConfig.model_validate(content["config"]), content["statistics"]
+            statistics = known and Statistics(*(np.array(known[name], dtype=float) for name in ("mean", "variance")))
+            if statistics and any(values.shape != (config.bins,) for values in vars(statistics).values()):
+                raise ValueError("statistics of another number of bins")
+            return cls(config, statistics)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UserError(f"the settings of the audio are damaged ({error})", where=str(folder / FILE)) from error
 
 

@@ -7,7 +7,7 @@ from headway.documents import read_json
 from headway.errors import UserError
 from headway.processing import VOCABULARIES
 from headway.processing.text.vocabulary import DESCRIPTION, FORMAT, TokensConfig, Vocabulary
-from headway.registry import is_foreign
+from headway.registry import is_foreign, names_of_a_run
 
 
 def train_vocabulary(
@@ -44,7 +44,8 @@ def load_vocabulary(folder: Path) -> Vocabulary:
 def _family(name: str, where: str) -> type[Vocabulary]:
     """The class of a stored vocabulary. Raises UserError, also for foreign code where none is allowed."""
     if is_foreign(name):
-        return VOCABULARIES.get(name, where)
+        with names_of_a_run():
+            return VOCABULARIES.get(name, where)
     known = {VOCABULARIES.get(kind).family: VOCABULARIES.get(kind) for kind in VOCABULARIES}
     if name not in known:
         raise UserError("an unknown family of vocabularies", where=where, received=name, allowed=known)

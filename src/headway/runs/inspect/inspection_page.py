@@ -19,6 +19,7 @@ from headway.formats.alignments import read_alignments
 from headway.formats.lines import read_lines
 from headway.log import Progress, progress, say
 from headway.metrics import build_metric
+from headway.registry import foreign_code
 from headway.runs.inspect.capture import TOGETHER
 from headway.runs.inspect.inspect_options import PageOptions
 from headway.runs.inspect.inspection import Alignment, Floats, Inspected, Layer, Map, inspect
@@ -41,6 +42,11 @@ def run_page(run: Path, options: PageOptions) -> str:
     Raises:
         UserError: no run, no sentences, files of different lengths, gold without references.
     """
+    with foreign_code(options.allow_code):
+        return _run_page(run, options)
+
+
+def _run_page(run: Path, options: PageOptions) -> str:
     task = task_of([run], allow_code=options.allow_code)
     folder = RunFolder(run)
     recipe = folder.read_recipe()

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from headway.errors import UserError
 from headway.files import write_text
 from headway.predictors.captured_attention import AttentionName
+from headway.registry import foreign_code
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tables import Column, Table
@@ -263,16 +264,17 @@ def write_run_report(
     training, so that the code which the run names is imported.
     """
     folder = RunFolder(run)
-    if examples is None:
-        task = build_task(folder.read_recipe().task)
-        examples = task.examples(load(run, allow_code=True), SENTENCES)
-    write_report(
-        folder.report,
-        title=f"headway · {run.name}",
-        summary=summary_of(folder),
-        metrics=folder.metrics,
-        examples=examples,
-        tables=[*tables, *baseline_tables(folder)],
-        headline=last_scores(folder) if headline is None else headline,
-    )
+    with foreign_code(True):
+        if examples is None:
+            task = build_task(folder.read_recipe().task)
+            examples = task.examples(load(run, allow_code=True), SENTENCES)
+        write_report(
+            folder.report,
+            title=f"headway · {run.name}",
+            summary=summary_of(folder),
+            metrics=folder.metrics,
+            examples=examples,
+            tables=[*tables, *baseline_tables(folder)],
+            headline=last_scores(folder) if headline is None else headline,
+        )
     return folder.report

@@ -19,6 +19,7 @@ from headway.losses import Objective
 from headway.models import Model
 from headway.optimizers.optimizers import build_optimizer
 from headway.recipe import Recipe, changed_keys
+from headway.registry import foreign_code, import_paths
 from headway.runs.checkpoint_files import LEFTOVERS as CHECKPOINT_LEFTOVERS
 from headway.runs.checkpoint_files import list_checkpoints, update_of
 from headway.runs.run_folder import LEFTOVERS, RunFolder, load_weights
@@ -60,7 +61,8 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
     keep_freed_memory()
     parallel = launch(recipe.training)
     try:
-        with ExitStack() as held, nullcontext() if parallel.first else silenced():
+        trusted = foreign_code(bool(import_paths(recipe.model_dump(mode="json"))))  # and with it, its own run
+        with trusted, ExitStack() as held, nullcontext() if parallel.first else silenced():
             folder = RunFolder(output)
             parallel.from_first(partial(check_recipe, recipe))
             if not folder.vocabulary.is_dir():
