@@ -13,7 +13,7 @@ test: .venv/test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 # The slow tests, which `make test` leaves out.
-test-all: .venv/test-all
+test-all: .venv/test-all .venv/argos
 	scripts/install-test-system-packages.sh
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --timeout=900 --numprocesses 2 --dist loadfile
 
@@ -51,6 +51,12 @@ bench: .venv/test
 
 .venv/docs: pyproject.toml constraints.txt | .venv/demo
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+# Argos Translate wants an older sacremoses than headway, so it has a folder of its own.
+.venv/argos: Makefile | .venv/test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ \
+	    argostranslate==1.11.0 minisbd==0.9.0 stanza==1.10.1 emoji==2.16.0
 	touch $@
 
 clean:

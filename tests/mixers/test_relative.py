@@ -90,3 +90,11 @@ def test_mixers_of_a_stack_share_one_module():
 def test_refusals(config, message):
     with pytest.raises(UserError, match=message):
         Attention(12, False, heads=3, position=config)
+
+
+@pytest.mark.parametrize("kind", ["t5", "alibi"])
+@pytest.mark.parametrize("offset", [0, -3, torch.tensor([0, -2])], ids=str)
+def test_biases_for_graphs_of_other_engines_are_the_same(kind, offset):
+    torch.manual_seed(1)
+    position = RelativePositions({"kind": kind}, False).build(4, 8)
+    assert torch.equal(position(5, 7, offset), position._every_pair(5, 7, offset, None))

@@ -12,6 +12,8 @@ EXPORTERS: "Registry[Exporter]" = Registry(
     "headway.export.exporter:Exporter",
     {
         "ctranslate2": "headway.export.ctranslate2_export:CTranslate2Exporter",
+        "argos": "headway.export.argos_export:ArgosExporter",
+        "onnx": "headway.export.onnx_export:OnnxExporter",
         "huggingface": "headway.export.huggingface_export:HuggingFaceExporter",
     },
 )

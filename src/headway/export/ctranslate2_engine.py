@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from headway.export.ctranslate2_export import CTranslate2Exporter, text_processors, tokens_of
+from headway.export.ctranslate2_export import CTranslate2Exporter
 from headway.export.ctranslate2_search import CTranslate2Search
 from headway.export.exporting import check_expressible
+from headway.export.tokenizer_files import text_processors, tokens_of
 from headway.predictors.backend import Backend, SearchRequest
 from headway.predictors.run import Run
 from headway.runs.engines import Engine

@@ -14,22 +14,20 @@ from headway.export.ctranslate2_model import ctranslate2_folder, ctranslate2_ref
 from headway.export.ctranslate2_search import VOCABULARY_MAP, CTranslate2Search
 from headway.export.export_options import CTranslate2Options
 from headway.export.exporter import Answer, Answering, Exporter, Search
-from headway.export.marian_export import sentencepiece_fault
-from headway.files import write_bytes, write_text
+from headway.export.tokenizer_files import sentencepiece_fault, text_processors, tokens_of, write_tokenizers
+from headway.files import write_text
 from headway.formats.pairs import open_source
 from headway.log import progress
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
-from headway.processing.text.subwords import SubwordVocabulary
-from headway.processing.text.text_processor import TextProcessor, save_processors
+from headway.processing.text.text_processor import TextProcessor
 from headway.search.limits import Limits
 from headway.tasks import build_task
 from headway.tensors.batch import SPECIALS
 
 TYPES = {"float32": None, "bf16": "bfloat16", "int8": "int8"}
 BATCH = 32
-PROCESSORS = "vocabulary"  # the folder with headway's own processors
 PAIRS = 256  # pairs that are aligned at once
 ALIGNED = 20_000  # at most so many training pairs are aligned for a vocabulary map
 FREQUENT = 100  # so many of the most frequent target tokens are in every map
@@ -69,16 +67,16 @@ class CTranslate2Exporter(Exporter):
         return ctranslate2_refusal(run.model)
 
     def write(self, run: Run, folder: Path) -> None:
+        self.write_model(run, folder)
+        write_tokenizers(run, folder)
+        if self.config.vocabulary_map is not None:
+            write_text(folder / VOCABULARY_MAP, vocabulary_map(run, self.config.vocabulary_map))
+
+    def write_model(self, run: Run, folder: Path) -> None:
+        """Write what the library itself reads, without tokenizers, into a folder that does not exist yet."""
         source, target = text_processors(run)
         quantization = TYPES[self.config.quantization]
         ctranslate2_folder(run.model, tokens_of(source), tokens_of(target), folder, quantization=quantization)
-        save_processors((source, target), folder / PROCESSORS)
-        for processor, name in ((source, "source"), (target, "target")):
-            if sentencepiece_fault(processor) is None:
-                assert isinstance(processor.vocabulary, SubwordVocabulary)
-                write_bytes(folder / f"{name}.spm", processor.vocabulary.serialised)
-        if self.config.vocabulary_map is not None:
-            write_text(folder / VOCABULARY_MAP, vocabulary_map(run, self.config.vocabulary_map))
 
     def open(self, folder: Path, run: Run) -> Answering:
         source, target = text_processors(run)
@@ -91,19 +89,6 @@ class CTranslate2Exporter(Exporter):
 
     def form(self, run: Run) -> str:
         return "a folder for ctranslate2.Translator"
-
-
-def text_processors(run: Run) -> tuple[TextProcessor, TextProcessor]:
-    """The processors of a run of text."""
-    source, target = run.source, run.target
-    assert isinstance(source, TextProcessor)
-    assert isinstance(target, TextProcessor)
-    return source, target
-
-
-def tokens_of(processor: TextProcessor) -> list[str]:
-    """The tokens of a vocabulary in the order of their ids."""
-    return processor.tokens(range(processor.size))
 
 
 def answering_by_ctranslate2(folder: Path, source: TextProcessor, target: TextProcessor, run: Run) -> Answering:

@@ -36,20 +36,36 @@ class ExportOptions(Section):
     )
 
 
-class CTranslate2Options(Section):
-    """The options of CTranslate2."""
+class QuantizedOptions(Section):
+    """The options of formats that store weights in fewer bits."""
 
     quantization: Literal["float32", "bf16", "int8"] = Field(
-        default="float32", description="The type that weights are stored in, where the format has several."
+        default="float32", description="ctranslate2, argos: the type that weights are stored in."
     )
+
+
+class CTranslate2Options(QuantizedOptions):
+    """The options of CTranslate2."""
+
     vocabulary_map: int | None = Field(
         default=None,
-        description="CTranslate2: so many target tokens for each source token, by the attention to training pairs; "
+        description="ctranslate2: so many target tokens for each source token, by the attention to training pairs; "
         "the engine then looks at no others.",
         ge=1,
         le=10**6,
     )
 
 
+class ArgosOptions(QuantizedOptions):
+    """The options of packages for Argos Translate."""
+
+    package_version: str = Field(default="1.0", description="argos: the version of the package.", pattern=r"^[\d.]+$")
+    sentence_model: Path | None = Field(
+        default=None,
+        description="argos: a MiniSBD model that splits text into sentences, for the package; without one Argos "
+        "Translate fetches its own.",
+    )
+
+
 # The options of single formats.
-FORMAT_OPTIONS: tuple[type[Section], ...] = (CTranslate2Options,)
+FORMAT_OPTIONS: tuple[type[Section], ...] = (CTranslate2Options, ArgosOptions)

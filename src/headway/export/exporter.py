@@ -89,6 +89,9 @@ class Exporter(ABC):
         """Whether outputs have to be those of the run; weights of fewer bits give others now and then."""
         return True
 
+    def finish(self, run: Run, folder: Path, card: str) -> None:  # noqa: B027 - most formats have nothing to add
+        """Put the model card where the format itself has a place for it."""
+
     def card(self, run: Run) -> Mapping[str, Any]:
         """Further keys of the head of the model card."""
         return {}

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from headway.config import validated_options
 from headway.device import pick_device
 from headway.errors import UserError, option
 from headway.export import EXPORTERS
@@ -17,7 +18,7 @@ from headway.export.parity import ParityReport, compare, longest_output, parity_
 from headway.files import write_json, write_text
 from headway.log import progress, say
 from headway.predictors.run import Run
-from headway.registry import config_of, foreign_code, validated
+from headway.registry import config_of, foreign_code
 from headway.runs.load import load_run
 from headway.storage import put_in_place, workspace
 from headway.tables import Column, Table
@@ -43,7 +44,7 @@ def build_exporter(name: str, given: Mapping[str, Any]) -> Exporter:
         if key not in section.model_fields:
             names = list(map(option, section.model_fields)) or "no options of its own"
             raise UserError(f"the format {name} has no such option", where=option(key), allowed=names)
-    return kind(validated(section, given, option("format")))
+    return kind(validated_options(section, given))
 
 
 def require(exporter: Exporter) -> None:
@@ -109,6 +110,7 @@ def export_run(
             report = _write(exporter, run, folder, lines, search)
             card = card_of(run, report, exporter.usage(run), exporter.card(run), options.licence)
             write_text(folder / CARD, card)
+            exporter.finish(run, folder, card)
             put_in_place(folder, output)
     say(f"{output}: {_size(output):.1f} MB")
     return report

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.export.exporter import Answer, Answering, Search
+from headway.export.tokenizer_files import sentencepiece_fault, sentencepiece_of
 from headway.files import write_bytes, write_json
 from headway.mixers.attention import Attention
 from headway.mixers.positions import Sinusoidal
@@ -25,9 +26,7 @@ from headway.models.feed_forwards import GeluFeedForward, ReluFeedForward, Swish
 from headway.models.transformer import Transformer
 from headway.predictors.run import Run
 from headway.processing.pretrained import transformers_quiet
-from headway.processing.processor import Processor
-from headway.processing.text.subwords import SubwordVocabulary
-from headway.processing.text.text_processor import PreparationConfig, TextProcessor
+from headway.processing.text.text_processor import TextProcessor
 from headway.tasks.marian_weights import to_marian
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
@@ -84,14 +83,6 @@ def _text_faults(run: Run) -> Iterator[str]:
         fault = sentencepiece_fault(processor)
         if fault is not None:
             yield f"{fault} (text.{name}, vocabulary)"
-
-
-def sentencepiece_fault(processor: Processor) -> str | None:
-    """The reason why a SentencePiece model alone does not do what a processor does; None where it does."""
-    if not isinstance(processor, TextProcessor) or not isinstance(processor.vocabulary, SubwordVocabulary):
-        return "its tokenizer is a SentencePiece model (vocabulary kinds bpe, unigram and char)"
-    plain = PreparationConfig(language=processor.config.language)
-    return None if processor.config == plain else "its tokenizer neither normalises nor segments text"
 
 
 def write_marian(run: Run, folder: Path) -> None:
@@ -168,8 +159,7 @@ def _write_tokenizer(run: Run, folder: Path, transformers: Any, *, separate: boo
     names = ("vocab.json", "target_vocab.json")
     for processor, name, side in zip((run.source, run.target), names, ("source", "target"), strict=True):
         assert isinstance(processor, TextProcessor)
-        assert isinstance(processor.vocabulary, SubwordVocabulary)
-        write_bytes(folder / f"{side}.spm", processor.vocabulary.serialised)
+        write_bytes(folder / f"{side}.spm", sentencepiece_of(processor))
         if separate or side == "source":
             pieces = processor.tokens(range(processor.size))
             write_json(folder / name, {piece: id for id, piece in enumerate(pieces)})

@@ -140,6 +140,11 @@ def answering_of(run: Run) -> Answering:
 
         return label
     assert isinstance(predictor, SequencePredictor)
+    return answering_by(predictor)
+
+
+def answering_by(predictor: SequencePredictor) -> Answering:
+    """The answers of a predictor, whatever its backend."""
 
     def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
         predictions = predictor.predict(

@@ -54,10 +54,19 @@ class ScoreBias(RelativePosition, ABC):
         """(..., K, O): the biases at `offsets` (..., O), key position minus query position."""
 
     def forward(self, queries: int, keys: int, offset: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
+        if torch.compiler.is_exporting():  # a window has one size in a graph for other engines
+            return self._every_pair(queries, keys, offset, device)
         offsets = torch.arange(1 - queries, keys, device=device)
         offsets = offsets + (offset if isinstance(offset, int) else offset[:, None])
         # Row i is a window of `keys` values, the first of which belongs to the offset `offset` - i.
         return self.bias(offsets).unfold(-1, keys, 1).flip(-2)
+
+    def _every_pair(self, queries: int, keys: int, offset: int | Tensor, device: torch.device | None) -> Tensor:
+        """`forward`, with the bias of each pair made by itself."""
+        offsets = torch.arange(keys, device=device) - torch.arange(queries, device=device)[:, None]
+        offsets = offsets + (offset if isinstance(offset, int) else offset[:, None, None])
+        bias = self.bias(offsets.flatten(-2))
+        return bias.reshape(*bias.shape[:-1], queries, keys)
 
 
 class T5Bias(ScoreBias):

@@ -52,6 +52,7 @@ ENGINES: Registry[Engine] = Registry(
     "headway.runs.engines:Engine",
     {
         "ctranslate2": "headway.export.ctranslate2_engine:CTranslate2Engine",
+        "onnx": "headway.export.onnx_engine:OnnxEngine",
     },
 )
 

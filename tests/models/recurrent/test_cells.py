@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from headway.models.recurrent import cells as recurrent_cells
-from headway.models.recurrent.cells import bf16_is_supported, build_cells, read_in_turns, read_packed, run
+from headway.models.recurrent.cells import (
+    bf16_is_supported,
+    build_cells,
+    read_gated,
+    read_in_turns,
+    read_packed,
+    run,
+)
 
 LENGTHS = [[4, 7, 1, 7, 2], [3, 3, 3], [1], [1, 2, 3, 4, 5, 6]]
 
@@ -56,3 +63,13 @@ def test_cells_without_a_kernel_for_bf16_compute_in_float32(cell, supported, mon
     assert first.dtype == second.dtype == (torch.bfloat16 if supported else torch.float32)
     (first + second).float().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in cells.parameters())
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_rows_of_any_length_in_one_call_are_the_same(cell: str) -> None:
+    torch.manual_seed(1)
+    cells, x = build_cells(cell, 5, 7).double(), torch.randn(4, 6, 5, dtype=torch.float64)
+    lengths = torch.tensor([6, 1, 3, 5])
+    turns, gated = read_in_turns(cells, x, lengths), read_gated(cells, x, lengths)
+    torch.testing.assert_close(gated[0], turns[0])
+    torch.testing.assert_close(gated[1], turns[1])

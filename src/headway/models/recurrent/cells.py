@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+SHUT = 1e4
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 # The state of all layers: hidden vectors (layers, B, H) and, of an LSTM, memory cells likewise.
@@ -68,9 +69,34 @@ def read(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]
     """
     if x.is_meta:  # nothing is computed, so that no length can be looked at: all rows go as far as the longest
         return run(cells, x, None)
+    if torch.compiler.is_exporting():
+        return read_gated(cells, x, lengths)
     if x.device.type != "cpu":
         return read_packed(cells, x, lengths)
     return read_in_turns(cells, x, lengths)
+
+
+def read_gated(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
+    """`read` as one call for all lengths, which graphs for other engines can hold, of one layer.
+
+    One more input says that a position is padding. It closes the gates that let something new into the state, and opens
+    those that keep the old: a logistic function of `SHUT` is zero or one in every floating type.
+    """
+    padding = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
+    gates = {"LSTM": (-SHUT, SHUT, 0.0, 0.0), "GRU": (0.0, SHUT, 0.0)}[cells.mode]
+    inner, *others = (parameter for parameter in cells.parameters())
+    column = inner.new_tensor(gates).repeat_interleave(cells.hidden_size)[:, None]
+    weights = [torch.cat([inner, column], 1), *others]
+    inputs = torch.cat([x, padding[..., None].to(x.dtype)], 2)
+    zeros = x.new_zeros(1, x.shape[0], cells.hidden_size)
+    last = (lengths - 1)[:, None, None].expand(-1, 1, cells.hidden_size)
+    if cells.mode == "LSTM":
+        output, _, memory = torch.lstm(inputs, (zeros, zeros), weights, True, 1, 0.0, False, False, True)
+        states: States = (output.gather(1, last).transpose(0, 1), memory)
+    else:
+        output, _ = torch.gru(inputs, zeros, weights, True, 1, 0.0, False, False, True)
+        states = (output.gather(1, last).transpose(0, 1),)
+    return output.masked_fill(padding[..., None], 0), states
 
 
 def read_packed(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:

@@ -1,0 +1,151 @@
+"""Runs as packages for Argos Translate and LibreTranslate.
+
+A package is a zip file of one folder: a model for CTranslate2, one SentencePiece model, and what the package says of
+itself. The reader cuts sources with that SentencePiece model and joins outputs with it, too.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from babel import Locale, UnknownLocaleError
+
+from headway.errors import UserError, option
+from headway.export.ctranslate2_export import CTranslate2Exporter, answering_by_ctranslate2
+from headway.export.export_options import ArgosOptions, CTranslate2Options
+from headway.export.exporter import Answer, Answering, Exporter, Search
+from headway.export.tokenizer_files import sentencepiece_fault, sentencepiece_of, text_processors
+from headway.files import write_bytes, write_json
+from headway.predictors.run import Run
+from headway.processing.text.subwords import SPACE
+
+ENDING = ".argosmodel"
+MODEL = "model"
+SENTENCEPIECE = "sentencepiece.model"
+SENTENCES = "minisbd"
+ARGOS_VERSION = "1.9.0"  # of Argos Translate, the first with packages of this make
+
+USAGE = """```python
+from argostranslate import package, translate  # pip install argostranslate
+
+package.install_from_path("FILE.argosmodel")  # or drop the file into LibreTranslate's package folder
+print(translate.translate("...", "FROM", "TO"))
+```
+
+Argos Translate ranks hypotheses by another length penalty than headway, and writes underscores as spaces."""
+
+
+class ArgosExporter(Exporter):
+    """A package that Argos Translate and LibreTranslate install."""
+
+    Config: ClassVar = ArgosOptions
+    name = "argos"
+    packages: ClassVar[tuple[str, ...]] = ("ctranslate2",)
+    config: ArgosOptions
+
+    @property
+    def exact(self) -> bool:
+        return self._engine().exact
+
+    def refusal(self, run: Run) -> str | None:
+        for processor in (run.source, run.target):
+            if (fault := sentencepiece_fault(processor)) is not None:
+                return f"a package for Argos Translate: {fault}"
+        return self._engine().refusal(run)
+
+    def form(self, run: Run) -> str:
+        return f"{package_name(run, self.config)}{ENDING}"
+
+    def write(self, run: Run, folder: Path) -> None:
+        if self.config.sentence_model is not None and not self.config.sentence_model.is_file():
+            what, received = "there is no such file", str(self.config.sentence_model)
+            raise UserError(what, where=option("sentence_model"), received=received)
+        folder.mkdir()
+        name = package_name(run, self.config)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as space:
+            package = Path(space) / name
+            package.mkdir()
+            self._engine().write_model(run, package / MODEL)
+            write_bytes(package / SENTENCEPIECE, sentencepiece_of(run.source))
+            write_json(package / "metadata.json", metadata(run, self.config))
+            if self.config.sentence_model is not None:
+                (package / SENTENCES).mkdir()
+                model = self.config.sentence_model
+                write_bytes(package / SENTENCES / model.with_suffix(".onnx").name, model.read_bytes())
+            with zipfile.ZipFile(folder / f"{name}{ENDING}", "w", zipfile.ZIP_DEFLATED) as archive:
+                for file in sorted(package.rglob("*")):
+                    archive.write(file, file.relative_to(space))
+
+    def finish(self, run: Run, folder: Path, card: str) -> None:
+        """Add the model card, which Argos Translate shows as the package's description."""
+        name = package_name(run, self.config)
+        with zipfile.ZipFile(folder / f"{name}{ENDING}", "a", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(f"{name}/README.md", card)
+
+    def open(self, folder: Path, run: Run) -> Answering:
+        import sentencepiece
+
+        name = package_name(run, self.config)
+        with tempfile.TemporaryDirectory() as space:
+            with zipfile.ZipFile(folder / f"{name}{ENDING}") as archive:
+                archive.extractall(space)
+            package = Path(space) / name
+            reader = sentencepiece.SentencePieceProcessor(model_file=str(package / SENTENCEPIECE))
+            answering = answering_by_ctranslate2(package / MODEL, *text_processors(run), run)
+
+        def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
+            found = answering(lines, search)
+            return [[each._replace(text=_joined(reader, each.tokens)) for each in answers] for answers in found]
+
+        return answer
+
+    def usage(self, run: Run) -> str:
+        source, target = run.recipe.text.source.language, run.recipe.text.target.language
+        names = {"FILE": package_name(run, self.config), "FROM": source, "TO": target}
+        text = USAGE
+        for old, new in names.items():
+            text = text.replace(old, new)
+        return text
+
+    def _engine(self) -> CTranslate2Exporter:
+        return CTranslate2Exporter(CTranslate2Options(quantization=self.config.quantization))
+
+
+def package_name(run: Run, config: ArgosOptions) -> str:
+    """The name of a package, as those of the index are called."""
+    text = run.recipe.text
+    version = config.package_version.replace(".", "_")
+    return f"translate-{text.source.language}_{text.target.language}-{version}"
+
+
+def metadata(run: Run, config: ArgosOptions) -> Mapping[str, Any]:
+    """The content of `metadata.json`."""
+    text = run.recipe.text
+    source, target = text.source.language, text.target.language
+    return {
+        "package_version": config.package_version,
+        "argos_version": ARGOS_VERSION,
+        "from_code": source,
+        "from_name": language_name(source),
+        "to_code": target,
+        "to_name": language_name(target),
+        "type": "translate",
+    }
+
+
+def language_name(code: str) -> str:
+    """The English name of a language, or its code where it is not known."""
+    try:
+        return Locale.parse(code.replace("-", "_")).get_display_name("en") or code
+    except (UnknownLocaleError, ValueError):
+        return code
+
+
+def _joined(reader: Any, tokens: Sequence[str]) -> str:
+    """The text that Argos Translate makes of tokens."""
+    text: str = reader.decode_pieces(list(tokens)).replace(SPACE, " ").replace("_", " ")
+    return text.removeprefix(" ")

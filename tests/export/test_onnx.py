@@ -1,0 +1,132 @@
+"""Graphs of ONNX give the run's outputs under headway's own search, whatever the model is made of."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import headway
+from headway.errors import RunError, UserError
+from headway.export.export_options import ExportOptions
+from headway.export.exporting import export_run, open_run
+from headway.export.onnx_export import USAGE, OnnxExporter
+from headway.export.onnx_model import tensors_of, with_tensors, write_onnx
+from headway.export.onnx_search import OnnxModel
+from headway.models import build_model, model_section
+from headway.search.beam import beam_search
+from headway.search.limits import Limits
+from headway.tensors.batch import collate
+from tests.conftest import Reversal
+from tests.models import toys
+
+pytest.importorskip("onnxruntime")
+
+SMALL = {"dim": 8, "heads": 2, "feed_forward": 10, "dropout": 0.0, "encoder": {"layers": 1}, "decoder": {"layers": 1}}
+RECURRENT = {"kind": "recurrent", "dim": 8, "dropout": 0.0}
+BOTH = {"layers": 1, "hidden": 8, "bidirectional": True}
+MODELS: dict[str, dict[str, Any]] = {
+    "learned, pre-norm, swiglu": SMALL
+    | {"position": "learned", "norm": "pre", "feed_forward": {"kind": "swiglu", "hidden": 6}},
+    "n-grams": SMALL
+    | {
+        "encoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 3, "global_context": True}},
+        "decoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 3}},
+    },
+    "local, t5": SMALL
+    | {
+        "position": "t5",
+        "encoder": {"layers": 1, "mixer": "local"},
+        "decoder": {"layers": 2, "mixer": ["local", "attention"]},
+    },
+    "nplm, rotary": SMALL | {"position": "rotary", "decoder": {"layers": 2, "mixer": ["nplm", "attention"]}},
+    "decoder-only": {"kind": "decoder_only", "dim": 8, "heads": 2, "feed_forward": 10, "decoder": {"layers": 2}},
+    "lstm, input feeding": RECURRENT
+    | {
+        "encoder": {"layers": 2, "hidden": 8}, "decoder": {"layers": 2, "hidden": 8},
+        "attention": {"input_feeding": True},
+    },
+    "gru, bahdanau": RECURRENT
+    | {
+        "cell": "gru", "readout": "maxout", "encoder": BOTH, "decoder": {"layers": 1, "hidden": 8, "start": "project"},
+        "attention": {"score": "additive", "timing": "bahdanau"},
+    },
+}  # fmt: skip
+
+
+def built(section: dict[str, Any]) -> Any:
+    torch.manual_seed(1)
+    model = build_model(model_section(section), toys.SOURCE_SIZE, toys.TARGET_SIZE, False).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)  # outputs that differ from source to source
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_graphs_decode_as_the_model_does(tmp_path: Path, name: str) -> None:
+    model = built(MODELS[name])
+    write_onnx(model, tmp_path / "model")
+    graphs = OnnxModel(tmp_path / "model")
+    for lengths in ((4, 2, 9), (1,), (3, 3)):
+        random = torch.Generator().manual_seed(len(lengths))
+        sources = [torch.randint(4, toys.SOURCE_SIZE, (length,), generator=random).numpy() for length in lengths]
+        batch = collate(sources, None)
+        limits = Limits(0, [7] * len(lengths))
+        with torch.inference_mode():
+            memory = model.encode(batch.source, batch.source_mask)
+        ours = beam_search(model, memory, limits, beam=3)
+        theirs = beam_search(graphs, graphs.encode(batch.source, batch.source_mask), limits, beam=3)
+        for own, other in zip(ours, theirs, strict=True):
+            assert [each.ids for each in own] == [each.ids for each in other]
+            assert [each.score for each in own] == pytest.approx([each.score for each in other], abs=1e-4)
+
+
+@pytest.mark.slow
+def test_a_run_is_exported_and_the_engine_has_all_options_of_search(reversal: Reversal, tmp_path: Path) -> None:
+    report = export_run("onnx", reversal.run, ExportOptions(output=tmp_path / "model"), {})
+    assert report.passed
+    assert report.equal_lists == report.lines == 16
+    words = [word for word in reversal.words if len(word) == 4][:12]
+    ours, theirs = headway.load(reversal.run, device="cpu"), headway.load(reversal.run, engine="onnx")
+    for options in ({}, {"sample": True, "seed": 3, "nbest": 2}, {"no_repeat_ngram": 1, "min_length": 3, "beam": 2}):
+        own, other = ours.predict(words, **options), theirs.predict(words, **options)
+        assert [each.text for each in own] == [each.text for each in other]
+        assert [each.score for each in own] == pytest.approx([each.score for each in other], abs=1e-4)
+    with pytest.raises(UserError, match="capture: the engine onnx has no such option"):
+        theirs.predict("abc", capture="all")
+    example = USAGE.partition("```python\n")[2].removesuffix("```").replace("FOLDER", str(tmp_path / "model"))
+    ids = ours.source.encode("abcd").values
+    values: dict[str, Any] = {}
+    exec(example.replace("[5, 6, 7, 2]", str([*ids, 2])), values)
+    assert ours.target.decode(values["output"]) == "dcba"
+
+
+def test_a_state_is_taken_apart_and_put_together() -> None:
+    model, batch = toys.model(), toys.batch()
+    state = model.start(model.encode(batch.source, batch.source_mask), 5)
+    names = [name for name, _ in tensors_of(state)]
+    assert {"layers.0.keys", "sources.1.values", "lengths"} <= set(names)
+    changed = with_tensors(state, iter([tensor + 1 for _, tensor in tensors_of(state)]))
+    assert [name for name, _ in tensors_of(changed)] == names
+    assert torch.equal(changed.lengths, state.lengths + 1)
+    assert changed.width == state.width
+
+
+def test_a_folder_that_is_no_export(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="this folder is no export to ONNX"):
+        OnnxModel(tmp_path)
+
+
+def test_a_model_that_torch_makes_no_graph_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **keywords: object) -> None:
+        raise ValueError("no such operator")
+
+    monkeypatch.setattr(torch.onnx, "export", fail)
+    with pytest.raises(RunError, match=r"torch makes no graph of this model.*no such operator"):
+        write_onnx(toys.model(dtype=torch.float32), tmp_path / "model")
+
+
+def test_every_model_that_writes_can_be_expressed(reversal: Reversal) -> None:
+    assert OnnxExporter().refusal(open_run(reversal.run)) is None
