@@ -23,7 +23,7 @@ from scipy import stats
 
 from headway.cli.console import show
 from headway.comparison.comparison import Measure, compared_pairs
-from headway.comparison.results import ResultRecord, measured_now, write_record
+from headway.comparison.results import Figure, ResultRecord, measured_now, write_record
 from headway.comparison.statistics import Linearised, linearise
 from headway.log import Progress, progress
 from headway.metrics import Metric, Signature
@@ -38,6 +38,7 @@ PLANTED = 1.0  # BLEU
 SEEDS, DEVIATIONS = (3, 5, 10), (0.0, 0.5, 1.0)
 METHODS = ("headway", "Satterthwaite", "seeds alone", "segments alone", "bootstrap of both")
 RESAMPLES = 500
+TITLE = "Share of 95 % intervals that hold the true difference, by seeds and method"
 SIMULATION_SEEDS = (1, 2, 3)  # of tables of unequal, equal, and four equal systems
 
 Floats = NDArray[np.float64]
@@ -287,7 +288,9 @@ def draw(conditions: Sequence[Condition], path: Path) -> None:
     panel_chart(panels, path)
 
 
-def record_of(conditions: Sequence[Condition], count: int, sentences: int, bleu: float, command: str) -> ResultRecord:
+def record_of(
+    conditions: Sequence[Condition], count: int, sentences: int, bleu: float, command: str, figure: Path | None = None
+) -> ResultRecord:
     """The results with how they came about."""
     text = (
         f"In each condition {count:,} tables of each kind are simulated: two systems of which one is better by"
@@ -300,7 +303,7 @@ def record_of(conditions: Sequence[Condition], count: int, sentences: int, bleu:
     made = tuple(table.to_json() for table in tables_of(conditions))
     return ResultRecord(
         title="Coverage of intervals and verdicts", measured=measured_now([command], SIMULATION_SEEDS), text=text,
-        tables=made,
+        tables=made, figures=() if figure is None else (Figure(file=figure.name, title=TITLE),),
     )  # fmt: skip
 
 
@@ -321,7 +324,9 @@ def main() -> None:
     print("\n\n".join(table.text() for table in tables_of(conditions)))
     if given.output is not None:
         command = " ".join(["python", *sys.argv])
-        write_record(given.output, record_of(conditions, given.tables, given.sentences, world.truth(0.0, 0.0), command))
+        bleu = world.truth(0.0, 0.0)
+        record = record_of(conditions, given.tables, given.sentences, bleu, command, given.figure)
+        write_record(given.output, record)
     if given.figure is not None:
         draw(conditions, given.figure)
 
