@@ -12,7 +12,7 @@ from headway.config import Count, Metrics, Section, Seed
 from headway.corpora.filters import Filters
 from headway.corpora.lead import LeadConfig
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusField
+from headway.formats.corpus_config import AnyCorpus, CorpusField
 from headway.losses import ObjectiveConfig
 from headway.models import MODELS, ModelSection, TransformerConfig, model_section
 from headway.optimizers.optimizers import OptimizerConfig
@@ -38,6 +38,14 @@ class DataConfig(Filters):
     lead: tuple[LeadConfig, ...] = ()
     parses: ParsesConfig = ParsesConfig()
     audio: AudioConfig = AudioConfig()
+
+    def corpora(self) -> dict[str, AnyCorpus]:
+        """Train and, where there is one, dev, by their keys."""
+        return {"data.train": self.train} | ({} if self.dev is None else {"data.dev": self.dev})
+
+    def lenient(self) -> DataConfig:
+        """The same corpora, of which all that cannot be read is left out."""
+        return self.model_copy(update={"broken": "skip", "audio": self.audio.model_copy(update={"broken": "skip"})})
 
 
 class AverageConfig(Section):
