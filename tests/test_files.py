@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from headway.files import sha256, write_bytes, write_json, write_text
+from headway.files import (
+    check_figure,
+    check_output_file,
+    check_output_folder,
+    sha256,
+    write_bytes,
+    write_json,
+    write_text,
+)
 
 
 def test_content_is_written_and_replaced_whole(tmp_path: Path) -> None:
@@ -65,3 +73,27 @@ def test_sha256(tmp_path: Path) -> None:
     content = bytes(range(256)) * 1000
     (tmp_path / "file").write_bytes(content)
     assert sha256(tmp_path / "file") == hashlib.sha256(content).hexdigest()
+
+
+def test_places_that_cannot_be_written_are_found(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "no" / "x", tmp_path / "file" / "x", Path("n" * 300) / "x"):
+        with pytest.raises(ValueError, match="folder"):
+            check_output_file(path)
+    for path in (tmp_path / "file", tmp_path / "file" / "x"):
+        with pytest.raises(ValueError, match="folder"):
+            check_output_folder(path)
+    with pytest.raises(ValueError, match="a figure's format is the suffix of its name"):
+        check_figure(tmp_path / "x.gif")
+    for path in (tmp_path / "new", tmp_path / "file", Path("/dev/null")):
+        assert check_output_file(path) == path
+    for path in (tmp_path / "new" / "deep", tmp_path):
+        assert check_output_folder(path) == path
+
+
+def test_a_device_stays_one_and_a_full_disk_has_its_name() -> None:
+    write_bytes(Path("/dev/null"), b"x")
+    assert not Path("/dev/null").is_file()
+    with pytest.raises(OSError, match="No space left") as error:
+        write_bytes(Path("/dev/full"), b"x")
+    assert error.value.filename == "/dev/full"

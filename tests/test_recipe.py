@@ -1,6 +1,7 @@
 """The recipe: every mistake is named with its key before any work, and what is right survives being written down."""
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from headway.config import merge
 from headway.errors import UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.models import PRESETS
-from headway.recipe import Recipe, apply_override, changed_keys, dump_recipe, load_recipe, parse_recipe
+from headway.recipe import Recipe, apply_override, changed_keys, dump_recipe, load_recipe, parse_recipe, read_tree
+from headway.runs.training.preparation import check_recipe
 
 TREE: dict[str, Any] = {"data": {"train": {"tsv": "train.tsv"}}, "training": {"updates": 10}}
 
@@ -278,3 +280,71 @@ def test_infinite_numbers_and_nan_are_refused() -> None:
     for value in (math.inf, math.nan):
         with pytest.raises(UserError, match="learning_rate"):
             parse(optimizer={"learning_rate": value})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": {"lead": [{"n": 8}]}}, "data.lead.0.count: this key is needed"),
+        ({"data": {"parses": {"source": {"kind": "spacy", "model": "x", "whitespaces": "none"}}}}, "did you mean"),
+        ({"model": {"kind": ["x"]}}, "model.kind: the name of a model should be text"),
+        ({"model": {"kind": {"a": 1}}}, "model.kind: the name of a model should be text"),
+        ({"model": {"position": {"kind": ["a"]}}}, "model.position: kind should be text"),
+        ({"model": {"encoder": {"mixer": {"kind": 3}}}}, "model.encoder.mixer: kind should be text"),
+        ({"training": {"dev_metrics": [{"name": ["x"]}]}}, "training.dev_metrics: name should be text"),
+        ({"training": {"dev_metrics": [{"name": 5}]}}, "training.dev_metrics: name should be text"),
+        ({"text": {"source": {"segment": {"a": 2}}}}, "text.source.segment: a segmenter needs a kind"),
+        ({"vocabulary": {"kind": [1]}}, "vocabulary.kind: the name of a vocabulary should be text"),
+        ({"vocabulary": {"size": 10**12}}, "vocabulary.size: input should be less than or equal to"),
+        ({"vocabulary": {"character_coverage": 0.5}}, "vocabulary.character_coverage: input should be greater"),
+        ({"training": {"seed": 2**64}}, "training.seed: input should be less than"),
+        ({"model": {"dim": 10**6}}, "model.dim: input should be less than or equal to 65536"),
+        ({"model": {"heads": True}}, "model.heads: input should be a number, not true or false"),
+        ({"decoding": {"beam": 99999999999}}, "decoding.beam: input should be less than or equal to"),
+        ({"decoding": {"length_penalty": 1e308}}, "decoding.length_penalty: input should be less than or equal to"),
+    ],
+)
+def test_typing_mistakes_are_errors_of_the_user(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse_recipe(merge(TREE, changes))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "mixer", [":X", ".x:y", {"kind": "attention", "head_dim": -1}, {"kind": "attention", "dropout": 2}]
+)
+def test_mixers_that_cannot_be_are_found_before_the_work(mixer: Any) -> None:
+    recipe = parse(model={"encoder": {"mixer": mixer}})
+    with pytest.raises(UserError, match=r"model\.encoder\.mixer"):
+        check_recipe(recipe)
+
+
+@pytest.mark.parametrize("base", ['"a\\0b"', "n" * 300, "/dev/zero", "pipe", "."])
+def test_a_base_is_a_regular_file_of_some_size(tmp_path: Path, base: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="cannot read the recipe"):
+        load_recipe(written(tmp_path, f"base: {base}\n"))
+
+
+def test_the_recipe_of_a_run_has_no_base(tmp_path: Path) -> None:
+    path = written(tmp_path, "base: other.yaml\n")
+    with pytest.raises(UserError, match="the recipe of a run has no base"):
+        read_tree(path, alone=True)
+
+
+def test_recipes_do_not_match_each_others_parameters(tmp_path: Path) -> None:
+    path = written(tmp_path, yaml.safe_dump(TREE | {"model": {"match_parameters": "recipe.yaml"}}))
+    with pytest.raises(UserError, match="recipes cannot match each other's parameters"):
+        load_recipe(path)
+
+
+def test_a_key_that_stands_twice_is_told_with_its_lines(tmp_path: Path) -> None:
+    text = "data: {train: {tsv: x}}\ntraining: {updates: 1}\ntraining: {updates: 7}\n"
+    with pytest.raises(UserError, match=r"recipe\.yaml:3: the key 'training' stands here again, first in line 2"):
+        load_recipe(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("value", ["010", "2024-99-99x: [", "!!int x"])
+def test_overrides_are_read_as_recipes_are(tmp_path: Path, value: str) -> None:
+    with pytest.raises(UserError, match=r"^vocabulary\.size="):
+        load_recipe(written(tmp_path), [f"vocabulary.size={value}"])

@@ -1,5 +1,6 @@
 """Sentences cut into train, dev and test in their order, so that no document ends up in two of them."""
 
+import math
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -59,7 +60,7 @@ def split_parallel(source: Path, target: Path, output: Path, shares: Sequence[fl
 
 def _sizes(count: int, shares: Sequence[float], where: str) -> dict[str, int]:
     """How many sentences each part gets. Raises UserError unless each gets one."""
-    if len(shares) != len(PARTS) or min(shares) <= 0:
+    if len(shares) != len(PARTS) or not all(0 < share < math.inf for share in shares):
         raise UserError("there are three shares, all above 0", where=option("shares"), received=list(shares))
     first = round(count * shares[0] / sum(shares))
     second = round(count * (shares[0] + shares[1]) / sum(shares))

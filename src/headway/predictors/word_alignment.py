@@ -76,10 +76,10 @@ class Aligner:
             return WordAlignment((), (), np.zeros((0, 0)))
         weights = prediction.attention[self.layer]
         heads = range(len(weights)) if self.heads is None else self.heads
-        if max(heads) >= len(weights):
+        if wrong := [head for head in heads if not 0 <= head < len(weights)]:
             allowed = f"0 to {len(weights) - 1}"
             what = "there is no such head"
-            raise UserError(what, where=option("alignment_heads"), received=max(heads), allowed=allowed)
+            raise UserError(what, where=option("alignment_heads"), received=wrong[0], allowed=allowed)
         mean = weights[list(heads)].astype(np.float64).mean(axis=0)
         return WordAlignment(source.texts, target.texts, merge_words(mean, source, target))
 
