@@ -12,7 +12,7 @@ from headway.cli.bench_commands import bench_app
 from headway.cli.claim_commands import reproduce, results
 from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
-from headway.cli.export_commands import export
+from headway.cli.export_commands import export, pull, push
 from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
 from headway.cli.pack_commands import add_pack_commands
@@ -36,6 +36,8 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(score_app, name="score")
 app.add_typer(inspect_app, name="inspect")
 command(app)(export)
+command(app)(push)
+command(app)(pull)
 app.add_typer(recipes_app, name="recipes")
 add_pack_commands(app)
 command(app)(compare)
