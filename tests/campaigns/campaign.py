@@ -63,17 +63,20 @@ class Campaign(ABC, Generic[Case]):
         about: what is attacked, for the table of results.
         limits: of one case.
         quick: how many cases the test suite tries; they take about two seconds.
+        together: how many cases follow one another in one copy of the process, where they leave nothing behind that
+            matters to the next: copies take time.
     """
 
     name: ClassVar[str]
     about: ClassVar[str]
     limits: ClassVar[Limits] = Limits()
     quick: ClassVar[int] = 100
+    together: ClassVar[int] = 1
 
     def prepare(self, folder: Path) -> None:
         """Make what all cases share, in `folder`, before the first of them: import modules, train a run.
 
-        Every case begins in a copy of the process as this leaves it. No threads may be left running.
+        Cases begin in a copy of the process as this leaves it. No threads may be left running.
         """
 
     @abstractmethod

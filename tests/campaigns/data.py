@@ -225,7 +225,7 @@ class DataCampaign(Campaign[DataCase]):
 
     name = "data"
     about = "text, gz, xz, TSV, JSONL, columns, M2, CoNLL-U, Penn, TIGER, alignments, manifests, metrics, encoding"
-    quick = 150
+    quick, together = 150, 20
 
     def prepare(self, folder: Path) -> None:
         from tests.campaigns import data_checks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import platform
 import subprocess
@@ -18,8 +19,8 @@ import hypothesis
 from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
 
-from tests.campaigns.campaign import Campaign
-from tests.campaigns.isolation import try_case
+from tests.campaigns.campaign import Campaign, Outcome
+from tests.campaigns.isolation import try_case, try_cases
 
 ROOT = Path(__file__).parents[2]
 BATCH = 1000  # cases of one call of hypothesis
@@ -64,8 +65,8 @@ class Record:
         return asdict(self) | {"survived": self.survived, "outcomes": dict(sorted(self.outcomes.items()))}
 
 
-class _NewFailureError(Exception):
-    """Tells hypothesis of a failure that was not seen before, for it to be shrunk."""
+class _StillFailsError(Exception):
+    """Tells hypothesis of the failure that it is to shrink."""
 
 
 class _Run:
@@ -75,42 +76,74 @@ class _Run:
         self.campaign, self.record, self.folder, self.over = campaign, record, folder, over
         self.seen: set[bytes] = set()
         self.known: dict[str, Failure] = {}
-        self.target: Failure | None = None  # what is being shrunk
-        self.shrinks = 0
 
-    def fails_anew(self, case: Any) -> bool:
-        """Try one case that hypothesis drew: True for a failure that it is to shrink."""
-        if self.target is not None:
-            return self._fails_alike(case)
-        key = hashlib.blake2b(repr(case).encode("utf-8", "backslashreplace"), digest_size=16).digest()
-        if key in self.seen or self.over(self.record):
-            return False
-        self.seen.add(key)
-        outcome = try_case(self.campaign, case, self.folder)
+    def batch(self, seed: str, size: int) -> None:
+        """Draw up to `size` cases, try those that were not seen before, and shrink what fails in a new way."""
+        cases = list[Any]()
+
+        def collect(case: Any) -> None:
+            key = hashlib.blake2b(repr(case).encode("utf-8", "backslashreplace"), digest_size=16).digest()
+            if key not in self.seen:
+                self.seen.add(key)
+                cases.append(case)
+
+        _draw(self.campaign, seed, size, collect)
+        while cases and not self.over(self.record):
+            some = [cases.pop(0) for _ in range(min(len(cases), self.campaign.together))]
+            for case, outcome in zip(some, try_cases(self.campaign, some, self.folder), strict=True):
+                self._count(case, outcome, seed, size)
+
+    def _count(self, case: Any, outcome: Outcome, seed: str, size: int) -> None:
         self.record.cases += 1
         self.record.tried += outcome.trials
         self.record.outcomes[outcome.kind] += outcome.trials
         if outcome.survived:
-            return False
+            return
         if outcome.signature in self.known:
             self.known[outcome.signature].count += 1
-            return False
+            return
         failure = Failure(outcome.kind, outcome.signature, outcome.message, repr(case))
-        self.known[outcome.signature] = self.target = failure
-        self.shrinks = SLOW_SHRINKS if outcome.kind == "hang" else SHRINKS
-        return True
+        self.known[outcome.signature] = failure
+        self._shrink(failure, seed, size)
 
-    def _fails_alike(self, case: Any) -> bool:
-        """Whether a smaller case fails in the way that is being shrunk."""
-        assert self.target is not None
-        if self.shrinks <= 0:
-            return repr(case) == self.target.case
-        self.shrinks -= 1
-        outcome = try_case(self.campaign, case, self.folder)
-        if outcome.signature != self.target.signature:
-            return False
-        self.target.case, self.target.message = repr(case), outcome.message
-        return True
+    def _shrink(self, failure: Failure, seed: str, size: int) -> None:
+        """Draw the same cases again up to the one that failed, and let hypothesis make it smaller."""
+        first, started = failure.case, False
+        left = SLOW_SHRINKS if failure.kind == "hang" else SHRINKS
+
+        def fails(case: Any) -> bool:
+            nonlocal started, left
+            text = repr(case)
+            if not started or left <= 0:
+                started = started or text == first
+                return text in (first, failure.case)
+            left -= 1
+            outcome = try_case(self.campaign, case, self.folder)
+            if outcome.signature != failure.signature:
+                return False
+            failure.case, failure.message = text, outcome.message
+            return True
+
+        def test(case: Any) -> None:
+            if fails(case):
+                raise _StillFailsError  # from one line, by which hypothesis knows it again
+
+        with contextlib.suppress(_StillFailsError, HypothesisException, BaseExceptionGroup):
+            _draw(self.campaign, seed, size, test)
+
+
+def _draw(campaign: Campaign[Any], seed: str, size: int, test: Callable[[Any], None]) -> None:
+    """Call `test` with up to `size` cases; one that it raises on is shrunk."""
+    settings = hypothesis.settings(
+        max_examples=size, deadline=None, database=None, derandomize=False, print_blob=False,
+        report_multiple_bugs=False, phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+    )  # fmt: skip
+
+    def run(case: Any) -> None:
+        test(case)
+
+    hypothesis.seed(seed)(settings(hypothesis.given(campaign.cases())(run)))()
 
 
 def run_campaign(
@@ -145,7 +178,7 @@ def run_campaign(
         run, batch = _Run(campaign, record, folder / "cases", over), 0
         while not over(record):
             before = record.cases
-            _run_batch(run, seed, batch, BATCH if cases is None else min(BATCH, cases))
+            run.batch(f"{seed} {batch}", BATCH if cases is None else min(BATCH, cases))
             batch += 1
             record.minutes = round((time.monotonic() - began) / 60, 2)
             record.failures = sorted(run.known.values(), key=lambda failure: (failure.kind, failure.signature))
@@ -153,26 +186,6 @@ def run_campaign(
             if record.cases == before:  # the campaign has no further cases
                 break
     return record
-
-
-def _run_batch(run: _Run, seed: int, batch: int, size: int) -> None:
-    """Draw up to `size` cases; a failure that was not seen before ends the batch."""
-    settings = hypothesis.settings(
-        max_examples=size, deadline=None, database=None, derandomize=False, print_blob=False,
-        report_multiple_bugs=False, phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
-        verbosity=hypothesis.Verbosity.quiet,
-    )  # fmt: skip
-    run.target = None
-
-    def test(case: Any) -> None:
-        if run.fails_anew(case):
-            raise _NewFailureError  # from one line, by which hypothesis knows it again
-
-    try:
-        hypothesis.seed(f"{seed} {batch}")(settings(hypothesis.given(run.campaign.cases())(test)))()
-    except (_NewFailureError, HypothesisException, BaseExceptionGroup):
-        if run.target is None:  # the strategy itself is at fault
-            raise
 
 
 def commit() -> str:

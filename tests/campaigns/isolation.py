@@ -1,4 +1,4 @@
-"""One case in a process of its own, with limits of time and memory."""
+"""Cases in a process of their own, with limits of time and memory."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,45 +28,58 @@ SIGNATURE_FRAMES = 2
 
 
 def try_case(campaign: Campaign[Any], case: Any, folder: Path) -> Outcome:
-    """Try a case in a copy of this process.
+    """Try a case in a copy of this process, as `try_cases`."""
+    (outcome,) = try_cases(campaign, [case], folder)
+    return outcome
+
+
+def try_cases(campaign: Campaign[Any], cases: Sequence[Any], folder: Path) -> list[Outcome]:
+    """Try cases one after the other in a copy of this process, and in a further copy after one that ends it.
 
     Args:
         campaign: prepared.
-        case: what it drew.
-        folder: where the case gets a folder of its own, which is removed.
+        cases: what it drew.
+        folder: where each case gets an empty folder, which is removed.
     """
-    place = Path(tempfile.mkdtemp(dir=folder))
-    try:
-        return _try(campaign, case, place)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    outcomes = list[Outcome]()
+    while len(outcomes) < len(cases):
+        place = Path(tempfile.mkdtemp(dir=folder))
+        try:
+            outcomes += _try(campaign, cases[len(outcomes) :], place)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+    return outcomes
 
 
-def _try(campaign: Campaign[Any], case: Any, place: Path) -> Outcome:
+def _try(campaign: Campaign[Any], cases: Sequence[Any], place: Path) -> list[Outcome]:
+    """The outcomes of the first cases, up to one that ended the process."""
     receive, send = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of copies of processes with threads
         process = os.fork()
     if process == 0:
         os.close(receive)
-        _run_and_exit(campaign, case, place, send)
+        _run_and_exit(campaign, cases, place, send)
     os.close(send)
+    outcomes, rest, late = list[Outcome](), b"", False
     try:
-        answer = _receive(receive, process, CLOCK * campaign.limits.seconds)
+        while len(outcomes) < len(cases):
+            answer, rest, late = _receive(receive, rest, CLOCK * campaign.limits.seconds)
+            if answer is None:
+                break
+            outcomes.append(Outcome(**json.loads(answer)))
     finally:
         os.close(receive)
-    _, status = os.waitpid(process, 0)
-    _kill_group(process)  # what the case started and left
-    if answer is None or os.WIFSIGNALED(status):
-        return _killed(status, answer is None)
-    if not answer:
-        return Outcome(
-            "crash", "crash: no answer", f"the process ended with status {os.waitstatus_to_exitcode(status)}"
-        )
-    return Outcome(**json.loads(answer))
+        if late:
+            _kill_group(process)
+        _, status = os.waitpid(process, 0)
+        _kill_group(process)  # what the cases started and left
+    if len(outcomes) < len(cases):
+        outcomes.append(_ended(status, late))
+    return outcomes
 
 
-def _run_and_exit(campaign: Campaign[Any], case: Any, place: Path, send: int) -> None:
+def _run_and_exit(campaign: Campaign[Any], cases: Sequence[Any], place: Path, send: int) -> None:
     """The life of the copy."""
     try:
         os.setsid()
@@ -74,20 +88,36 @@ def _run_and_exit(campaign: Campaign[Any], case: Any, place: Path, send: int) ->
         quiet = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(quiet, descriptor)
-        os.chdir(place)
-        baseline = _memory()[1]
-        outcome = _outcome(campaign, case, place)
-        if outcome.kind != "allocation" and _peak() - baseline > campaign.limits.bytes:
-            outcome = Outcome("allocation", f"allocation: {outcome.signature or outcome.kind}", outcome.message)
         with os.fdopen(send, "w", encoding="utf-8", errors="backslashreplace") as pipe:
-            pipe.write(json.dumps(asdict(outcome)) + "\n")
+            for number, case in enumerate(cases):
+                folder = place / str(number)
+                folder.mkdir()
+                os.chdir(folder)
+                signal.setitimer(signal.ITIMER_PROF, campaign.limits.seconds)
+                outcome = _limited_outcome(campaign, case, folder)
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                shutil.rmtree(folder, ignore_errors=True)
+                pipe.write(json.dumps(asdict(outcome)) + "\n")
+                pipe.flush()
     finally:
         os._exit(0)
 
 
-def _outcome(campaign: Campaign[Any], case: Any, place: Path) -> Outcome:
+def _limited_outcome(campaign: Campaign[Any], case: Any, folder: Path) -> Outcome:
+    baseline = _memory()[1]
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is that of now
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    outcome = _outcome(campaign, case, folder)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # the largest of those that were waited for
+    peak = max(_peak(), children if children > before else 0) * 1024
+    if outcome.kind != "allocation" and peak - baseline > campaign.limits.bytes:
+        return Outcome("allocation", f"allocation: {outcome.signature or outcome.kind}", outcome.message)
+    return outcome
+
+
+def _outcome(campaign: Campaign[Any], case: Any, folder: Path) -> Outcome:
     try:
-        trials = campaign.check(case, place)
+        trials = campaign.check(case, folder)
     except HeadwayError as error:
         if _chain_has(error, MemoryError):
             return Outcome("allocation", f"allocation: {_signature(error)}", str(error)[:LONGEST_MESSAGE])
@@ -105,26 +135,24 @@ def _outcome(campaign: Campaign[Any], case: Any, place: Path) -> Outcome:
 
 
 def _limit(limits: Limits) -> None:
-    seconds = max(1, round(limits.seconds))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Addresses are not memory, which is compared with the limit at the end. This saves the machine until then.
     most = _memory()[0] + 2 * limits.bytes
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _receive(pipe: int, process: int, seconds: float) -> bytes | None:
-    """The answer of a process, or None where it has not ended in time, for which it is killed."""
-    answer, until = b"", time.monotonic() + seconds
-    while not answer.endswith(b"\n"):  # what the case started may hold the pipe open
+def _receive(pipe: int, rest: bytes, seconds: float) -> tuple[bytes | None, bytes, bool]:
+    """The next answer, None where the process ends or is late; what came after it; and whether it is late."""
+    until = time.monotonic() + seconds
+    while b"\n" not in rest:  # what the case started may hold the pipe open
         ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))
         if not ready:
-            _kill_group(process)
-            return None
+            return None, rest, True
         if not (part := os.read(pipe, 1 << 16)):
-            break
-        answer += part
-    return answer
+            return None, rest, False
+        rest += part
+    answer, _, rest = rest.partition(b"\n")
+    return answer, rest, False
 
 
 def _kill_group(process: int) -> None:
@@ -132,11 +160,13 @@ def _kill_group(process: int) -> None:
         os.killpg(process, signal.SIGKILL)
 
 
-def _killed(status: int, late: bool) -> Outcome:
-    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    if late or number in (signal.SIGXCPU, signal.SIGKILL):
+def _ended(status: int, late: bool) -> Outcome:
+    if late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF):
         return Outcome("hang", "hang", "the limit of time")
-    return Outcome("crash", f"crash: signal {number}", f"ended by signal {number}")
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return Outcome("crash", f"crash: signal {number}", f"ended by signal {number}")
+    return Outcome("crash", "crash: no answer", f"the process ended with status {os.waitstatus_to_exitcode(status)}")
 
 
 def _memory() -> tuple[int, int]:
@@ -146,9 +176,9 @@ def _memory() -> tuple[int, int]:
 
 
 def _peak() -> int:
-    """The most bytes of memory that this process had, or one that it started and waited for."""
-    kinds = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-    return 1024 * max(resource.getrusage(kind).ru_maxrss for kind in kinds)
+    """The most kilobytes of memory that this process had."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
 def _chain_has(error: BaseException | None, kind: type[BaseException]) -> bool:

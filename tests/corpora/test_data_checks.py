@@ -1,39 +1,125 @@
-"""What `headway data check` says."""
+"""What `headway data check` says: reports, overlap, characters that are new, and every row that cannot be read."""
 
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headway.corpora.data_checks import check
-from headway.corpora.filters import Filters
-from headway.corpora.overlap import Overlap
+import pytest
+import yaml
+
+from headway.corpora.data_checks import DataCheck, allowed_by, every_error, shared_by
+from headway.corpora.overlap import Overlap, overlap
+from headway.corpora.unseen_characters import SHOWN, UnseenCharacters, described, unseen_characters
+from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus
+from headway.formats.corpus_format import Pair
 from headway.formats.pairs import open_source
-from headway.processing.text.text_processor import TextProcessor
+from tests.conftest import Command
+
+ROWS = [
+    '{"s": "a b", "t": "x"}',
+    "no JSON",
+    '{"s": "a"}',
+    '{"s": "b ö", "t": "y\\nz"}',
+    '{"s": "a", "s": "b", "t": "x"}',
+]
+RECIPE = {
+    "data": {"train": {"jsonl": "train.jsonl", "columns": ["s", "t"]}, "dev": {"tsv": "dev.tsv"}},
+    "vocabulary": {"kind": "char"},
+    "model": {"dim": 8, "feed_forward": 8, "heads": 2, "encoder": {"layers": 1}, "decoder": {"layers": 1}},
+    "training": {"updates": 1},
+}
 
 
-def test_check(parallel: Callable[..., AnyCorpus], sides: tuple[TextProcessor, TextProcessor], tmp_path: Path) -> None:
-    train = parallel(["a b", "c", "d d d"], ["A", "C", "D"])
-    dev = parallel(["c", "", "d d d"], ["C", "A", "A"], name="dev")
-    read: list[int] = []
-    sources = open_source(train, "data.train"), open_source(dev, "data.dev")
-    result = check(*sources, sides, Filters(max_length=2), progress=read.append, cache=tmp_path)
-    assert read == [3, 3]
-    assert (result.train.pairs_kept, result.train.dropped) == (2, {"over max_length": 1})
-    assert result.dev is not None
-    assert (result.dev.name, result.dev.pairs_kept, result.dev.dropped) == ("data.dev", 2, {"empty side": 1})
-    assert result.overlap == Overlap(dev_pairs=2, pairs=1, sources=2)
-    assert result.text() == "\n".join([result.train.text(), result.dev.text(), str(result.overlap)])
-    content = json.loads(json.dumps(result.to_json()))
-    assert content["overlap"] == {"dev_pairs": 2, "pairs": 1, "sources": 2}
-    assert content["train"]["source"]["tokens"] == 3
+def write_recipe(
+    folder: Path, rows: Sequence[str] = ROWS, dev: Sequence[str] = ("a b\tx", "é é\tü", "a\tü", "")
+) -> Path:
+    (folder / "train.jsonl").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    (folder / "dev.tsv").write_text("".join(f"{row}\n" for row in dev), encoding="utf-8")
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
+    return folder / "recipe.yaml"
 
 
-def test_check_without_dev(
-    parallel: Callable[..., AnyCorpus], sides: tuple[TextProcessor, TextProcessor], tmp_path: Path
-) -> None:
-    train = open_source(parallel(["a"], ["A"]), "data.train")
-    result = check(train, None, sides, Filters(), cache=tmp_path)
-    assert (result.dev, result.overlap) == (None, None)
-    assert result.text() == result.train.text()
-    assert result.to_json()["dev"] is None
+def test_every_bad_row_is_counted_and_listed(tmp_path: Path, run_headway: Command) -> None:
+    ended = run_headway("data", "check", write_recipe(tmp_path))
+    lines = ended.out.splitlines()
+    assert lines[0] == "data.train: 2 pairs read, 2 kept"
+    assert lines[1] == "  left out 3: rows that cannot be read"
+    assert "  changed 1: characters that end a line are spaces now (line 4)" in lines
+    named = lines[lines.index("data.train: 3 rows cannot be read") + 1 :]
+    file = tmp_path / "train.jsonl"
+    assert named[0].startswith(f"  {file}:2: this line is not JSON (")
+    assert named[1] == f"  {file}:3: no field t on the way to t; allowed: s"
+    assert named[2] == f"  {file}:5: this line is not JSON (the field 's' is there twice)"
+    assert len(named) == 3
+    assert ended.code == 2
+    what = "training would end here: 3 rows cannot be read; allowed: data.broken: skip leaves them out"
+    assert ended.err.endswith(f"error: data.train: {what}\n")
+
+
+def test_bad_rows_are_left_out_where_the_recipe_says_so(tmp_path: Path, run_headway: Command) -> None:
+    recipe = write_recipe(tmp_path)
+    ended = run_headway("data", "check", recipe, "data.broken=skip", "--json")
+    content = json.loads(ended.out)
+    assert ended.code == 0
+    assert content["train"]["rows"]["broken"] == len(content["broken"]["train"]) == 3
+    assert content["broken"]["dev"] == []
+    failed = run_headway("train", recipe, "--output", tmp_path / "run")
+    assert failed.code == 2
+    assert "train.jsonl:2: this line is not JSON" in failed.err
+    trained = run_headway("train", recipe, "data.broken=skip", "--output", tmp_path / "other")
+    assert trained.code == 0, trained.err
+    assert "left out 3: rows that cannot be read" in trained.err
+    assert "    line 2: this line is not JSON" in trained.err
+
+
+def test_characters_that_no_training_text_has(tmp_path: Path, run_headway: Command) -> None:
+    recipe = write_recipe(tmp_path)
+    out = run_headway("data", "check", recipe, "data.broken=skip").out
+    named = "2 characters (1 different: é U+00E9 LATIN SMALL LETTER E WITH ACUTE 2) that no text of training has"
+    assert f"data.dev: in the sources, {named}" in out
+    content = json.loads(run_headway("data", "check", recipe, "data.broken=skip", "--json").out)
+    assert content["unseen_characters"] == {"source": {"é": 2}, "target": {"ü": 2}}
+
+
+def test_characters_are_named() -> None:
+    assert described({"\u200b": 3, "é": 1}).startswith(
+        "4 characters (2 different: U+200B ZERO WIDTH SPACE 3, é U+00E9 LATIN SMALL LETTER E WITH ACUTE 1)"
+    )
+    many = described({chr(0x4E00 + number): 1 for number in range(SHOWN + 1)})
+    assert many.count("CJK UNIFIED IDEOGRAPH") == SHOWN
+    assert ", ...)" in many
+    assert described({"\ue000": 1}).endswith("(1 different: U+E000 without a name 1) that no text of training has")
+    pairs = [Pair(1, "/a/ö.wav", "x", ("x", "z"))]
+    assert unseen_characters([Pair(1, "a", "x")], pairs, sources=False) == UnseenCharacters({}, {"z": 1})
+
+
+def test_a_large_overlap_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    train = [Pair(number, f"s{number}", f"t{number}") for number in range(100)]
+    new = [Pair(number, f"n{number}", "t") for number in range(96)]
+    small, large = overlap(train, [*new, *train[:4]]), overlap(train, [*new[:95], *train[:5]])
+    assert (small.pairs, small.is_large) == (4, False)
+    assert (large.pairs, large.is_large) == (5, True)
+    assert not Overlap(0, 0, 0).is_large
+    with caplog.at_level(logging.INFO, "headway"):
+        small.tell()
+        large.tell()
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    check = DataCheck([], {}, None, large, UnseenCharacters({}, {}))
+    assert check.text() == f"warning: {large}; scores of dev say less of new text"
+    assert DataCheck([], {}, None, small).text() == str(small)
+
+
+def test_shared_and_broken(parallel: Callable[..., AnyCorpus]) -> None:
+    train = open_source(parallel(["a b", "c", "d d d"], ["A", "C", "D"]), "data.train", "skip")
+    dev = open_source(parallel(["c", "", "d d d"], ["C", "A", "A"], name="dev"), "data.dev")
+    shared, unseen = shared_by(train, dev)
+    assert shared == Overlap(dev_pairs=2, pairs=1, sources=2)
+    assert unseen == UnseenCharacters({}, {})
+    assert shared_by(train, None) == (None, None)
+    assert every_error(train) == []
+    DataCheck([], {"data.train": ["x"]}, None).refuse()
+    with pytest.raises(UserError, match=r"data\.dev: training would end here: 2 rows .* data\.audio\.broken: skip"):
+        DataCheck([], {"data.train": [], "data.dev": ["x", "y"]}, allowed_by("error", "data.audio.broken")).refuse()
+    assert allowed_by("skip") is None

@@ -64,7 +64,12 @@ def test_pharaoh_keeps_empty_lines(tmp_path):
         ("0-0\n0-0 x-1\n", r"gold:2: this is no link between words; received 'x-1'"),
         ("1 1 1 S\n1 1\n", r"gold:2: this is no NAACL alignment"),
         ("0 1 1\n", r"gold:1: this is no NAACL alignment"),
-        ("<a", r"cannot read this XML file"),
+        ("1 1 1\n999999999999 1 1 S\n", r"gold:2: this is no NAACL alignment"),
+        ("1 1 1\n30000000 1 1 S\n", r"gold:2: this sentence is far beyond the lines of the file; .* up to 1,020"),
+        ("1 1 " + "9" * 5000, r"gold:1: this is no link between words"),
+        ("0-" + "9" * 5000, r"gold:1: this is no link between words"),
+        ("٣-1", r"gold:1: this is no link between words"),
+        ("<a", r"this is not XML"),
         ("<treealign><treebanks/></treealign>", r"an alignment names two treebanks"),
     ],
 )
@@ -73,6 +78,11 @@ def test_what_is_no_alignment_is_named(tmp_path, content, message):
     file.write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=message):
         read_alignments(file)
+
+
+def test_sentences_without_links_have_no_line(tmp_path):
+    (tmp_path / "gold").write_text("900 1 1\n", encoding="utf-8")
+    assert read_alignments(tmp_path / "gold") == [""] * 899 + ["0-0"]
 
 
 def test_one_reference():

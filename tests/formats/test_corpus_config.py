@@ -26,7 +26,7 @@ LEXICON = f"{__name__}:LexiconFormat"
 class Entries(PairSource):
     """Words and their pronunciations."""
 
-    def __iter__(self) -> Iterator[Pair]:
+    def rows(self) -> Iterator[Pair | UserError]:
         for line, row in enumerate(read_lines(self.files[0]), start=1):
             word, _, sounds = row.partition("  ")
             yield Pair(line, " ".join(word.lower() if self.columns[0] else word), sounds)

@@ -1,6 +1,7 @@
 """Sources: what they read, and that every fault is told with its file and line."""
 
 import gzip
+import json
 import lzma
 import os
 import sys
@@ -18,6 +19,7 @@ from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, open_source
+from headway.processing.text.line_ends import LINE_ENDS
 
 
 def corpus_of(**options: Any) -> AnyCorpus:
@@ -169,6 +171,52 @@ def test_columns_of_several_references(tmp_path: Path) -> None:
     )
 
 
+def test_a_header_with_a_name_twice(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("de\ten\tde\na\tb\tc\n", encoding="utf-8")
+
+    def read(columns: tuple[str, str]) -> list[Pair]:
+        return list(open_source(corpus_of(tsv=tmp_path / "pairs.tsv", columns=columns), "data.train"))
+
+    assert fault(lambda: read(("de", "en"))).what == "several columns have this name"
+    assert fault(lambda: read(("en", "de"))).where == f"{tmp_path}/pairs.tsv:1"
+
+
+def test_line_ends_within_texts_are_spaces_and_counted(tmp_path: Path) -> None:
+    rows = [json.dumps({"text": {"de": f"a{sign}b"}, "en": sign}) for sign in LINE_ENDS]
+    source = jsonl(tmp_path, *rows, '{"text": {"de": "c"}, "en": "C"}')
+    pairs = list(source)
+    assert pairs[:-1] == [Pair(line, "a b", " ") for line in range(1, len(LINE_ENDS) + 1)]
+    report = source.row_errors.report()
+    assert (report.broken, report.line_ends, report.lines) == (0, len(LINE_ENDS), (1, 2, 3, 4, 5))
+    assert report.text() == ["  changed 10: characters that end a line are spaces now (line 1, 2, 3, 4, 5, ...)"]
+    several = Pair(1, "a", "b", ("b", "c\nd"))
+    assert several.on_one_line().compared == ("b", "c d")
+    path = Pair(1, "a\u2028.wav", "b\x85c")
+    assert path.on_one_line(source=False) == Pair(1, "a\u2028.wav", "b c")
+
+
+def test_rows_that_cannot_be_read_are_left_out_on_request(tmp_path: Path) -> None:
+    good = '{"text": {"de": "a"}, "en": "A"}'
+    jsonl(tmp_path, good, "no JSON", good, *["[]"] * 7)
+    config = corpus_of(jsonl=tmp_path / "pairs.jsonl", columns=("text.de", "en"))
+    source = open_source([config, config], "data.train", "skip")
+    assert [pair.line for pair in source] == [1, 3, 4, 6]
+    assert [pair.line for pair in source] == [1, 3, 4, 6]  # counted anew in every reading
+    report = source.row_errors.report(several=True)
+    assert (report.broken, len(report.errors)) == (16, 5)
+    assert report.errors[0].startswith("pairs.jsonl:2: this line is not JSON")
+    assert report.text()[0] == "  left out 16: rows that cannot be read"
+    assert report.text()[-1] == "    ..."
+    (tmp_path / "s").write_bytes(b"a\n\xff\nc\n")
+    (tmp_path / "t").write_bytes(b"A\nB\nC\n")
+    files = open_source({"source": tmp_path / "s", "target": tmp_path / "t"}, "data.train", "skip")
+    assert list(files) == [Pair(1, "a", "A"), Pair(3, "c", "C")]
+    (tmp_path / "pairs.tsv").write_bytes(b"a\tA\nb\n\xff\tx\nc\tC\n")
+    table = open_source({"tsv": tmp_path / "pairs.tsv"}, "data.train", "skip")
+    assert [pair.line for pair in table] == [1, 4]
+    assert table.row_errors.report().errors[1].startswith("line 3: invalid UTF-8")
+
+
 def test_one_column_is_no_pair() -> None:
     with pytest.raises(UserError, match="columns are those of the source and of one or more targets"):
         corpus_of(tsv=Path("x"), columns=(1,))
@@ -191,6 +239,7 @@ def test_jsonl(tmp_path: Path) -> None:
         ("{'text': 1}", "this line is not JSON"),
         ("[" * 100_000, "this line is not JSON"),
         ("1" * 5000, "this line is not JSON"),
+        ('{"text": {"de": "a", "de": "b"}, "en": "A"}', "this line is not JSON (the field 'de' is there twice)"),
         ("[1]", "no fields to find text.de in"),
         ('{"text": "a", "en": "A"}', "no fields to find text.de in"),
         ('{"text": {"fr": "a"}, "en": "A"}', "no field de on the way to text.de"),

@@ -33,6 +33,7 @@ def data_check(
     loaded = load_recipe(recipe, overrides or ())
     result = build_task(loaded.task).check_data(loaded)
     write(json.dumps(result.to_json(), ensure_ascii=False, indent=1) if json_output else result.text())
+    result.refuse()
 
 
 @command(data_app, "split")

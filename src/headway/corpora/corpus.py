@@ -3,7 +3,7 @@
 A corpus of N pairs is a folder of .npy files, `source.npy` and `target.npy` with the ids of all pairs one after the
 other, `source_offsets.npy` and `target_offsets.npy` (N + 1,) where each pair begins, `lines.npy` (N,) with line
 numbers, `labels/NAME.npy` with labels of all tokens, and `report.json`. Its name is a hash of all that decides its
-content: raw text, vocabularies, filters, what labels come from, format.
+content: raw text, vocabularies, filters, what labels come from, what becomes of broken rows, format.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from headway.storage import GrowingArray, cache_folder, put_in_place, read_array
 
 __all__ = ["Corpus", "CorpusReport", "build_corpus"]
 
-FORMAT = 2
+FORMAT = 3
 
 Progress = Callable[[int], object]
 
@@ -116,7 +116,7 @@ def build_corpus(
         with workspace(corpora) as work:
             (work / "sides").mkdir()
             save_processors(processors, work / "sides")
-            folder = corpora / _key(content, work / "sides", applied, labellers, truncation)
+            folder = corpora / _key([content, source.row_errors.broken], work / "sides", applied, labellers, truncation)
             if (corpus := _open(folder, name)) is not None:
                 return corpus
             (work / "corpus").mkdir()
@@ -130,7 +130,7 @@ def build_corpus(
 
 
 def _key(
-    content: str,
+    content: list[str],
     sides: Path,
     filters: dict[str, Any],
     labellers: Sequence[Labeller],
@@ -189,7 +189,8 @@ def _write(
                 write(part)
                 count.add(part.ids, part.lengths)
             progress(counts.pairs_read)
-    write_json(folder / "report.json", counts.report("", source.origins()).to_json())
+    origins = source.origins()
+    write_json(folder / "report.json", counts.report("", origins, source.row_errors.report(bool(origins))).to_json())
 
 
 def _side_writer(folder: Path, name: str, side: TextProcessor, stack: ExitStack) -> Callable[[EncodedSide], None]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.formats.row_errors import NOTHING_AMISS, RowReport
 from headway.tensors.batch import UNKNOWN
 
 QUANTILES = {"least": 0, "1%": 1, "25%": 25, "50%": 50, "75%": 75, "95%": 95, "99%": 99, "most": 100}  # in percent
@@ -46,6 +47,7 @@ class CorpusReport:
         labels: what was counted while the tokens of what is left were labelled, by the labels' name.
         truncated: how many of the sources that are left are longer than what is read of them.
         truncated_to: what that is, such as `100 pieces`; empty where all of every source is read.
+        rows: those that could not be read, or were changed.
         origins: where the corpus is several, their names, and the last line of each one, counted through all of them.
     """
 
@@ -60,6 +62,7 @@ class CorpusReport:
     truncated: int = 0
     truncated_to: str = ""
     origins: Sequence[tuple[str, int]] = ()
+    rows: RowReport = NOTHING_AMISS
 
     @property
     def source_tokens(self) -> int:
@@ -82,7 +85,7 @@ class CorpusReport:
     def from_json(cls, content: dict[str, Any]) -> "CorpusReport":
         """The report that `to_json` gave. Raises TypeError or KeyError for anything else."""
         sides = {name: SideReport(**content[name]) for name in ("source", "target")}
-        return cls(**(content | sides))
+        return cls(**(content | sides | {"rows": RowReport(**content["rows"])}))
 
     def location_of(self, line: int) -> str:
         """The number in its origin of a line counted through all of them, after its name if there are several."""
@@ -96,6 +99,7 @@ class CorpusReport:
     def text(self) -> str:
         """The report in a few lines, to be read."""
         lines = [f"{self.name}: {self.pairs_read:,} pairs read, {self.pairs_kept:,} kept"]
+        lines += self.rows.text(self.location_of)
         for reason, count in self.dropped.items():
             shown = self.first_dropped[reason]
             more = ", ..." if count > len(shown) else ""
@@ -162,12 +166,14 @@ class Counts:
         shown += map(int, lines[: LINES_SHOWN - len(shown)])
         self.dropped[reason] += len(lines)
 
-    def report(self, name: str, origins: Sequence[tuple[str, int]]) -> CorpusReport:
-        """The finished report; `origins` as `CorpusReport` has them."""
+    def report(
+        self, name: str, origins: Sequence[tuple[str, int]] = (), rows: RowReport = NOTHING_AMISS
+    ) -> CorpusReport:
+        """The finished report; `origins` and `rows` as `CorpusReport` has them."""
         dropped = {reason: self.dropped[reason] for reason in REASONS if self.dropped[reason]}
         first_dropped = {reason: self.first_dropped[reason] for reason in dropped}
         sides = self.source.report(), self.target.report()
         return CorpusReport(
             name, self.pairs_read, self.pairs_kept, *sides, dropped, first_dropped, self.labels, self.truncated,
-            self.truncated_to, origins,
+            self.truncated_to, origins, rows,
         )  # fmt: skip

@@ -1,57 +1,97 @@
 """The account of a recipe's corpora, for `headway data check`."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
-from headway.corpora.corpus import CorpusReport, build_corpus
-from headway.corpora.filters import Filters
 from headway.corpora.overlap import Overlap, overlap
-from headway.formats.pairs import PairSource
-from headway.processing.text.text_processor import TextProcessor
+from headway.corpora.unseen_characters import UnseenCharacters, unseen_characters
+from headway.errors import UserError
+from headway.formats.corpus_format import Pair, PairSource
+from headway.formats.row_errors import Broken
+
+
+class CorpusAccount(Protocol):
+    """The report of a corpus, whatever its examples are."""
+
+    @property
+    def name(self) -> str:
+        """The recipe key of the corpus."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as values that JSON can hold."""
+
+    def text(self) -> str:
+        """The report in a few lines, to be read."""
 
 
 @dataclass(frozen=True)
 class DataCheck:
-    """The reports of train and, where there is one, dev, and what they share."""
+    """The reports of train and, where there is one, dev, what they share, and everything that cannot be read.
 
-    train: CorpusReport
-    dev: CorpusReport | None
-    overlap: Overlap | None
+    Attributes:
+        reports: of the corpora, without the rows that cannot be read.
+        broken: by corpus, what is wrong with each of these rows.
+        allowed: the setting that leaves them out, where training would end at them; None where it leaves them out.
+        overlap: what dev shares with train.
+        unseen: characters of dev that no text of training has.
+    """
+
+    reports: Sequence[CorpusAccount]
+    broken: Mapping[str, Sequence[str]]
+    allowed: str | None
+    overlap: Overlap | None = None
+    unseen: UnseenCharacters | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The check as values that JSON can hold."""
         return {
-            "train": self.train.to_json(),
-            "dev": self.dev and self.dev.to_json(),
-            "overlap": self.overlap and vars(self.overlap),
+            "train": None,
+            "dev": None,
+            **{report.name.removeprefix("data."): report.to_json() for report in self.reports},
+            "overlap": self.overlap and asdict(self.overlap),
+            "unseen_characters": self.unseen and asdict(self.unseen),
+            "broken": {name.removeprefix("data."): list(rows) for name, rows in self.broken.items()},
         }
 
     def text(self) -> str:
-        """The check in a few lines, to be read."""
-        reports = [report.text() for report in (self.train, self.dev) if report is not None]
-        return "\n".join([*reports, *([str(self.overlap)] if self.overlap else [])])
+        """The check in a few lines, to be read, and a line for each row that cannot be read."""
+        lines = [report.text() for report in self.reports]
+        if self.overlap is not None:
+            lines.append(f"warning: {self.overlap.warning()}" if self.overlap.is_large else str(self.overlap))
+        lines += self.unseen.text() if self.unseen is not None else []
+        for name, rows in self.broken.items():
+            if rows:
+                lines.append(f"{name}: {len(rows):,} rows cannot be read")
+                lines += [f"  {row}" for row in rows]
+        return "\n".join(lines)
+
+    def refuse(self) -> None:
+        """Raise UserError where training would end at a row that cannot be read."""
+        count = sum(map(len, self.broken.values()))
+        if count and self.allowed is not None:
+            where = ", ".join(name for name, rows in self.broken.items() if rows)
+            what = f"training would end here: {count:,} rows cannot be read"
+            raise UserError(what, where=where, allowed=self.allowed)
 
 
-def check(
-    train: PairSource,
-    dev: PairSource | None,
-    processors: tuple[TextProcessor, TextProcessor],
-    filters: Filters,
-    *,
-    progress: Callable[[int], object] | None = None,
-    cache: Path | None = None,
-) -> DataCheck:
-    """Read and encode train and dev as training would, with all its checks and filters.
+def allowed_by(broken: Broken, key: str = "data.broken") -> str | None:
+    """The setting that lets training leave out what cannot be read, unless it does so already."""
+    return f"{key}: skip leaves them out" if broken == "error" else None
 
-    Raises:
-        UserError: what `build_corpus` raises.
-    """
 
-    def build(name: str, source: PairSource, filter: bool) -> CorpusReport:
-        corpus = build_corpus(source, processors, filters, name=name, filter=filter, progress=progress, cache=cache)
-        return corpus.report
+def every_error(source: PairSource) -> list[str]:
+    """The error of each row that cannot be read of a corpus that is opened to leave them out."""
+    source.row_errors.shown = None
+    for _ in source:
+        pass
+    return source.row_errors.all()
 
-    reports = build("data.train", train, True), build("data.dev", dev, False) if dev is not None else None
-    return DataCheck(*reports, overlap(train, dev) if dev is not None else None)
+
+def shared_by(
+    train: Iterable[Pair], dev: Iterable[Pair] | None, *, source_is_text: bool = True
+) -> tuple[Overlap | None, UnseenCharacters | None]:
+    """The overlap of dev with train, and the characters that dev alone has; nothing without dev."""
+    if dev is None:
+        return None, None
+    return overlap(train, dev), unseen_characters(train, dev, sources=source_is_text)

@@ -7,17 +7,20 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from headway.config import Count, Section
+from headway.formats.row_errors import Broken
 from headway.processing.text.truncation import Truncation
 
 
 class Filters(Section):
     """The conditions under which a pair of a corpus is kept.
 
+    `broken`: rows that cannot be read are an `error`, or `skip` leaves them out and counts them.
     `count`: whether `max_length`, `max_ratio` and `truncate_source` are about `pieces`, the tokens of the
     vocabulary without the end of sentence, or about the `words` of the segmented text, before the vocabulary cuts them.
     `truncate_source`: of a longer source the first so many are read, in training, dev and prediction alike.
     """
 
+    broken: Broken = "error"
     count: Literal["pieces", "words"] = "pieces"
     max_length: Count = 100
     max_ratio: Annotated[float, Field(gt=1, le=1e9)] | None = None

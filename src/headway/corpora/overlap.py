@@ -1,8 +1,12 @@
 """How much of dev stands in train as well."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headway.formats.pairs import PairSource
+from headway.formats.corpus_format import Pair
+from headway.log import say, warn
+
+WARNED = 0.05  # the share of dev from which on scores say little of new text
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,11 @@ class Overlap:
     pairs: int
     sources: int
 
+    @property
+    def is_large(self) -> bool:
+        """Whether scores of dev are about what was learned by heart rather than about new text."""
+        return self.sources >= WARNED * self.dev_pairs > 0
+
     def __str__(self) -> str:
         def share(count: int) -> str:
             return f"{count:,} ({count / max(1, self.dev_pairs):.1%})"
@@ -26,8 +35,19 @@ class Overlap:
         shared = f"{share(self.pairs)} also stand in train, and {share(self.sources)} with their source alone"
         return f"data.dev: of {self.dev_pairs:,} pairs with text, {shared}"
 
+    def warning(self) -> str:
+        """The meaning of a large overlap."""
+        return f"{self}; scores of dev say less of new text"
 
-def overlap(train: PairSource, dev: PairSource) -> Overlap:
+    def tell(self) -> None:
+        """Log it, as a warning where it is large."""
+        if self.is_large:
+            warn(self.warning())
+        else:
+            say(str(self))
+
+
+def overlap(train: Iterable[Pair], dev: Iterable[Pair]) -> Overlap:
     """Count what dev shares with train. Only dev is held in memory, train streams."""
     pairs = [(pair.source, pair.target) for pair in dev if pair.source.strip() and pair.target.strip()]
     sources = {source for source, _ in pairs}

@@ -6,7 +6,7 @@ Shapes: N utterances, B batch.
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from headway.corpora.frames import FrameStore
 from headway.corpora.plan import plan_epoch
 from headway.errors import UserError
 from headway.formats.recordings import Utterance
+from headway.formats.row_errors import NOTHING_AMISS, RowReport
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.augment import SpecAugmentConfig, spec_augment
 from headway.processing.audio.features import AudioConfig, RunningStatistics, Statistics
@@ -44,6 +45,7 @@ class SpeechReport:
         unknown: how many of these are the unknown token.
         dropped: how many were left out, by reason; a recording counts under the first of `REASONS` that applies.
         first_dropped: the first few of them.
+        rows: those of manifests that could not be read, or were changed.
     """
 
     name: str
@@ -57,6 +59,7 @@ class SpeechReport:
     unknown: int
     dropped: Mapping[str, int]
     first_dropped: Mapping[str, list[str]] = field(default_factory=dict)
+    rows: RowReport = NOTHING_AMISS
 
     def to_json(self) -> dict[str, Any]:
         """The report as values that JSON can hold."""
@@ -69,6 +72,7 @@ class SpeechReport:
             f"{self.name}: {self.read:,} recordings, {self.kept:,} kept, {self.hours:.2f} hours"
             f" ({mean:.1f} s on average, {self.longest:.1f} s at most)"
         ]
+        lines += self.rows.text()
         for reason, count in self.dropped.items():
             shown = self.first_dropped[reason]
             more = ", ..." if count > len(shown) else ""
@@ -157,6 +161,7 @@ def build_speech(
     sides: tuple[AudioProcessor, TextProcessor],
     *,
     max_length: int | None,
+    rows: RowReport = NOTHING_AMISS,
 ) -> SpeechCorpus:
     """The corpus of what can be learned from, or compared with.
 
@@ -167,6 +172,7 @@ def build_speech(
         sides: settings of the frames; text preparation of the transcripts.
         max_length: for training: the most tokens of a transcript; recordings over `max_frames` are dropped, too, and
             frames are hidden where the settings say so. None for dev, of which nothing that can be read is dropped.
+        rows: the rows of manifests that could not be read, or were changed.
 
     Raises:
         UserError: recordings that cannot be read or are too short, unless they are to be skipped; they are named.
@@ -175,10 +181,10 @@ def build_speech(
     targets = [np.array(ids, dtype=np.int64) for ids in text.encode_lines([utterance.text for utterance in utterances])]
     reasons = _reasons(store, [len(ids) for ids in targets], side.config, max_length)
     if side.config.broken == "error":
-        _refuse(name, utterances, store, reasons)
+        _refuse(name, utterances, store, side.config)
     numbers = np.array([number for number, reason in enumerate(reasons) if reason is None], dtype=np.int64)
     kept, ids = [utterances[number] for number in numbers], [targets[number] for number in numbers]
-    report = _report(name, utterances, store, reasons, ids)
+    report = replace(_report(name, utterances, store, reasons, ids), rows=rows)
     augment = None if max_length is None else side.config.spec_augment
     fingerprint = _fingerprint(store, kept, numbers, ids)
     return SpeechCorpus(kept, numbers, store, side, ids, report, fingerprint, augment)
@@ -199,14 +205,18 @@ def _reasons(store: FrameStore, tokens: Sequence[int], config: AudioConfig, max_
     return reasons
 
 
-def _refuse(name: str, utterances: Sequence[Utterance], store: FrameStore, reasons: Sequence[str | None]) -> None:
-    """Raise UserError where recordings are at fault, naming the first few and how many there are."""
-    bad = [
-        f"{utterance.audio} ({facts.problem or reason})"
-        for utterance, facts, reason in zip(utterances, store.facts, reasons, strict=True)
-        if reason in (BROKEN, TOO_SHORT)
+def unusable_recordings(utterances: Sequence[Utterance], store: FrameStore, config: AudioConfig) -> list[str]:
+    """The recordings that cannot be read or are too short, each with what is wrong with it."""
+    return [
+        f"{utterance.audio} ({facts.problem or TOO_SHORT})"
+        for utterance, facts, frames in zip(utterances, store.facts, store.lengths.tolist(), strict=True)
+        if facts.problem is not None or frames < config.min_frames
     ]
-    if bad:
+
+
+def _refuse(name: str, utterances: Sequence[Utterance], store: FrameStore, config: AudioConfig) -> None:
+    """Raise UserError where recordings are at fault, naming the first few and how many there are."""
+    if bad := unusable_recordings(utterances, store, config):
         more = f" and {len(bad) - LINES_SHOWN:,} more" if len(bad) > LINES_SHOWN else ""
         raise UserError(
             f"{len(bad):,} of {len(utterances):,} recordings cannot be used: {', '.join(bad[:LINES_SHOWN])}{more}",

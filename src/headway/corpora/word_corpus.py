@@ -5,7 +5,7 @@ Shapes: B batch, P tokens, W words.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from headway.corpora.plan import plan_epoch
 from headway.formats.labelled_words import Labelled, fingerprint
+from headway.formats.row_errors import NOTHING_AMISS, RowReport
 from headway.processing.pretrained import Window, WordProcessor
 from headway.tensors.batch import UNLABELLED, Indices, TokenBatch
 from headway.tensors.masks import padding_mask
@@ -62,15 +63,17 @@ class TokenReport:
     labels: dict[str, int]
     unknown_labels: int
     split: int
+    rows: RowReport = NOTHING_AMISS
 
     def to_json(self) -> dict[str, Any]:
         """The report as values that JSON can hold."""
-        return dict(vars(self))
+        return asdict(self)
 
     def text(self) -> str:
         """The report in a few lines, to be read."""
         shares = ", ".join(f"{label} {count / max(1, self.words):.1%}" for label, count in self.labels.items())
         lines = [f"{self.name}: {self.sentences:,} sentences, {self.words:,} words ({shares})"]
+        lines += self.rows.text()
         if self.annotators > 1:
             lines.append(f"  {self.annotators} annotators; a word is wrong where any of them says so")
         if self.split:
@@ -89,6 +92,7 @@ class TokenCorpus:
         processor: the encoder's tokenizer.
         labels: all labels there are, in the order of their ids.
         longest: the most tokens of a window.
+        rows: the rows that could not be read.
     """
 
     def __init__(
@@ -98,6 +102,7 @@ class TokenCorpus:
         processor: WordProcessor,
         labels: Sequence[str],
         longest: int,
+        rows: RowReport = NOTHING_AMISS,
     ) -> None:
         self._padding = processor.padding
         ids = {label: number for number, label in enumerate(labels)}
@@ -118,7 +123,7 @@ class TokenCorpus:
         unknown = sum(count for label, count in counts.items() if label not in ids)
         self.report = TokenReport(
             name, len(read), sum(counts.values()), len(read[0].labels) if read else 0,
-            {label: counts[label] for label in labels}, unknown, split,
+            {label: counts[label] for label in labels}, unknown, split, rows,
         )  # fmt: skip
 
     def __len__(self) -> int:

@@ -39,7 +39,7 @@ def parts_of_recipe(recipe: Recipe) -> list[Part]:
         for side in ("source", "target"):
             parser: ParserConfig | None = getattr(recipe.data.parses, side)
             if corpus is not None and parser is not None:
-                pairs = open_source(corpus, f"data.{name}")
+                pairs = open_source(corpus, f"data.{name}", recipe.data.broken)
 
                 def lines(pairs: Iterable[Pair] = pairs, side: str = side) -> Iterator[str]:
                     return (str(getattr(pair, side)) for pair in pairs)

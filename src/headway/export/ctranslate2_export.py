@@ -139,7 +139,7 @@ def vocabulary_map(run: Run, count: int) -> str:
 
 def _attended(run: Run, predictor: SequencePredictor, layer: str) -> Iterator[tuple[list[int], list[int], Any]]:
     """Source ids, target ids and attention (T, S) of training pairs that the model can read."""
-    corpus = open_source(run.recipe.data.train, "data.train")
+    corpus = open_source(run.recipe.data.train, "data.train", run.recipe.data.broken)
     texts = ((pair.source, pair.target) for pair in corpus)
     pairs = islice((each for each in texts if all(map(str.strip, each)) and predictor.can_read(*each)), ALIGNED)
     with progress("aligning training pairs", ALIGNED, "pairs") as line:

@@ -5,17 +5,19 @@ Whatever the format, a sentence pair becomes one line of Pharaoh links, `i-j` su
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
 
 from headway.errors import UserError
-from headway.formats.lines import read_lines
+from headway.formats.lines import check_file, read_lines
+from headway.formats.xml_files import read_elements
 
 Link = tuple[int, int]
-PHARAOH = re.compile(r"(\d+)([-p?])(\d+)")
-NAACL = re.compile(r"\s*(\d+)\s+(\d+)\s+(\d+)(?:\s+([SP]))?(?:\s+[\d.eE+-]+)?\s*")
+PHARAOH = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
+NAACL = re.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?\s*")
+# Sentences without links have no line, so that numbers may be higher than the lines are many; but not by more.
+UNLINKED, UNLINKED_SHARE = 1000, 10
 
 
 class Links(NamedTuple):
@@ -70,6 +72,7 @@ def _read_naacl(lines: list[str], path: Path) -> list[str]:
     """Sentence, source word, target word, S or P: all from 1, word 0 being nothing (Mihalcea and Pedersen 2003)."""
     sure: dict[int, list[Link]] = {}
     possible: dict[int, list[Link]] = {}
+    most = UNLINKED + UNLINKED_SHARE * len(lines)
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -78,6 +81,9 @@ def _read_naacl(lines: list[str], path: Path) -> list[str]:
             allowed = "SENTENCE SOURCE TARGET [S|P] [CONFIDENCE], numbered from 1"
             raise UserError("this is no NAACL alignment", where=f"{path}:{number}", received=line, allowed=allowed)
         sentence, source, target = int(row[1]), int(row[2]) - 1, int(row[3]) - 1
+        if sentence > most:
+            what, allowed = "this sentence is far beyond the lines of the file", f"up to {most:,}"
+            raise UserError(what, where=f"{path}:{number}", received=sentence, allowed=allowed)
         links = (possible if row[4] == "P" else sure).setdefault(sentence, [])
         if source >= 0 and target >= 0:
             links.append((source, target))
@@ -105,47 +111,82 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
     Raises:
         UserError: files that are missing or of another format.
     """
-    root = _parse_xml(path)
-    banks = [path.parent / bank.get("filename", "") for bank in root.iterfind(".//treebank")]
-    sides = [bank.get("id", "") for bank in root.iterfind(".//treebank")]
-    if len(banks) != 2:
-        raise UserError("an alignment names two treebanks", where=str(path), received=f"{len(banks)} treebanks")
-    source, target = (_read_treebank(bank) for bank in banks)
+    aligner = _AlignerReader()
+    for _ in read_elements(path, aligner):
+        pass
+    if len(aligner.banks) != 2:
+        received = f"{len(aligner.banks)} treebanks"
+        raise UserError("an alignment names two treebanks", where=str(path), received=received)
+    (first, source_file), (second, target_file) = aligner.banks
+    for name in (source_file, target_file):
+        check_file(path.parent / name, str(path))
+    source, target = (_read_treebank(path.parent / name) for name in (source_file, target_file))
     groups, links = _Groups(), []
-    for align in root.iterfind(".//align"):
-        ends = {node.get("treebank_id"): node.get("node_id", "") for node in align.iterfind("node")}
-        one, other = (ends.get(side, "") for side in sides)
+    for kind, ends in aligner.links:
+        one, other = ends.get(first, ""), ends.get(second, "")
         groups.join((0, one.partition("_")[0]), (1, other.partition("_")[0]))
         if one in source.words and other in target.words:
-            links.append((one, other, align.get("type") == "good"))
+            links.append((one, other, kind == "good"))
     return [_pair(source, target, group, links) for group in groups.ordered(source, target)]
 
 
-@dataclass(frozen=True)
+class _AlignerReader:
+    """Collects the names and files of the treebanks, and kinds of links with their nodes by treebank."""
+
+    def __init__(self) -> None:
+        self.banks: list[tuple[str, str]] = []
+        self.links: list[tuple[str, dict[str, str]]] = []
+        self._within = False
+
+    def start(self, name: str, attributes: dict[str, str], line: int) -> None:
+        """An element begins."""
+        if name == "treebank":
+            self.banks.append((attributes.get("id", ""), attributes.get("filename", "")))
+        elif name == "align":
+            self.links.append((attributes.get("type", ""), {}))
+            self._within = True
+        elif name == "node" and self._within:
+            self.links[-1][1][attributes.get("treebank_id", "")] = attributes.get("node_id", "")
+
+    def end(self, name: str) -> None:
+        """An element ends."""
+        if name == "align":
+            self._within = False
+
+
+@dataclass
 class _Treebank:
-    """`sentences` in their order, with the ids of their words; `words` by id."""
+    """Sentences of a file in their order, with the ids of their words; words by id."""
 
-    sentences: dict[str, list[str]]
-    words: dict[str, str]
+    path: Path
+    sentences: dict[str, list[str]] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+    _sentence: list[str] | None = None
 
+    def start(self, name: str, attributes: dict[str, str], line: int) -> None:
+        """An element begins."""
+        if name == "s":
+            self._sentence = self.sentences[attributes.get("id", "")] = []
+        elif name == "t" and self._sentence is not None:
+            id, word = attributes.get("id", ""), "_".join(attributes.get("word", "").split())
+            if not word:
+                raise UserError("this element has no word", where=f"{self.path}:{line}", received=attributes)
+            self._sentence.append(id)
+            self.words[id] = word
 
-def _parse_xml(path: Path) -> ElementTree.Element:
-    try:
-        return ElementTree.parse(path).getroot()  # noqa: S314  (expat limits the expansion of entities)
-    except (OSError, ElementTree.ParseError) as error:
-        raise UserError(f"cannot read this XML file ({error})", where=str(path)) from error
+    def end(self, name: str) -> None:
+        """An element ends."""
+        if name == "s":
+            self._sentence = None
 
 
 def _read_treebank(path: Path) -> _Treebank:
-    sentences: dict[str, list[str]] = {}
-    words: dict[str, str] = {}
-    for sentence in _parse_xml(path).iterfind(".//s"):
-        terminals = sentence.findall(".//t")
-        sentences[sentence.get("id", "")] = [terminal.get("id", "") for terminal in terminals]
-        words |= {terminal.get("id", ""): terminal.get("word", "") for terminal in terminals}
-    if not words:
+    bank = _Treebank(path)
+    for _ in read_elements(path, bank):
+        pass
+    if not bank.words:
         raise UserError("this is no treebank in TIGER-XML: it has no words", where=str(path))
-    return _Treebank(sentences, words)
+    return bank
 
 
 Node = tuple[int, str]  # side and sentence

@@ -13,6 +13,7 @@ from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import TAGS, CorpusFormat, Labelled
 from headway.formats.labelled_words import check_label, check_word
 from headway.formats.lines import blocks
+from headway.formats.row_errors import RowErrors
 
 COLUMNS = 10
 
@@ -62,33 +63,50 @@ class Conllu(CorpusFormat):
     products = (TAGS,)
 
     def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
-        return list(read_conllu(self.config.path, self.config.label, labels))
+        return list(read_conllu(self.config.path, self.config.label, labels, self.row_errors))
 
 
-def read_conllu(path: Path, label: str, labels: Sequence[str] | None = None) -> Iterator[Labelled]:
+def read_conllu(
+    path: Path, label: str, labels: Sequence[str] | None = None, row_errors: RowErrors | None = None
+) -> Iterator[Labelled]:
     """The syntactic words of a CoNLL-U file with what stands in column `label` (`upos`, `xpos`, ...).
 
     Raises:
         UserError: as `read_sentences`; an empty word or label, a label that is not allowed.
     """
-    for sentence in read_sentences(path):
-        if words := sentence.words():
+    row_errors = row_errors or RowErrors()
+    for sentence in read_sentences(path, row_errors):
+        words = sentence.words()
+        try:
             forms = tuple(check_word(word.form, f"{path}:{word.line}") for word in words)
             column = tuple(check_label(getattr(word, label), labels, f"{path}:{word.line}") for word in words)
+        except UserError as error:
+            row_errors.add(error)
+            continue
+        if words:
             yield Labelled(sentence.line, forms, (column,))
 
 
-def read_sentences(path: Path) -> Iterator[ConlluSentence]:
+def read_sentences(path: Path, row_errors: RowErrors | None = None) -> Iterator[ConlluSentence]:
     """The sentences of a CoNLL-U file, plain or compressed.
+
+    Args:
+        path: the file.
+        row_errors: what becomes of sentences that cannot be read; by default they are an error.
 
     Raises:
         UserError: with file and line: not ten columns, or values that cannot be; the extra [parse] is not installed.
     """
-    package = _import(str(path))
+    package, row_errors = _import(str(path)), row_errors or RowErrors()
     for block in blocks(path):
         rows = [(line, row) for line, row in block if not row.startswith("#")]
-        if rows:
-            yield ConlluSentence(block[0][0], [_read_row(package, row, line, path) for line, row in rows])
+        try:
+            tokens = [_read_row(package, row, line, path) for line, row in rows]
+        except UserError as error:
+            row_errors.add(error)
+            continue
+        if tokens:
+            yield ConlluSentence(block[0][0], tokens)
 
 
 def _import(where: str) -> ModuleType:

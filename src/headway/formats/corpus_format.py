@@ -17,6 +17,8 @@ from headway.files import sha256
 from headway.formats import FORMATS
 from headway.formats.corpus_config import CorpusConfig, GivenCorpus, parts
 from headway.formats.lines import check_file
+from headway.formats.row_errors import RowErrors
+from headway.processing.text.line_ends import has_line_end, on_one_line
 
 PAIRS, TREES, TAGS, ERRORS, RECORDINGS = "pairs", "trees", "tags", "errors", "recordings"
 
@@ -44,22 +46,59 @@ class Pair(NamedTuple):
         """The texts that metrics compare outputs with."""
         return self.compared or (self.target,)
 
+    def on_one_line(self, source: bool = True) -> Pair:
+        """The pair whose texts have spaces in the place of characters that end lines; itself where there are none.
+
+        Args:
+            source: whether the source is a text; else it stays as it is.
+        """
+        texts = (self.target, *self.compared, *((self.source,) if source else ()))
+        if not any(map(has_line_end, texts)):
+            return self
+        named = on_one_line(self.source) if source else self.source
+        return Pair(self.line, named, on_one_line(self.target), tuple(map(on_one_line, self.compared)))
+
 
 class PairSource(ABC):
-    """A stream of pairs from one origin.
+    """A stream of pairs from one origin. A subclass gives its `rows`.
 
     Attributes:
         name: the origin, for messages.
         files: the files that hold it.
         columns: what else decides how these are read.
+        row_errors: what becomes of rows that cannot be read, and their account.
+        source_is_text: whether the sources are text; else they are names, such as those of files.
     """
+
+    source_is_text: ClassVar[bool] = True
 
     def __init__(self, name: str, files: Sequence[Path], columns: Sequence[str | int] = ()) -> None:
         self.name, self.files, self.columns = name, tuple(files), tuple(columns)
+        self.row_errors = RowErrors()
 
     @abstractmethod
+    def rows(self) -> Iterator[Pair | UserError]:
+        """All rows, in their order: a pair, or the error of a row that cannot be read, with file and line.
+
+        Raises:
+            UserError: the origin is at fault, so that no further row can be read.
+        """
+
     def __iter__(self) -> Iterator[Pair]:
-        """All pairs, in their order. Raises UserError, with file and line, where the origin is at fault."""
+        """All pairs, in their order. No text has a character that ends a line: it would make two lines of an output.
+
+        Raises:
+            UserError: with file and line, where the origin is at fault, or a row, unless such are left out.
+        """
+        self.row_errors.clear()
+        for row in self.rows():
+            if isinstance(row, UserError):
+                self.row_errors.add(row)
+                continue
+            pair = row.on_one_line(self.source_is_text)
+            if pair is not row:
+                self.row_errors.add_line_end(row.line)
+            yield pair
 
     def fingerprint(self) -> str:
         """A hash of the content (not of names and dates) and of how it is read."""
@@ -94,6 +133,7 @@ class CorpusFormat(ABC):
             further ones.
         config: the options that were given.
         where: the recipe key of the corpus, for messages.
+        row_errors: of sentences of labelled words, what becomes of those that cannot be read, and their account.
     """
 
     Config: ClassVar[type[CorpusConfig]] = CorpusConfig
@@ -102,6 +142,7 @@ class CorpusFormat(ABC):
 
     def __init__(self, config: CorpusConfig, where: str) -> None:
         self.config, self.where = config, where
+        self.row_errors = RowErrors()
 
     def check(self) -> None:
         """Raise UserError where a file is missing or empty; by default every option of type `Path` names a file."""
@@ -115,7 +156,7 @@ class CorpusFormat(ABC):
         raise NotImplementedError
 
     def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
-        """The corpus as labelled words, for `tags` and `errors`.
+        """The corpus as labelled words, for `tags` and `errors`. Sentences that cannot be read go to `row_errors`.
 
         Args:
             labels: the labels that there may be; any where it is None.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from pydantic import model_validator
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import PAIRS, RECORDINGS, CorpusFormat, Pair, PairSource, content_hash
-from headway.formats.lines import read_lines
+from headway.formats.lines import read_rows
 from headway.formats.recordings import Manifest
 from headway.storage import cache_folder
 
@@ -41,17 +42,31 @@ class JsonLines(PairSource):
         super().__init__(str(path), (path,), columns)
         self.fields = columns
 
-    def __iter__(self) -> Iterator[Pair]:
-        for line, text in enumerate(read_lines(self.files[0]), start=1):
-            if not text.strip():
+    def rows(self) -> Iterator[Pair | UserError]:
+        for line, text in enumerate(read_rows(self.files[0]), start=1):
+            if isinstance(text, UserError):
+                yield text
+            elif not text.strip():
                 yield Pair.of(line, [""] * len(self.fields))
-                continue
-            where = f"{self.files[0]}:{line}"
-            try:
-                record = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"this line is not JSON ({error})", where=where) from error
-            yield Pair.of(line, [_field(record, name, where) for name in self.fields])
+            else:
+                yield self._read(text, line)
+
+    def _read(self, text: str, line: int) -> Pair | UserError:
+        where = f"{self.files[0]}:{line}"
+        try:
+            record = json.loads(text, object_pairs_hook=_unique)
+        except (ValueError, RecursionError) as error:
+            return UserError(f"this line is not JSON ({error})", where=where)
+        return _pair_of(record, self.fields, line, where)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of an object. Raises ValueError where one is there twice."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"the field {twice!r} is there twice")
+    return record
 
 
 class JsonLinesFile(CorpusFormat):
@@ -75,20 +90,19 @@ class JsonLinesFile(CorpusFormat):
 class HubDataSet(PairSource):
     """One split of a data set of the Hugging Face hub, or of a local folder in its format."""
 
-    def __init__(self, name: str, rows: Any, split: str | None, columns: tuple[str, ...]) -> None:
+    def __init__(self, name: str, records: Any, split: str | None, columns: tuple[str, ...]) -> None:
         # Arrow files hold the content; a data set in memory has none.
-        files = [Path(file["filename"]) for file in rows.cache_files]
+        files = [Path(file["filename"]) for file in records.cache_files]
         super().__init__(f"{name} {split}", files, columns)
-        self.rows, self.split, self.fields = rows, split, columns
+        self.records, self.split, self.fields = records, split, columns
 
-    def __iter__(self) -> Iterator[Pair]:
-        for line, record in enumerate(self.rows, start=1):
-            where = f"{self.name}:{line}"
-            yield Pair.of(line, [_field(record, name, where) for name in self.fields])
+    def rows(self) -> Iterator[Pair | UserError]:
+        for line, record in enumerate(self.records, start=1):
+            yield _pair_of(record, self.fields, line, f"{self.name}:{line}")
 
     def fingerprint(self) -> str:
         content = [] if self.files else [json.dumps(pair) for pair in self]
-        return content_hash([super().fingerprint(), str(self.split), str(len(self.rows)), *content])
+        return content_hash([super().fingerprint(), str(self.split), str(len(self.records)), *content])
 
 
 class Hub(CorpusFormat):
@@ -129,6 +143,13 @@ class Hub(CorpusFormat):
         if not len(rows):
             raise UserError("this data set is empty", where=where, received=f"{name} {split}")
         return rows
+
+
+def _pair_of(record: Any, fields: Sequence[str], line: int, where: str) -> Pair | UserError:
+    try:
+        return Pair.of(line, [_field(record, name, where) for name in fields])
+    except UserError as error:
+        return error
 
 
 def _field(record: Any, name: str, where: str) -> str:

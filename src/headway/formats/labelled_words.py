@@ -11,6 +11,8 @@ from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig, GivenCorpus
 from headway.formats.corpus_format import ERRORS, TAGS, CorpusFormat, Labelled, open_corpora
 from headway.formats.lines import blocks
+from headway.formats.row_errors import RowErrors
+from headway.processing.text.line_ends import has_line_end
 
 __all__ = [
     "Columns",
@@ -37,11 +39,15 @@ class Columns(CorpusFormat):
     products = (TAGS, ERRORS)
 
     def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
-        return list(read_columns(self.config.path, self.config.columns, labels))
+        return list(read_columns(self.config.path, self.config.columns, labels, self.row_errors))
 
 
 def open_labelled(
-    corpus: GivenCorpus, where: str, product: str = TAGS, labels: Sequence[str] | None = None
+    corpus: GivenCorpus,
+    where: str,
+    product: str = TAGS,
+    labels: Sequence[str] | None = None,
+    row_errors: RowErrors | None = None,
 ) -> list[Labelled]:
     """The sentences of a corpus, or of several, all with equally many annotators.
 
@@ -50,13 +56,16 @@ def open_labelled(
         where: its key, such as `data.train`, for messages.
         product: `tags` or `errors`.
         labels: the labels that there may be; any by default.
+        row_errors: what becomes of sentences that cannot be read, and their account; by default they are an error.
 
     Raises:
         UserError: a file that is missing or empty or, with file and line, at fault; corpora with different numbers of
             annotators.
     """
-    sentences = list[Labelled]()
+    sentences, row_errors = list[Labelled](), row_errors or RowErrors()
+    row_errors.clear()
     for part in open_corpora(corpus, where, product):
+        part.row_errors = row_errors
         added = part.labelled(labels)
         if sentences and added and len(added[0].labels) != len(sentences[0].labels):
             raise UserError(
@@ -68,7 +77,10 @@ def open_labelled(
 
 
 def read_columns(
-    path: Path, columns: tuple[int, int] = (1, 2), labels: Sequence[str] | None = None
+    path: Path,
+    columns: tuple[int, int] = (1, 2),
+    labels: Sequence[str] | None = None,
+    row_errors: RowErrors | None = None,
 ) -> Iterator[Labelled]:
     """A word a row, in columns that tabs separate; a blank line ends a sentence.
 
@@ -76,23 +88,31 @@ def read_columns(
         path: the file.
         columns: those of word and label, counted from 1.
         labels: the labels that there may be; any by default.
+        row_errors: what becomes of sentences that cannot be read; by default they are an error.
 
     Raises:
         UserError: with file and line: rows of different width, an empty word or label, a label that is not allowed.
     """
-    width = None
+    row_errors = row_errors or RowErrors()
+    width: int | None = None  # of all rows, as that of the first
+
+    def read(line: int, row: str) -> tuple[str, str]:
+        nonlocal width
+        cells, where = row.split("\t"), f"{path}:{line}"
+        needed = max(columns) if width is None else width
+        if len(cells) < needed or (width is not None and len(cells) != width):
+            allowed = f"{width}, as in the rows before" if width else f"at least {max(columns)}"
+            raise UserError("wrong number of columns", where=where, received=len(cells), allowed=allowed)
+        width = len(cells)
+        return check_word(cells[columns[0] - 1], where), check_label(cells[columns[1] - 1], labels, where)
+
     for block in blocks(path):
-        words, column = list[str](), list[str]()
-        for line, row in block:
-            cells = row.split("\t")
-            needed = max(columns) if width is None else width
-            if len(cells) < needed or (width is not None and len(cells) != width):
-                allowed = f"{width}, as in the rows before" if width else f"at least {max(columns)}"
-                raise UserError("wrong number of columns", where=f"{path}:{line}", received=len(cells), allowed=allowed)
-            width = len(cells)
-            words.append(check_word(cells[columns[0] - 1], f"{path}:{line}"))
-            column.append(check_label(cells[columns[1] - 1], labels, f"{path}:{line}"))
-        yield Labelled(block[0][0], tuple(words), (tuple(column),))
+        try:
+            words, column = zip(*(read(line, row) for line, row in block), strict=True)
+        except UserError as error:
+            row_errors.add(error)
+        else:
+            yield Labelled(block[0][0], words, (column,))
 
 
 def write_columns(sentences: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
@@ -112,9 +132,11 @@ def fingerprint(sentences: Sequence[Labelled], more: Sequence[str]) -> str:
 
 
 def check_word(text: str, where: str) -> str:
-    """A word as it stands there. Raises UserError where it is blank."""
+    """A word as it stands there. Raises UserError where it is blank, or holds a character that ends a line."""
     if not text.strip():
         raise UserError("this row has no word", where=where)
+    if has_line_end(text):
+        raise UserError("there is a character in this word that ends a line", where=where, received=text)
     return text
 
 

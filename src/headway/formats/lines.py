@@ -1,24 +1,39 @@
-"""Lines of text files, plain or compressed."""
+"""Lines of text files, plain or compressed. Every file that a corpus is read from is opened here."""
 
 import gzip
 import lzma
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
 from headway.errors import UserError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Bytes: a line is held in memory, and a small compressed file may hold a line of any length.
+LONGEST_LINE = 1 << 22
+LONGEST_BLOCK = 100_000  # lines between blank ones
+CHUNK = 1 << 16
+
+
+class ReadingPosition:
+    """How far a file has been read: the number of the line, from 1."""
+
+    line = 0
 
 
 def check_file(path: Path, where: str) -> None:
     """Raise UserError, with the recipe key `where`, unless there is such a file with something in it."""
-    if not path.exists():
+    try:
+        exists, is_file = path.exists(), path.is_file()
+    except OSError as error:
+        raise UserError(f"there can be no such file ({error.strerror})", where=where, received=str(path)) from error
+    if not exists:
         raise UserError("there is no such file", where=where, received=str(path))
-    if not path.is_file():
+    if not is_file:
         raise UserError("this is not a file that can be read again and again", where=where, received=str(path))
-    if next(read_lines(path), None) is None:
+    if next(read_rows(path), None) is None:
         raise UserError("this file is empty", where=where, received=str(path))
 
 
@@ -29,46 +44,80 @@ def read_lines(path: Path) -> Iterator[str]:
     byte order mark at the beginning is left out, and a last line need not be ended.
 
     Raises:
-        UserError: a file that cannot be read, is damaged, or is not UTF-8; with file and line.
+        UserError: a file that cannot be read, is damaged, is not UTF-8, or has a line of more than `LONGEST_LINE`
+            bytes; with file and line.
     """
-    number = 0
-    try:
-        with open_bytes(path) as file:
-            for number, raw in enumerate(file, start=1):
-                line = raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
-                if line.endswith(b"\n"):
-                    line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
-                elif not line:  # nothing but a byte order mark
-                    return
+    for row in read_rows(path):
+        if isinstance(row, UserError):
+            raise row
+        yield row
+
+
+def read_rows(path: Path) -> Iterator[str | UserError]:
+    """`read_lines`, with the error in the place of a line that is not UTF-8: the lines after it can be read."""
+    position = ReadingPosition()
+    with opened(path, position) as file:
+        while raw := file.readline(LONGEST_LINE + 2):
+            position.line += 1
+            line = raw.removeprefix(BYTE_ORDER_MARK) if position.line == 1 else raw
+            if line.endswith(b"\n"):
+                line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
+            elif not line:  # nothing but a byte order mark
+                return
+            if len(line) > LONGEST_LINE:
+                what = f"this line is longer than {LONGEST_LINE:,} bytes"
+                raise UserError(what, where=f"{path}:{position.line}")
+            try:
                 yield line.decode()
-    except UnicodeDecodeError as error:
-        byte, column = error.object[error.start], error.start + 1
-        raise UserError(
-            f"invalid UTF-8: byte 0x{byte:02x} at byte {column} of the line", where=f"{path}:{number}"
-        ) from error
+            except UnicodeDecodeError as error:
+                byte, column = line[error.start], error.start + 1
+                what = f"invalid UTF-8: byte 0x{byte:02x} at byte {column} of the line"
+                yield UserError(what, where=f"{path}:{position.line}")
+
+
+@contextmanager
+def opened(path: Path, position: ReadingPosition) -> Iterator[IO[bytes]]:
+    """A file's content, decompressed where its name ends in .gz or .xz.
+
+    Args:
+        path: the file.
+        position: the reader keeps it up to date, for the line in errors.
+
+    Raises:
+        UserError: while it is open, too: a file that cannot be read, or whose compression is damaged.
+    """
+    try:
+        with _open(path) as file:
+            yield file
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise UserError(
-            f"this compressed file is damaged or cut off ({error})", where=f"{path}:{number + 1}"
-        ) from error
+        what = f"this compressed file is damaged or cut off ({error})"
+        raise UserError(what, where=f"{path}:{position.line + 1}") from error
     except OSError as error:
         raise UserError(f"cannot read this file ({error.strerror or error})", where=str(path)) from error
 
 
-def open_bytes(path: Path) -> IO[bytes]:
-    """A file's content, decompressed where its name ends in .gz or .xz. Raises OSError."""
+def _open(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
     return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
 
 
 def blocks(path: Path) -> Iterator[list[tuple[int, str]]]:
-    """The lines between blank ones, with their numbers."""
+    """The lines between blank ones, with their numbers.
+
+    Raises:
+        UserError: as `read_lines`; a block of more than `LONGEST_BLOCK` lines.
+    """
     block = list[tuple[int, str]]()
     for line, row in enumerate(read_lines(path), start=1):
-        if row.strip():
-            block.append((line, row))
-        elif block:
-            yield block
-            block = []
+        if not row.strip():
+            if block:
+                yield block
+                block = []
+            continue
+        if len(block) == LONGEST_BLOCK:
+            what = f"there are more than {LONGEST_BLOCK:,} lines without a blank one between them"
+            raise UserError(what, where=f"{path}:{block[0][0]}")
+        block.append((line, row))
     if block:
         yield block

@@ -11,6 +11,7 @@ from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import ERRORS, CorpusFormat, Labelled
 from headway.formats.edits import CORRECT, INCORRECT, mark_missing
 from headway.formats.lines import blocks
+from headway.formats.row_errors import RowErrors
 
 Edits = dict[int, list[tuple[int, int]]]
 
@@ -28,21 +29,27 @@ class M2(CorpusFormat):
     products = (ERRORS,)
 
     def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
-        return read_m2(self.config.path, self.config.annotator)
+        return read_m2(self.config.path, self.config.annotator, self.row_errors)
 
 
-def read_m2(path: Path, annotator: int | None = None) -> list[Labelled]:
+def read_m2(path: Path, annotator: int | None = None, row_errors: RowErrors | None = None) -> list[Labelled]:
     """The sentences of an M2 file, words within an edit being wrong.
 
     Args:
         path: the file.
         annotator: whose edits; by default those of all who edited any sentence, each of them another labelling.
+        row_errors: what becomes of sentences that cannot be read; by default they are an error.
 
     Raises:
         UserError: with file and line: a line that is not M2, or an edit outside its sentence; without a line: nobody
             has the number `annotator`.
     """
-    sentences = [_read_block(path, block) for block in blocks(path)]
+    sentences, row_errors = list[tuple[int, tuple[str, ...], Edits]](), row_errors or RowErrors()
+    for block in blocks(path):
+        try:
+            sentences.append(_read_block(path, block))
+        except UserError as error:
+            row_errors.add(error)
     annotators = sorted({number for _, _, edits in sentences for number in edits}) or [0]
     if annotator is not None and annotator not in annotators:
         raise UserError(

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from headway.errors import UserError
 from headway.formats.corpus_config import GivenCorpus
 from headway.formats.corpus_format import PAIRS, Pair, PairSource, content_hash, open_corpora
+from headway.formats.row_errors import Broken, RowErrors
 
 __all__ = ["Concatenation", "Pair", "PairSource", "joined", "open_source"]
 
@@ -17,13 +19,21 @@ class Concatenation(PairSource):
         files = [path for source in sources for path in source.files]
         super().__init__(" and ".join(source.name for source in sources), files)
 
-    def __iter__(self) -> Iterator[Pair]:
+    @property
+    def source_is_text(self) -> bool:  # type: ignore[override]  # decided by what is concatenated
+        """Whether the sources are text."""
+        return self.sources[0].source_is_text
+
+    def rows(self) -> Iterator[Pair | UserError]:
         ends, before = list[int](), 0
         for source in self.sources:
             last = before
-            for pair in source:
-                last = before + pair.line
-                yield pair._replace(line=last)
+            for row in source.rows():
+                if isinstance(row, UserError):
+                    yield row
+                    continue
+                last = before + row.line
+                yield row._replace(line=last)
             ends.append(last)
             before = last
         self._ends = ends
@@ -35,19 +45,22 @@ class Concatenation(PairSource):
         return content_hash([type(self).__name__, *(source.fingerprint() for source in self.sources)])
 
 
-def open_source(corpus: GivenCorpus, where: str) -> PairSource:
+def open_source(corpus: GivenCorpus, where: str, broken: Broken = "error") -> PairSource:
     """The pairs of a corpus, or of several.
 
     Args:
         corpus: as the recipe names it; a mapping is read like a part of a recipe.
         where: its key, such as `data.train`, for messages.
+        broken: what becomes of rows that cannot be read.
 
     Raises:
         UserError: a file that is missing, unreadable or empty; a data set that cannot be loaded.
     """
-    return joined([format.pairs() for format in open_corpora(corpus, where, PAIRS)])
+    return joined([format.pairs() for format in open_corpora(corpus, where, PAIRS)], broken)
 
 
-def joined(sources: Sequence[PairSource]) -> PairSource:
-    """Several sources as one."""
-    return sources[0] if len(sources) == 1 else Concatenation(sources)
+def joined(sources: Sequence[PairSource], broken: Broken) -> PairSource:
+    """Several sources as one, with what becomes of rows that cannot be read."""
+    whole = sources[0] if len(sources) == 1 else Concatenation(sources)
+    whole.row_errors = RowErrors(broken)
+    return whole

@@ -13,7 +13,10 @@ from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import ERRORS, PAIRS, CorpusFormat, Labelled, Pair, PairSource
 from headway.formats.edits import wrong_words
-from headway.formats.lines import read_lines
+from headway.formats.lines import read_rows
+from headway.formats.row_errors import RowErrors
+
+MOST_COMPARISONS = 4_000_000  # of words of a line with those of its correction
 
 
 class ParallelFiles(PairSource):
@@ -22,14 +25,17 @@ class ParallelFiles(PairSource):
     def __init__(self, source: Path, *references: Path) -> None:
         super().__init__(" and ".join(map(str, (source, *references))), (source, *references))
 
-    def __iter__(self) -> Iterator[Pair]:
-        streams = [read_lines(path) for path in self.files]
+    def rows(self) -> Iterator[Pair | UserError]:
+        streams = [read_rows(path) for path in self.files]
         for line, texts in enumerate(zip_longest(*streams), start=1):
             if None in texts:
                 raise self._uneven(line, texts, streams)
-            yield Pair.of(line, cast(tuple[str, ...], texts))
+            error = next((text for text in texts if isinstance(text, UserError)), None)
+            yield error or Pair.of(line, cast(tuple[str, ...], texts))
 
-    def _uneven(self, line: int, texts: Sequence[str | None], streams: Sequence[Iterator[str]]) -> UserError:
+    def _uneven(
+        self, line: int, texts: Sequence[str | UserError | None], streams: Sequence[Iterator[str | UserError]]
+    ) -> UserError:
         counts = [
             line - 1 if text is None else line + sum(1 for _ in rest) for text, rest in zip(texts, streams, strict=True)
         ]
@@ -75,26 +81,26 @@ class ParallelLines(CorpusFormat):
         return ParallelFiles(self.source, *self.references)
 
     def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
-        return list(read_corrections(self.source, self.references))
+        return list(read_corrections(self.source, self.references, self.row_errors))
 
     def annotations(self, side: str) -> Path:
         return self.source if side == "source" else self.references[0]
 
 
-def read_corrections(source: Path, references: Sequence[Path]) -> Iterator[Labelled]:
+def read_corrections(source: Path, references: Sequence[Path], row_errors: RowErrors) -> Iterator[Labelled]:
     """Lines of words with their corrections, one labelling from each reference (see `wrong_words`); no blank lines.
 
     Raises:
-        UserError: files with different numbers of lines.
+        UserError: files with different numbers of lines; a line that is not UTF-8, or that is too long to be compared,
+            unless `row_errors` leaves it out.
     """
-    missing = object()
-    for line, (text, *others) in enumerate(
-        zip_longest(read_lines(source), *map(read_lines, references), fillvalue=missing), start=1
-    ):
-        if missing in (text, *others):
-            texts = zip((source, *references), (text, *others), strict=True)
-            ended = [str(path) for path, content in texts if content is missing]
-            raise UserError(f"{' and '.join(ended)} ended before this line", where=f"{source}:{line}")
-        words = tuple(cast(str, text).split())
-        if words:
-            yield Labelled(line, words, tuple(tuple(wrong_words(words, cast(str, other).split())) for other in others))
+    for row in ParallelFiles(source, *references).rows():
+        if isinstance(row, UserError):
+            row_errors.add(row)
+            continue
+        words, others = tuple(row.source.split()), [text.split() for text in row.references]
+        if len(words) * max(map(len, others)) > MOST_COMPARISONS:
+            what, received = "these words are too many to be compared", f"{len(words)} and {max(map(len, others))}"
+            row_errors.add(UserError(what, where=f"{source}:{row.line}", received=received))
+        elif words:
+            yield Labelled(row.line, words, tuple(tuple(wrong_words(words, other)) for other in others))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -12,8 +13,9 @@ from pydantic import BeforeValidator, Field
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig, GivenCorpus
 from headway.formats.corpus_format import RECORDINGS, CorpusFormat, open_corpora
-from headway.formats.lines import read_lines
+from headway.formats.lines import read_rows
 from headway.formats.pairs import Pair, PairSource, joined
+from headway.formats.row_errors import Broken
 
 SUFFIXES = (".flac", ".wav")  # of audio beside LibriSpeech's transcripts
 
@@ -29,31 +31,41 @@ class Utterance(NamedTuple):
 class Manifest(PairSource):
     """Pairs of a path and a transcript, whose paths are relative to the folder of the file that they stand in."""
 
-    def __init__(self, rows: PairSource) -> None:
-        super().__init__(rows.name, rows.files, rows.columns)
-        self.rows, self.folder = rows, rows.files[0].parent
+    source_is_text = False
 
-    def __iter__(self) -> Iterator[Pair]:
-        for pair in self.rows:
-            name = pair.source.strip()
-            yield pair._replace(source=str(self.folder / name) if name else "")
+    def __init__(self, table: PairSource) -> None:
+        super().__init__(table.name, table.files, table.columns)
+        self.table, self.folder = table, table.files[0].parent
+
+    def rows(self) -> Iterator[Pair | UserError]:
+        for row in self.table.rows():
+            if isinstance(row, UserError):
+                yield row
+                continue
+            name = row.source.strip()
+            yield row._replace(source=str(self.folder / name) if name else "")
 
 
 class Transcripts(PairSource):
     """Files `*.trans.txt`: a line `ID TEXT` for each `ID.flac` beside the file."""
 
-    def __iter__(self) -> Iterator[Pair]:
+    source_is_text = False
+
+    def rows(self) -> Iterator[Pair | UserError]:
         line = 0
         for file in self.files:
-            for row in read_lines(file):
+            for row in read_rows(file):
                 line += 1
+                if isinstance(row, UserError):
+                    yield row
+                    continue
                 name, _, text = row.strip().partition(" ")
                 yield Pair(line, str(_audio_beside(file, name)) if name else "", text)
 
 
 def _audio_beside(transcripts: Path, name: str) -> Path:
     candidates = [transcripts.parent / f"{name}{suffix}" for suffix in SUFFIXES]
-    return next((path for path in candidates if path.exists()), candidates[0])
+    return next((path for path in candidates if os.path.exists(path)), candidates[0])  # noqa: PTH110  (never raises)
 
 
 def _listed(value: Any) -> Any:
@@ -85,17 +97,18 @@ class LibriSpeech(CorpusFormat):
         return Transcripts(names, files)
 
 
-def open_recordings(corpus: GivenCorpus, where: str) -> PairSource:
+def open_recordings(corpus: GivenCorpus, where: str, broken: Broken = "error") -> PairSource:
     """The pairs of paths and transcripts of a corpus, or of several.
 
     Args:
         corpus: as the recipe names it; a mapping is read like a part of a recipe.
         where: its key, such as `data.train`, for messages.
+        broken: what becomes of rows that cannot be read.
 
     Raises:
         UserError: a manifest or folder that is missing or empty, or another kind of corpus.
     """
-    return joined([format.recordings() for format in open_corpora(corpus, where, RECORDINGS)])
+    return joined([format.recordings() for format in open_corpora(corpus, where, RECORDINGS)], broken)
 
 
 def read_utterances(source: PairSource) -> list[Utterance]:
@@ -115,5 +128,5 @@ def hash_of_audio(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()
-    except OSError:
+    except (OSError, ValueError):  # no such file, or a name that no file can have
         return "unreadable"

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from xml.parsers import expat
 
 from headway.errors import UserError
-from headway.formats.lines import open_bytes
 from headway.formats.penn import TreeAtLine
-from headway.trees.tree import Leaf, Tree, escape, fill
+from headway.formats.xml_files import read_elements
+from headway.trees.tree import Leaf, Tree, escape, fill, unescape
 
-CHUNK = 1 << 16
 NO_LABEL = "--"
 HEAD = "HD"
 ROOT = "VROOT"
+LARGEST = 100_000  # words and constituents of a sentence
+MOST_RAISED = 1_000_000  # children given to constituents above, which take as long as they are many
 
 
 @dataclass
@@ -32,32 +32,26 @@ class _Edge:
 
 @dataclass
 class _Sentence:
-    """A sentence as it is read: words and constituents by their ids, and the edges down from each constituent."""
+    """A sentence as it is read: words and constituents by their ids, the edges down from each, what is wrong."""
 
     line: int
     words: dict[str, Leaf] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     edges: dict[str, list[_Edge]] = field(default_factory=dict)
+    error: UserError | None = None
 
 
-def read_tiger(path: Path) -> Iterator[TreeAtLine]:
+def read_tiger(path: Path) -> Iterator[TreeAtLine | UserError]:
     """The trees of a file, plain or compressed, with the functions of constituents behind their labels: `NP-SB`.
 
+    A sentence whose edges make no tree is an error in its place, with file and line.
+
     Raises:
-        UserError: with file and line: no XML, a sentence whose edges make no tree.
+        UserError: with file and line: no XML.
     """
     reader = _Reader(path)
-    try:
-        with open_bytes(path) as file:
-            while chunk := file.read(CHUNK):
-                reader.parser.Parse(chunk, False)
-                yield from reader.take()
-            reader.parser.Parse(b"", True)
-    except expat.ExpatError as error:
-        what = expat.errors.messages[error.code]
-        raise UserError(f"this is not XML ({what})", where=f"{path}:{error.lineno}") from error
-    except (OSError, EOFError) as error:
-        raise UserError(f"cannot read this file ({error})", where=str(path)) from error
+    for _ in read_elements(path, reader):
+        yield from reader.take()
     if not reader.sentences:
         raise UserError("this is no treebank in TIGER-XML: it has no sentences", where=str(path))
 
@@ -67,48 +61,77 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path, self.sentences = path, 0
-        self.parser = expat.ParserCreate()
-        self.parser.StartElementHandler, self.parser.EndElementHandler = self._start, self._end
+        self._line = 0
         self._sentence: _Sentence | None = None
         self._constituent: str | None = None
-        self._done: list[TreeAtLine] = []
+        self._done: list[TreeAtLine | UserError] = []
 
-    def take(self) -> list[TreeAtLine]:
+    def take(self) -> list[TreeAtLine | UserError]:
         """The sentences that were finished since the last call."""
         done, self._done = self._done, []
         return done
 
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
+    def start(self, name: str, attributes: dict[str, str], line: int) -> None:
+        """An element begins."""
+        self._line = line
         if name == "s":
-            self._sentence = _Sentence(self.parser.CurrentLineNumber)
-        elif self._sentence is None:
-            return
-        elif name == "t":
-            word = "_".join(self._get(attributes, "word").split())
-            self._sentence.words[self._get(attributes, "id")] = Leaf(escape(self._get(attributes, "pos")), word)
-        elif name == "nt":
-            self._constituent = self._get(attributes, "id")
-            self._sentence.labels[self._constituent] = escape(self._get(attributes, "cat"))
-            self._sentence.edges[self._constituent] = []
-        elif name == "edge" and self._constituent is not None:
-            edge = _Edge(self._get(attributes, "idref"), attributes.get("label", NO_LABEL))
-            self._sentence.edges[self._constituent].append(edge)
+            self._sentence = _Sentence(line)
+        elif self._sentence is not None and self._sentence.error is None:
+            try:
+                self._add(self._sentence, name, attributes)
+            except UserError as error:
+                self._sentence.error = error
 
-    def _end(self, name: str) -> None:
+    def _add(self, sentence: _Sentence, name: str, attributes: dict[str, str]) -> None:
+        """Add a node or an edge to the sentence."""
+        if name == "t":
+            word = unescape("_".join(self._get(attributes, "word").split()))
+            sentence.words[self._new_id(sentence, attributes)] = Leaf(self._label(attributes, "pos"), word)
+        elif name == "nt":
+            self._constituent = self._new_id(sentence, attributes)
+            sentence.labels[self._constituent] = self._label(attributes, "cat")
+            sentence.edges[self._constituent] = []
+        elif name == "edge" and self._constituent is not None:
+            label = self._label(attributes, "label") if attributes.get("label") else NO_LABEL
+            sentence.edges[self._constituent].append(_Edge(self._get(attributes, "idref"), label))
+
+    def end(self, name: str) -> None:
+        """An element ends."""
         if name == "nt":
             self._constituent = None
         elif name == "s" and self._sentence is not None:
             self.sentences += 1
-            where = f"{self.path}:{self._sentence.line}"
-            tree = _Raising(self._sentence, where).tree() if self._sentence.words else None
-            self._done.append(TreeAtLine(self._sentence.line, tree))
+            self._done.append(self._sentence.error or self._tree(self._sentence))
             self._sentence = None
+
+    def _tree(self, sentence: _Sentence) -> TreeAtLine | UserError:
+        try:
+            tree = _Raising(sentence, f"{self.path}:{sentence.line}").tree() if sentence.words else None
+        except UserError as error:
+            return error
+        return TreeAtLine(sentence.line, tree)
 
     def _get(self, attributes: dict[str, str], name: str) -> str:
         if not attributes.get(name, "").strip():
-            where = f"{self.path}:{self.parser.CurrentLineNumber}"
-            raise UserError(f"this element has no {name}", where=where, received=dict(attributes))
+            raise self._error(f"this element has no {name}", dict(attributes))
         return attributes[name]
+
+    def _label(self, attributes: dict[str, str], name: str) -> str:
+        text = self._get(attributes, name)
+        if len(text.split()) > 1 or text != text.strip():
+            raise self._error(f"there is white space in this {name}", text)
+        return escape(text)
+
+    def _new_id(self, sentence: _Sentence, attributes: dict[str, str]) -> str:
+        id = self._get(attributes, "id")
+        if id in sentence.words or id in sentence.labels:
+            raise self._error("two nodes of this sentence have one id", id)
+        if len(sentence.words) + len(sentence.labels) == LARGEST:
+            raise self._error(f"this sentence has more than {LARGEST:,} words and constituents", None)
+        return id
+
+    def _error(self, what: str, received: object) -> UserError:
+        return UserError(what, where=f"{self.path}:{self._line}", received=received)
 
 
 class _Raising:
@@ -135,10 +158,14 @@ class _Raising:
         roots = [_Edge(name, NO_LABEL) for name in self.children if name not in self.parent]
         spans = {word: (index, index + 1) for index, word in enumerate(self.held)}
         nodes: dict[str, Tree | Leaf] = dict(self.sentence.words)
+        done = 0
         for name in self._lowest_first():
             parts = _parts(self.children[name], spans)
             kept = _with_head(parts, spans)
             raised = [edge for part in parts if part is not kept for edge in part]
+            done += len(raised)
+            if done > MOST_RAISED:
+                raise UserError("this tree has too many crossing edges", where=self.where, received=name)
             if name in self.parent:
                 self.children[self.parent[name]] += raised
             else:
@@ -154,16 +181,15 @@ class _Raising:
             for edge in edges:
                 if edge.child not in self.children and edge.child not in self.sentence.words:
                     raise UserError("this edge goes nowhere", where=self.where, received=edge.child)
-                if self.parent.setdefault(edge.child, name) != name:
-                    raise UserError("this node has two parents", where=self.where, received=edge.child)
+                if edge.child in self.parent:
+                    raise UserError("two edges lead to this node", where=self.where, received=edge.child)
+                self.parent[edge.child] = name
             if not edges:
                 raise UserError("this constituent holds nothing", where=self.where, received=name)
+        below_a_root = set(self._lowest_first())
         for name in self.children:
-            above, steps = name, 0
-            while above in self.parent:
-                above, steps = self.parent[above], steps + 1
-                if steps > len(self.children):
-                    raise UserError("this constituent is below itself", where=self.where, received=name)
+            if name not in below_a_root:
+                raise UserError("this constituent is below itself", where=self.where, received=name)
 
     def _lowest_first(self) -> list[str]:
         """The constituents, every one after all that are below it."""

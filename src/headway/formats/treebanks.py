@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import PAIRS, TREES, CorpusFormat, Pair, PairSource
-from headway.formats.lines import read_lines
+from headway.formats.lines import read_rows
 from headway.formats.penn import TreeAtLine, read_penn
 from headway.formats.tiger import read_tiger
 from headway.trees.linear_form import Leaves, linearise
@@ -20,10 +21,23 @@ def read_trees(path: Path, *, functions: bool = False) -> Iterator[TreeAtLine]:
     Raises:
         UserError: with file and line, as `read_penn` and `read_tiger`.
     """
-    first = next((line for line in read_lines(path) if line.strip()), "")
-    read = read_tiger if first.lstrip().startswith("<") else read_penn
-    for line, tree in read(path):
-        yield TreeAtLine(line, tree and clean(tree, functions=functions))
+    for row in tree_rows(path, functions=functions):
+        if isinstance(row, UserError):
+            raise row
+        yield row
+
+
+def tree_rows(path: Path, *, functions: bool = False) -> Iterator[TreeAtLine | UserError]:
+    """`read_trees`, with the error in the place of a sentence that is no tree: the sentences after it can be read."""
+    first = next((line for line in read_rows(path) if isinstance(line, UserError) or line.strip()), "")
+    if isinstance(first, UserError) or not first.lstrip().startswith("<"):
+        rows: Iterator[TreeAtLine | UserError] = read_penn(path)
+    else:
+        rows = read_tiger(path)
+    for row in rows:
+        if not isinstance(row, UserError) and row.tree is not None:
+            row = row._replace(tree=clean(row.tree, functions=functions))
+        yield row
 
 
 class TreePairs(PairSource):
@@ -33,8 +47,12 @@ class TreePairs(PairSource):
         super().__init__(str(path), (path,), (leaves, str(functions)))
         self.leaves, self.functions = leaves, functions
 
-    def __iter__(self) -> Iterator[Pair]:
-        for line, tree in read_trees(self.files[0], functions=self.functions):
+    def rows(self) -> Iterator[Pair | UserError]:
+        for row in tree_rows(self.files[0], functions=self.functions):
+            if isinstance(row, UserError):
+                yield row
+                continue
+            line, tree = row
             if tree is None:
                 yield Pair(line, "", "")
             else:

@@ -21,7 +21,7 @@ from headway.formats.corpus_format import (
     PairSource,
 )
 from headway.formats.labelled_words import read_columns
-from headway.formats.lines import read_lines
+from headway.formats.lines import read_rows
 from headway.formats.recordings import Manifest
 
 
@@ -35,15 +35,21 @@ class TabSeparated(PairSource):
     def __init__(self, path: Path, columns: tuple[int, ...] | tuple[str, ...] | None) -> None:
         super().__init__(str(path), (path,), columns or ())
 
-    def __iter__(self) -> Iterator[Pair]:
-        rows = enumerate(read_lines(self.files[0]), start=1)
+    def rows(self) -> Iterator[Pair | UserError]:
+        rows = enumerate(read_rows(self.files[0]), start=1)
         expected, chosen = None if self.columns else 2, self.columns or (1, 2)
         if any(isinstance(column, str) for column in chosen):
-            header = next(rows)[1].split("\t")
+            _, first = next(rows, (1, ""))
+            if isinstance(first, UserError):
+                raise first
+            header = first.split("\t")
             chosen, expected = tuple(self._number(str(name), header) for name in chosen), len(header)
         indices = [int(column) - 1 for column in chosen]
         least = max(indices) + 1
         for line, row in rows:
+            if isinstance(row, UserError):
+                yield row
+                continue
             if not row.strip():
                 yield Pair.of(line, [""] * len(indices))
                 continue
@@ -53,14 +59,15 @@ class TabSeparated(PairSource):
             if len(cells) != expected:
                 needed = f"{expected}" if expected else f"at least {least}"
                 where = f"{self.files[0]}:{line}"
-                raise UserError("wrong number of columns", where=where, received=len(cells), allowed=needed)
+                yield UserError("wrong number of columns", where=where, received=len(cells), allowed=needed)
+                continue
             yield Pair.of(line, [cells[index] for index in indices])
 
     def _number(self, name: str, header: list[str]) -> int:
         """The number of the column of this name, from 1."""
-        if name not in header:
-            where = f"{self.files[0]}:1"
-            raise UserError("no column has this name", where=where, received=name, allowed=header)
+        if header.count(name) != 1:
+            what = "several columns have this name" if name in header else "no column has this name"
+            raise UserError(what, where=f"{self.files[0]}:1", received=name, allowed=header)
         return header.index(name) + 1
 
 
@@ -99,7 +106,7 @@ class Tsv(CorpusFormat):
         if any(isinstance(column, str) for column in columns) or len(columns) != 2:
             where = f"{self.where}.columns"
             raise UserError("columns of labelled words are two numbers", where=where, received=columns)
-        return list(read_columns(self.config.path, cast(tuple[int, int], columns), labels))
+        return list(read_columns(self.config.path, cast(tuple[int, int], columns), labels, self.row_errors))
 
     def recordings(self) -> PairSource:
         return Manifest(self.pairs())

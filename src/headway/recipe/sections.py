@@ -12,7 +12,7 @@ from headway.config import Count, Metrics, Section, Seed
 from headway.corpora.filters import Filters
 from headway.corpora.lead import LeadConfig
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusField
+from headway.formats.corpus_config import AnyCorpus, CorpusField
 from headway.losses import ObjectiveConfig
 from headway.models import MODELS, ModelSection, TransformerConfig, model_section
 from headway.optimizers.optimizers import OptimizerConfig
@@ -39,6 +39,14 @@ class DataConfig(Filters):
     parses: ParsesConfig = ParsesConfig()
     audio: AudioConfig = AudioConfig()
 
+    def corpora(self) -> dict[str, AnyCorpus]:
+        """Train and, where there is one, dev, by their keys."""
+        return {"data.train": self.train} | ({} if self.dev is None else {"data.dev": self.dev})
+
+    def lenient(self) -> DataConfig:
+        """The same corpora, of which all that cannot be read is left out."""
+        return self.model_copy(update={"broken": "skip", "audio": self.audio.model_copy(update={"broken": "skip"})})
+
 
 class AverageConfig(Section):
     """The checkpoints that the final model is the mean of: the `count` last, or the `count` best on dev."""
@@ -62,6 +70,7 @@ class TrainingConfig(Section):
     `compile`: training steps are compiled first, which takes minutes and makes later ones quicker; the numbers are
     those of the compiler.
     `max_bad_updates`: how many NaN or infinite losses in a row are skipped.
+    `wait_minutes`: of several processes, how long one waits for another before it gives up.
     """
 
     updates: Count | None = None
@@ -83,6 +92,7 @@ class TrainingConfig(Section):
     average: AverageConfig = AverageConfig()
     max_bad_updates: Count = 3
     strategy: Literal["ddp", "fsdp"] = "ddp"
+    wait_minutes: Annotated[float, Field(gt=0, le=1e6)] = 60.0
     tensorboard: bool = False
     compile: bool = False
     activation_checkpointing: bool = False

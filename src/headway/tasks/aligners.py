@@ -39,7 +39,7 @@ def error_rates(predictor: SequencePredictor, gold: Path, heads: Sequence[int] |
     metric, dev = build_metric("aer"), predictor.recipe.data.dev
     if dev is None:
         raise UserError("this run has no dev set that the gold alignments could be of", where=option("alignment_gold"))
-    pairs, references = list(open_source(dev, "data.dev")), metric.read(gold)
+    pairs, references = list(open_source(dev, "data.dev", predictor.recipe.data.broken)), metric.read(gold)
     if len(pairs) != len(references):
         raise UserError(
             "gold alignments are of the dev set, a line a pair",

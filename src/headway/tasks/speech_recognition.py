@@ -1,18 +1,21 @@
 """Speech recognition: recordings and transcripts, an encoder over frames, search."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from headway.corpora.data_checks import DataCheck, allowed_by, every_error, shared_by
 from headway.corpora.frames import FrameStore, build_frames
-from headway.corpora.speech_corpus import SpeechCorpus, SpeechReport, build_speech
+from headway.corpora.speech_corpus import SpeechCorpus, build_speech, unusable_recordings
 from headway.errors import UserError, option
 from headway.formats.corpus_config import parts
+from headway.formats.corpus_format import Pair
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
+from headway.formats.row_errors import RowReport
 from headway.log import progress, say
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
@@ -32,19 +35,16 @@ TARGET = "target"  # the folder of the transcripts' processor
 Both = tuple[AudioProcessor, TextProcessor]
 
 
-@dataclass(frozen=True)
-class SpeechDataCheck:
-    """The reports of train and, where there is one, dev."""
+class Heard(NamedTuple):
+    """A corpus of speech: its utterances, their frames, and the rows that could not be read."""
 
-    reports: list[SpeechReport]
+    utterances: list[Utterance]
+    store: FrameStore
+    rows: RowReport
 
-    def to_json(self) -> dict[str, Any]:
-        """The check as values that JSON can hold."""
-        return {report.name.removeprefix("data."): report.to_json() for report in self.reports}
-
-    def text(self) -> str:
-        """The check in a few lines, to be read."""
-        return "\n".join(report.text() for report in self.reports)
+    def pairs(self) -> list[Pair]:
+        """The utterances as pairs of a name and a transcript."""
+        return [Pair(heard.line, str(heard.audio), heard.text) for heard in self.utterances]
 
 
 class SpeechRecognition(Task):
@@ -84,17 +84,28 @@ class SpeechRecognition(Task):
                 received=recipe.data.max_length, allowed=f"up to {longest}, or a higher model.max_position",
             )  # fmt: skip
 
-    def check_data(self, recipe: Recipe) -> SpeechDataCheck:
-        heard = _hear(recipe)
-        both = AudioProcessor(recipe.data.audio), _train_target(recipe, heard["data.train"][0])
-        return SpeechDataCheck([_corpus(name, recipe, *corpus, both).report for name, corpus in heard.items()])
+    def check_data(self, recipe: Recipe) -> DataCheck:
+        lenient, data = recipe.model_copy(update={"data": recipe.data.lenient()}), recipe.data
+        heard = _hear(lenient)
+        both = AudioProcessor(lenient.data.audio), _train_target(lenient, heard["data.train"].utterances)
+        reports = [_corpus(name, lenient, corpus, both).report for name, corpus in heard.items()]
+        rows = {name: every_error(open_recordings(corpus, name, "skip")) for name, corpus in data.corpora().items()}
+        unusable = {
+            name: unusable_recordings(corpus.utterances, corpus.store, data.audio) for name, corpus in heard.items()
+        }
+        broken = {name: [*rows[name], *unusable[name]] for name in heard}
+        keys = (("data.broken", data.broken, rows), ("data.audio.broken", data.audio.broken, unusable))
+        allowed = [allowed_by(setting, key) for key, setting, errors in keys if any(errors.values())]
+        dev = heard["data.dev"].pairs() if "data.dev" in heard else None
+        shared = shared_by(heard["data.train"].pairs(), dev, source_is_text=False)
+        return DataCheck(reports, broken, next(filter(None, allowed), None), *shared)
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
         heard = _hear(recipe)
-        both = _prepared_processors(recipe, folder, *heard["data.train"])
+        both = _prepared_processors(recipe, folder, heard["data.train"])
         processors = Processors(*both)
         say(f"vocabulary: {both[1].size} tokens of transcripts; {both[0].size} bins a frame")
-        corpora = {name: _corpus(name, recipe, *corpus, both) for name, corpus in heard.items()}
+        corpora = {name: _corpus(name, recipe, corpus, both) for name, corpus in heard.items()}
         for corpus in corpora.values():
             say(corpus.report.text())
         train, dev = corpora["data.train"], corpora.get("data.dev")
@@ -117,7 +128,7 @@ class SpeechRecognition(Task):
         dev = predictor.recipe.data.dev
         if dev is None:
             return []
-        utterances = read_utterances(open_recordings(dev, "data.dev"))[:count]
+        utterances = read_utterances(open_recordings(dev, "data.dev", predictor.recipe.data.broken))[:count]
         capture = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
         audio = [utterance.audio for utterance in utterances]
         predictions = predictor.predict(audio, truncate=True, skip_broken=True, capture=capture)
@@ -131,7 +142,7 @@ class SpeechRecognition(Task):
         check_raw_corpus(recipe, sources, None)
         utterances = [heard for source in sources for heard in read_manifest(source, recipe, option("input"))]
         if not sources and recipe.data.dev is not None:
-            utterances = read_utterances(open_recordings(recipe.data.dev, "data.dev"))
+            utterances = read_utterances(open_recordings(recipe.data.dev, "data.dev", recipe.data.broken))
         examples = (RawExample(str(heard.audio), heard.text or "", (heard.text or "",)) for heard in utterances)
         return RawCorpus(len(utterances), examples)
 
@@ -163,32 +174,31 @@ def _decode(
     return texts
 
 
-def _hear(recipe: Recipe) -> dict[str, tuple[list[Utterance], FrameStore]]:
+def _hear(recipe: Recipe) -> dict[str, Heard]:
     """The utterances of train and dev, by recipe key, with their frames."""
     heard = {}
-    for name, corpus in (("data.train", recipe.data.train), ("data.dev", recipe.data.dev)):
-        if corpus is not None:
-            utterances = read_utterances(open_recordings(corpus, name))
-            with progress(f"{name}: reading", len(utterances), "recordings") as line:
-                paths = [utterance.audio for utterance in utterances]
-                heard[name] = utterances, build_frames(paths, recipe.data.audio, progress=line.update)
+    for name, corpus in recipe.data.corpora().items():
+        source = open_recordings(corpus, name, recipe.data.broken)
+        utterances = read_utterances(source)
+        with progress(f"{name}: reading", len(utterances), "recordings") as line:
+            paths = [utterance.audio for utterance in utterances]
+            store = build_frames(paths, recipe.data.audio, progress=line.update)
+        heard[name] = Heard(utterances, store, source.row_errors.report())
     return heard
 
 
-def _corpus(
-    name: str, recipe: Recipe, utterances: list[Utterance], store: FrameStore, processors: Both
-) -> SpeechCorpus:
+def _corpus(name: str, recipe: Recipe, heard: Heard, processors: Both) -> SpeechCorpus:
     max_length = recipe.data.max_length if name == "data.train" else None
-    return build_speech(name, utterances, store, processors, max_length=max_length)
+    return build_speech(name, heard.utterances, heard.store, processors, max_length=max_length, rows=heard.rows)
 
 
-def _prepared_processors(recipe: Recipe, folder: Path, utterances: list[Utterance], store: FrameStore) -> Both:
+def _prepared_processors(recipe: Recipe, folder: Path, heard: Heard) -> Both:
     """The run's processors: read from `folder`, or made from the training corpus and stored there."""
     if folder.is_dir():
         return AudioProcessor.load(folder), TextProcessor.load(folder / TARGET)
-    audio, text = AudioProcessor(recipe.data.audio), _train_target(recipe, utterances)
+    audio, text = AudioProcessor(recipe.data.audio), _train_target(recipe, heard.utterances)
     if recipe.data.audio.normalise == "global":
-        train = _corpus("data.train", recipe, utterances, store, (audio, text))
+        train = _corpus("data.train", recipe, heard, (audio, text))
         audio = replace(audio, statistics=train.statistics())
 
     def save(unfinished: Path) -> None:
@@ -201,5 +211,7 @@ def _prepared_processors(recipe: Recipe, folder: Path, utterances: list[Utteranc
 
 def _train_target(recipe: Recipe, utterances: Sequence[Utterance]) -> TextProcessor:
     say(f"vocabulary: training ({recipe.vocabulary.kind})")
+    if not any(utterance.text.strip() for utterance in utterances):
+        raise UserError("no recording has a transcript", where="data.train")
     lines = (utterance.text for utterance in utterances)
     return train_target(recipe.text.target, recipe.vocabulary, lines, "text of transcripts")

@@ -152,6 +152,9 @@ class DataReport(Protocol):
     def text(self) -> str:
         """The findings in a few lines, to be read."""
 
+    def refuse(self) -> None:
+        """Raise UserError where training would end at what was found."""
+
 
 class Task(ABC):
     """A kind of work: its examples, its model and its metrics.

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
-from headway.corpora.data_checks import DataCheck, check
+from headway.corpora.data_checks import DataCheck, allowed_by, every_error, shared_by
 from headway.corpora.lead import LeadConfig, lead
 from headway.corpora.overlap import overlap
 from headway.errors import UserError
@@ -71,25 +71,33 @@ class Translation(Task):
             self.model(recipe, Processors(*marian_processors(recipe)))
 
     def check_data(self, recipe: Recipe) -> DataCheck:
-        data = recipe.data
-        train = open_source(data.train, "data.train")
-        dev = open_source(data.dev, "data.dev") if data.dev else None
-        return check(train, dev, new_processors(recipe), data)
+        lenient = recipe.model_copy(update={"data": recipe.data.lenient()})
+        given = recipe.data.corpora()
+        broken = {name: every_error(open_source(corpus, name, "skip")) for name, corpus in given.items()}
+        sources = {name: open_source(corpus, name, "skip") for name, corpus in given.items()}
+        processors = new_processors(lenient)
+        corpora = [
+            _encode(source, lenient, processors, name, keep_all=name == "data.dev") for name, source in sources.items()
+        ]
+        shared = shared_by(sources["data.train"], sources.get("data.dev"))
+        return DataCheck([corpus.report for corpus in corpora], broken, allowed_by(recipe.data.broken), *shared)
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
-        train_source = open_source(recipe.data.train, "data.train")
-        dev_source = open_source(recipe.data.dev, "data.dev") if recipe.data.dev else None
+        train_source = open_source(recipe.data.train, "data.train", recipe.data.broken)
+        dev_source = open_source(recipe.data.dev, "data.dev", recipe.data.broken) if recipe.data.dev else None
         labellers = head_labellers(recipe.data.train, recipe.data.parses, Objective(recipe.objective).labels)
         both = _prepared_processors(recipe, folder)
         say(f"vocabulary: {both[0].size} source and {both[1].size} target tokens")
         train = _encode(train_source, recipe, both, "data.train", keep_all=False, labellers=labellers)
+        say(train.report.text())
         if not len(train):
             raise UserError("no pair is left to train on", where="data.train", received=train.report.dropped)
         for labeller in labellers:
             _check_heads(labeller, train.report)
         dev = _encode(dev_source, recipe, both, "data.dev", keep_all=True) if dev_source is not None else None
-        if dev_source is not None:
-            say(str(overlap(train_source, dev_source)))
+        if dev_source is not None and dev is not None:
+            say(dev.report.text())
+            overlap(train_source, dev_source).tell()
         pairs = list(dev_source) if dev_source is not None else []
         processors = Processors(*both)
         decode = partial(_decode, recipe, processors, [pair.source for pair in pairs])
@@ -123,7 +131,8 @@ class Translation(Task):
     def examples(self, predictor: SequencePredictor, count: int) -> list[Example]:
         if predictor.recipe.data.dev is None:
             return []
-        return examples_of(predictor, list(islice(open_source(predictor.recipe.data.dev, "data.dev"), count)))
+        dev = open_source(predictor.recipe.data.dev, "data.dev", predictor.recipe.data.broken)
+        return examples_of(predictor, list(islice(dev, count)))
 
     def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
         check_raw_corpus(recipe, sources, reference)
@@ -134,7 +143,7 @@ class Translation(Task):
             pairs = given_pairs(sources[0], reference)
         else:
             assert recipe.data.dev is not None
-            pairs = open_source(recipe.data.dev, "data.dev")
+            pairs = open_source(recipe.data.dev, "data.dev", recipe.data.broken)
         examples = (RawExample(pair.source, pair.target, pair.references) for pair in pairs)
         return RawCorpus(sum(1 for _ in pairs), examples)
 
@@ -204,7 +213,10 @@ def _prepared_processors(recipe: Recipe, folder: Path) -> tuple[TextProcessor, T
 
 def new_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
     """Processors with vocabularies trained on the training corpus."""
-    corpus = open_source(recipe.data.train, "data.train")
+    corpus = open_source(recipe.data.train, "data.train", recipe.data.broken)
+    for side in ("source", "target"):
+        if not any(getattr(pair, side).strip() for pair in corpus):
+            raise UserError(f"no pair has any text as its {side}", where=corpus.name)
 
     def pairs() -> Iterator[tuple[str, str]]:
         with progress("training the vocabulary: reading", unit="pairs") as line:
@@ -235,10 +247,9 @@ def _encode(
     keep_all: bool,
     labellers: Sequence[Labeller] = (),
 ) -> Corpus:
+    """The encoded corpus."""
     with progress(f"encoding {name}", unit="pairs") as line:
-        corpus = build_corpus(
+        return build_corpus(
             source, processors, recipe.data, name=name, filter=not keep_all,
             progress=lambda done: line.update(done), labellers=labellers,
         )  # fmt: skip
-    say(corpus.report.text())
-    return corpus

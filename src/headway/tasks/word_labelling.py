@@ -1,7 +1,6 @@
 """Tasks that label words with a tagger: grammatical error detection, part-of-speech tagging."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -9,13 +8,15 @@ from typing import Any, ClassVar
 
 import torch
 
-from headway.corpora.word_corpus import TokenCorpus, TokenReport
+from headway.corpora.data_checks import DataCheck, allowed_by, shared_by
+from headway.corpora.word_corpus import TokenCorpus
 from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus
-from headway.formats.corpus_format import ERRORS, TAGS
+from headway.formats.corpus_format import ERRORS, TAGS, Pair
 from headway.formats.edits import CORRECT, INCORRECT, union
 from headway.formats.labelled_words import Labelled, open_labelled, read_columns
 from headway.formats.lines import read_lines
+from headway.formats.row_errors import RowErrors, RowReport
 from headway.log import say
 from headway.losses import Objective
 from headway.models import Model, TaggerConfig
@@ -28,21 +29,6 @@ from headway.recipe import Recipe
 from headway.storage import keep_folder
 from headway.tasks.pretrained_encoder import build_tagger, encoder_config
 from headway.tasks.task import Corpora, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
-
-
-@dataclass(frozen=True)
-class TokenDataCheck:
-    """The reports of train and, where there is one, dev."""
-
-    reports: list[TokenReport]
-
-    def to_json(self) -> dict[str, Any]:
-        """The check as values that JSON can hold."""
-        return {report.name.removeprefix("data."): report.to_json() for report in self.reports}
-
-    def text(self) -> str:
-        """The check in a few lines, to be read."""
-        return "\n".join(report.text() for report in self.reports)
 
 
 class TokenTask(Task):
@@ -74,24 +60,31 @@ class TokenTask(Task):
                 where="data.max_length", received=recipe.data.max_length, allowed=f"up to {longest}",
             )  # fmt: skip
 
-    def check_data(self, recipe: Recipe) -> TokenDataCheck:
+    def check_data(self, recipe: Recipe) -> DataCheck:
         words = WordProcessor.load(encoder_location(recipe.model_as(TaggerConfig).encoder))
-        train = self._open(recipe.data.train, "data.train")
-        labels = self._labels_of(train)
-        corpora = [self._corpus("data.train", train, words, labels, recipe)]
-        if recipe.data.dev is not None:
-            dev = self._open(recipe.data.dev, "data.dev")
-            corpora.append(self._corpus("data.dev", dev, words, labels, recipe))
-        return TokenDataCheck([corpus.report for corpus in corpora])
+        errors = {name: RowErrors("skip", shown=None) for name in recipe.data.corpora()}
+        opened = {name: self._open(corpus, name, errors[name]) for name, corpus in recipe.data.corpora().items()}
+        labels = self._labels_of(opened["data.train"])
+        reports = [
+            self._corpus(name, sentences, words, labels, recipe, RowReport(errors[name].count)).report
+            for name, sentences in opened.items()
+        ]
+        pairs = {
+            name: [Pair(sentence.line, " ".join(sentence.words), " ".join(self.learned(sentence))) for sentence in part]
+            for name, part in opened.items()
+        }
+        broken = {name: part.all() for name, part in errors.items()}
+        shared = shared_by(pairs["data.train"], pairs.get("data.dev"))
+        return DataCheck(reports, broken, allowed_by(recipe.data.broken), *shared)
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
-        train = self._open(recipe.data.train, "data.train")
-        dev = self._open(recipe.data.dev, "data.dev") if recipe.data.dev else None
-        words, labels = self._prepared_processors(recipe, folder, train)
+        errors = {name: RowErrors(recipe.data.broken) for name in recipe.data.corpora()}
+        opened = {name: self._open(corpus, name, errors[name]) for name, corpus in recipe.data.corpora().items()}
+        dev = opened.get("data.dev")
+        words, labels = self._prepared_processors(recipe, folder, opened["data.train"])
         corpora = [
-            self._corpus(name, sentences, words, labels.names, recipe)
-            for name, sentences in (("data.train", train), ("data.dev", dev))
-            if sentences is not None
+            self._corpus(name, sentences, words, labels.names, recipe, errors[name].report())
+            for name, sentences in opened.items()
         ]
         for corpus in corpora:
             say(corpus.report.text())
@@ -100,8 +93,8 @@ class TokenTask(Task):
         dev_corpus = corpora[1] if dev is not None else None
         return Corpora(processors, corpora[0], decode, dev_corpus, gold(dev or []))
 
-    def _open(self, corpus: AnyCorpus, where: str) -> list[Labelled]:
-        sentences = open_labelled(corpus, where, self.product, self.labels)
+    def _open(self, corpus: AnyCorpus, where: str, errors: RowErrors) -> list[Labelled]:
+        sentences = open_labelled(corpus, where, self.product, self.labels, errors)
         if not sentences:
             raise UserError("there is no sentence here", where=where)
         return sentences
@@ -112,10 +105,16 @@ class TokenTask(Task):
         return tuple(sorted({label for sentence in train for labels in sentence.labels for label in labels}))
 
     def _corpus(
-        self, name: str, sentences: Sequence[Labelled], words: WordProcessor, labels: Sequence[str], recipe: Recipe
+        self,
+        name: str,
+        sentences: Sequence[Labelled],
+        words: WordProcessor,
+        labels: Sequence[str],
+        recipe: Recipe,
+        rows: RowReport,
     ) -> TokenCorpus:
         learned = [(sentence, self.learned(sentence)) for sentence in sentences]
-        return TokenCorpus(name, learned, words, labels, recipe.data.max_length)
+        return TokenCorpus(name, learned, words, labels, recipe.data.max_length, rows)
 
     def learned(self, sentence: Labelled) -> Sequence[str]:
         """The label a word to learn from, where annotators may differ."""
@@ -150,13 +149,17 @@ class TokenTask(Task):
         return LabelPredictor(runs, device, self.positive, partial(self._dev_sentences, runs[0].recipe))
 
     def _dev_sentences(self, recipe: Recipe) -> list[tuple[Sequence[str], Sequence[str]]]:
+        return [(sentence.words, self.learned(sentence)) for sentence in self._dev(recipe)]
+
+    def _dev(self, recipe: Recipe) -> list[Labelled]:
+        """The sentences of dev, without those that cannot be read where the recipe leaves them out."""
         assert recipe.data.dev is not None
-        return [(sentence.words, self.learned(sentence)) for sentence in self._open(recipe.data.dev, "data.dev")]
+        return self._open(recipe.data.dev, "data.dev", RowErrors(recipe.data.broken))
 
     def examples(self, predictor: LabelPredictor, count: int) -> list[Example]:
         if predictor.recipe.data.dev is None:
             return []
-        sentences = self._open(predictor.recipe.data.dev, "data.dev")[:count]
+        sentences = self._dev(predictor.recipe)[:count]
         predicted = predictor.predict([sentence.words for sentence in sentences])
         return [
             self._example(predictor, sentence, labelled.labels)
@@ -172,7 +175,7 @@ class TokenTask(Task):
             return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
         sentences = [sentence for source in sources for sentence in read_columns(source)]
         if not sources and recipe.data.dev is not None:
-            sentences = self._open(recipe.data.dev, "data.dev")
+            sentences = self._dev(recipe)
         return RawCorpus(len(sentences), map(self._raw, sentences))
 
     def _raw(self, sentence: Labelled) -> RawExample:

@@ -68,6 +68,59 @@ def test_what_cannot_be_read_is_named(tmp_path):
         read_recording(np.array([0.1, np.nan]), 8000)
 
 
+def test_a_wav_file_that_ends_early_is_named(tmp_path):
+    path, pipe = tmp_path / "cut.wav", tmp_path / "pipe.wav"
+    write_wav(path, tone(440, 1.0), 8000)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    for read in (facts_of, lambda path: read_recording(path, 8000)):
+        with pytest.raises(UserError, match=r"cut\.wav: this recording is cut off: 8,022 bytes are missing"):
+            read(path)
+    pipe.write_bytes(whole[:40] + b"\xff" * 4 + whole[44:])  # a length that was not known when the header was written
+    np.testing.assert_allclose(read_recording(pipe, 8000), tone(440, 1.0), atol=1e-4)
+    odd = whole[:36] + b"LIST\x03\0\0\0abc\0" + whole[36:]  # other chunks stand before the samples, padded
+    path.write_bytes(odd)
+    assert len(read_recording(path, 8000)) == 8000
+
+
+def streamed(flac: bytes, samples: int) -> bytes:
+    """A FLAC file whose header speaks of another number of samples: 36 bits of its STREAMINFO."""
+    start = 8 + 10 + 3
+    kept = flac[start] & 0xF0
+    return flac[:start] + bytes([kept | samples >> 32]) + (samples & 0xFFFFFFFF).to_bytes(4, "big") + flac[start + 5 :]
+
+
+def test_a_flac_header_is_not_believed(tmp_path):
+    path, samples = tmp_path / "a.flac", tone(440, 1.0)
+    soundfile.write(path, samples, 8000)
+    whole = path.read_bytes()
+    assert streamed(whole, 8000) == whole
+    path.write_bytes(streamed(whole, 2**36 - 1))
+    with pytest.raises(UserError, match=r"a\.flac: the header of this recording speaks of 68,719,476,735 samples"):
+        facts_of(path)
+    for claimed in (2**36 - 1, 8001):
+        path.write_bytes(streamed(whole, claimed))
+        with pytest.raises(UserError, match=f"damaged or cut off: it has no {claimed:,} samples"):
+            read_recording(path, 8000)
+
+
+def test_a_recording_without_an_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_SAMPLES", 1000)
+    monkeypatch.setattr(reading, "SAMPLES_A_BYTE", 0)
+    write_wav(tmp_path / "a.wav", tone(440, 1.0), 8000)
+    with pytest.raises(UserError, match="more than 1,000 samples"):
+        read_recording(tmp_path / "a.wav", 8000)
+
+
+def test_blocks_make_no_difference(tmp_path, monkeypatch):
+    noise = np.random.default_rng(1).uniform(-1, 1, (3000, 3)).astype(np.float32)
+    soundfile.write(tmp_path / "a.wav", noise, 8000, subtype="FLOAT")
+    whole = read_recording(tmp_path / "a.wav", 16000)
+    monkeypatch.setattr(reading, "BLOCK", 700)
+    np.testing.assert_array_equal(read_recording(tmp_path / "a.wav", 16000), whole)
+    np.testing.assert_array_equal(read_recording((noise, 8000), 16000), whole)
+
+
 def test_the_extra_is_named_where_it_is_missing(monkeypatch):
     def missing(name):
         raise ImportError(name)

@@ -1,10 +1,10 @@
 """Alignment of a line with its changed form."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from headway.processing.text.spans import REACH, align, compose, identity
+from headway.processing.text.spans import AGREEMENTS, REACH, _nearest_agreement, align, compose, identity
 
 
 def origins(before: str, after: str) -> list[str]:
@@ -46,6 +46,33 @@ def test_a_change_beyond_the_reach_of_the_quick_search() -> None:
     assert found[:5] == list("start")
     assert found[-3:] == list("end")
     assert set(found[6 : 6 + 2 * REACH]) == {"x" * REACH}
+
+
+def test_dashes_everywhere_are_altered_one_by_one() -> None:
+    """No three characters of the two texts agree before the end; each dash still becomes a dash."""
+    before = "a-" * 500 + "a"
+    after = before.replace("-", " @-@ ")
+    spans = [span for span, sign in zip(align(before, after), after, strict=True) if sign in "a-"]
+    assert spans[: -2 * REACH] == identity(len(before))[: -2 * REACH]
+    assert len(spans) == len(before)
+
+
+@given(st.text("abc-@", max_size=70), st.text("abc-@", max_size=70))
+def test_the_nearest_agreement_is_that_of_all_pairs(before: str, after: str) -> None:
+    """By trying all numbers of characters to leave out, the fewest first."""
+    assume(before[:1] != after[:1])
+
+    def slow(size: int, reach: int) -> tuple[int, int] | None:
+        for total in range(1, reach):
+            for taken in range(max(0, total - len(after)), min(total, len(before)) + 1):
+                given = total - taken
+                if before[taken : taken + size] == after[given : given + size]:
+                    return taken, given
+        return None
+
+    for size, reach in AGREEMENTS:
+        assert _nearest_agreement(before, 0, after, 0, size, reach) == slow(size, reach)
+        assert _nearest_agreement("xy" + before, 2, "z" + after, 1, size, reach) == slow(size, reach)
 
 
 def test_compose_goes_through_both_changes() -> None:

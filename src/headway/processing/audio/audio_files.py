@@ -4,8 +4,11 @@ Shapes: N samples, C channels.
 """
 
 import importlib
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +18,14 @@ from headway.errors import UserError
 Samples: TypeAlias = NDArray[np.float32]
 # A file; or samples (N,) or (N, C), floats in [-1, 1] or integers, at the expected rate; or these with their own rate.
 Recording: TypeAlias = str | Path | NDArray[Any] | tuple[NDArray[Any], int]
+
+
+BLOCK = 1 << 20  # samples read at a time, over all channels
+# A header may claim any length, and a compressed file hold one that no memory has room for. Recordings are longer than
+# this only where their files are large, too: speech that is compressed as far as it goes has fewer samples a byte.
+MOST_SAMPLES, SAMPLES_A_BYTE = 1 << 26, 128
+UNKNOWN_FRAMES = 1 << 40  # streams whose header was never finished say such lengths
+UNKNOWN_LENGTH = 0x7FFFF000  # bytes: WAV files that were written to a pipe say so much or more
 
 
 class AudioFacts(NamedTuple):
@@ -73,31 +84,101 @@ def name_of(recording: Recording) -> str:
 
 
 def _read_file(path: Path) -> tuple[Samples, int]:
-    soundfile = library("soundfile")
-    _check_file(path)
+    """The samples of a file, its channels averaged, and their rate."""
+    parts, count = list[Samples](), 0
+    with _opened(path) as file:
+        most = _most_samples(path)
+        wanted, rate, height = _declared_samples(file), int(file.samplerate), max(1, BLOCK // file.channels)
+        while len(block := _read_block(file, height, wanted, path)):
+            count += len(block)
+            if count > most:
+                raise UserError(f"this recording has more than {most:,} samples", where=str(path))
+            parts.append(block[:, 0] if file.channels == 1 else block.mean(axis=1))
+    if wanted is not None and count < wanted:
+        raise _cut_off(wanted, path)
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32), rate
+
+
+def _read_block(file: Any, height: int, wanted: int | None, path: Path) -> NDArray[np.float32]:
+    """The next samples (N, C), at most `height`."""
     try:
-        samples, rate = soundfile.read(path, dtype="float32")
-    except (soundfile.SoundFileError, OSError, ValueError) as error:
-        raise UserError(f"this recording cannot be read ({_reason(error)})", where=str(path)) from error
-    return samples, int(rate)
+        block: NDArray[np.float32] = file.read(height, dtype="float32", always_2d=True)
+    except library("soundfile").SoundFileError as error:
+        if wanted is None:
+            raise
+        raise _cut_off(wanted, path) from error  # libsndfile looks for what the header speaks of
+    return block
+
+
+def _cut_off(wanted: int, path: Path) -> UserError:
+    return UserError(f"this recording is damaged or cut off: it has no {wanted:,} samples", where=str(path))
 
 
 def facts_of(path: Path) -> AudioFacts:
-    """The facts in a file's header, without reading the rest. Raises UserError as `read_recording`."""
+    """The facts in a file's header, without reading the rest unless that alone can say how long it is.
+
+    Raises:
+        UserError: as `read_recording`.
+    """
+    with _opened(path) as file:
+        samples, rate, channels = _declared_samples(file), int(file.samplerate), int(file.channels)
+    if samples is None:
+        samples = len(_read_file(path)[0])
+    elif samples > _most_samples(path):
+        raise UserError(f"the header of this recording speaks of {samples:,} samples", where=str(path))
+    return AudioFacts(rate, channels, samples / rate)
+
+
+def _declared_samples(file: Any) -> int | None:
+    """The samples of a channel as the header says; None where it does not."""
+    return int(file.frames) if 0 < file.frames < UNKNOWN_FRAMES else None
+
+
+def _most_samples(path: Path) -> int:
+    """How many samples a file of this size can have."""
+    return max(MOST_SAMPLES, SAMPLES_A_BYTE * path.stat().st_size)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file as libsndfile reads it. Raises UserError, also while it is open, where it cannot be read."""
     soundfile = library("soundfile")
     _check_file(path)
     try:
-        info = soundfile.info(path)
-    except (soundfile.SoundFileError, OSError, ValueError) as error:
+        with soundfile.SoundFile(path) as file:
+            if file.samplerate < 1 or file.channels < 1:
+                raise ValueError("no sample rate, or no channels")
+            yield file
+    except (soundfile.SoundFileError, OSError, ValueError, RuntimeError, MemoryError) as error:
         raise UserError(f"this recording cannot be read ({_reason(error)})", where=str(path)) from error
-    return AudioFacts(int(info.samplerate), int(info.channels), info.frames / info.samplerate)
 
 
 def _check_file(path: Path) -> None:
-    if not path.is_file():
-        raise UserError("there is no such recording", where=str(path))
-    if not path.stat().st_size:
-        raise UserError("this recording is empty", where=str(path))
+    """Raise UserError where there is no file, nothing in it, or less than its header says."""
+    try:
+        if not path.is_file():
+            raise UserError("there is no such recording", where=str(path))
+        size = path.stat().st_size
+        if not size:
+            raise UserError("this recording is empty", where=str(path))
+        with path.open("rb") as file:
+            missing = _missing_bytes(file, size)
+    except OSError as error:
+        raise UserError(f"this recording cannot be read ({error.strerror})", where=str(path)) from error
+    if missing:
+        raise UserError(f"this recording is cut off: {missing:,} bytes are missing", where=str(path))
+
+
+def _missing_bytes(file: BinaryIO, size: int) -> int:
+    """How many bytes a WAV file has less than its header says, which libsndfile takes for a shorter recording."""
+    if file.read(4) != b"RIFF" or file.read(8)[4:] != b"WAVE":
+        return 0
+    while len(header := file.read(8)) == 8:
+        (length,) = struct.unpack("<I", header[4:])
+        if header[:4] == b"data":
+            return 0 if length >= UNKNOWN_LENGTH else max(0, file.tell() + length - size)
+        file.seek(length + length % 2, 1)
+    return 0
 
 
 def _reason(error: Exception) -> str:

@@ -4,14 +4,13 @@ A list of spans holds, for each character of the changed line, the characters [s
 Spans are monotone: neither starts nor ends ever go back.
 """
 
-from difflib import SequenceMatcher
-
 Span = tuple[int, int]
 
-# Two texts run together again where this many characters agree; short enough for what stands between two marks.
-AGREEMENT = 3
-# How far apart that position is sought before difflib looks at the rest of the line.
-REACH = 48
+# Two texts run together again where three characters agree: short enough for what stands between two marks. That is
+# looked for nearby, then farther off; then fewer characters that agree are enough. Each pair is a number of characters,
+# and how many may be left out of both texts before them. The cost of a line is at most its length times the far reach.
+REACH, FAR = 48, 240
+AGREEMENTS = ((3, REACH), (3, FAR), (2, REACH), (1, REACH))
 
 
 def identity(length: int) -> list[Span]:
@@ -82,18 +81,36 @@ def _align_visible(before: str, after: str) -> list[Span]:
             spans.append((position, position + 1))
             position += 1
         else:
-            taken, given = _altered(before[position:], after[len(spans) :])
+            taken, given = _altered(before, position, after, len(spans))
             spans += [(position, position + taken)] * given
             position += taken
     return spans
 
 
-def _altered(before: str, after: str) -> tuple[int, int]:
-    """How many characters were replaced by how many, before the two texts run together again."""
-    for total in range(1, REACH):
-        for taken in range(max(0, total - len(after)), min(total, len(before)) + 1):
-            given = total - taken
-            if before[taken : taken + AGREEMENT] == after[given : given + AGREEMENT]:
-                return taken, given
-    block = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()[0]
-    return block.a, block.b
+def _altered(before: str, position: int, after: str, offset: int) -> tuple[int, int]:
+    """How many characters from a position were replaced by how many from an offset, until the texts agree again.
+
+    The first character of each is not that of the other.
+    """
+    for size, reach in AGREEMENTS:
+        if (nearest := _nearest_agreement(before, position, after, offset, size, reach)) is not None:
+            return nearest
+    return len(before) - position, len(after) - offset
+
+
+def _nearest_agreement(
+    before: str, position: int, after: str, offset: int, size: int, reach: int
+) -> tuple[int, int] | None:
+    """The fewest characters to leave out of both texts, and of these of the first, for `size` to agree after them."""
+    first: dict[str, int] = {}
+    for given in range(min(reach, len(after) - offset + 1)):
+        first.setdefault(after[offset + given : offset + given + size], given)
+    best: tuple[int, int] | None = None
+    for taken in range(min(reach, len(before) - position + 1)):
+        if best is not None and taken >= sum(best):
+            break
+        given = first.get(before[position + taken : position + taken + size], reach)
+        total = taken + given
+        if 0 < total < reach and (best is None or total < sum(best)):
+            best = taken, given
+    return best

@@ -16,6 +16,7 @@ from headway.config import Section
 from headway.errors import UserError
 from headway.files import write_json
 from headway.processing.processor import Encoded, Processor, Words
+from headway.processing.text.line_ends import on_one_line
 from headway.processing.text.normalisation import STEPS
 from headway.processing.text.segmentation import AnySegmenter, segmenter
 from headway.processing.text.spans import Span, align, compose, identity
@@ -65,7 +66,8 @@ class TextToken:
 
 
 def prepare(line: str, config: PreparationConfig) -> str:
-    """Normalise and segment a raw line."""
+    """Normalise and segment a raw line, in which characters that end a line are spaces."""
+    line = on_one_line(line)
     for step in config.normalise:
         line = STEPS[step].apply(line, config.language)
     return segmenter(config.segment, config.language).segment(line)
@@ -73,7 +75,7 @@ def prepare(line: str, config: PreparationConfig) -> str:
 
 def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[Span]]:
     """`prepare`, and for each character of the result the characters [start, end) of `line` it came from."""
-    text, spans = line, identity(len(line))
+    text, spans = on_one_line(line), identity(len(line))
     for step in config.normalise:
         result = STEPS[step].apply(text, config.language)
         spans = compose(spans, STEPS[step].spans(text, result), len(line))
@@ -121,8 +123,8 @@ class TextProcessor(Processor):
         return tokens
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text as people write it; PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
-        return segmenter(self.config.segment, self.config.language).detokenise(self.vocabulary.decode(ids))
+        """Text as people write it, on one line; PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
+        return on_one_line(segmenter(self.config.segment, self.config.language).detokenise(self.vocabulary.decode(ids)))
 
     def length(self, encoded: Sequence[int]) -> int:
         return len(encoded) + 1
@@ -139,7 +141,7 @@ class TextProcessor(Processor):
             if not groups or self.vocabulary.starts_word(id):
                 groups.append([])
             groups[-1].append(id)
-        texts = tuple(self.vocabulary.decode(group) for group in groups)
+        texts = tuple(on_one_line(self.vocabulary.decode(group)) for group in groups)
         return Words(texts, tuple(index for index, group in enumerate(groups) for _ in group))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:

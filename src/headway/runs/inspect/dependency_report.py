@@ -97,7 +97,8 @@ def _examples(recipe: Recipe, options: DependencyOptions) -> list[RawExample]:
     if recipe.data.dev is None:
         allowed = f"{option('source')} FILE {option('target')} FILE"
         raise UserError("the recipe has no dev to measure on", where="data.dev", allowed=allowed)
-    return [RawExample(pair.source, pair.target) for pair in open_source(recipe.data.dev, "data.dev")]
+    dev = open_source(recipe.data.dev, "data.dev", recipe.data.broken)
+    return [RawExample(pair.source, pair.target) for pair in dev]
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,0 +1,75 @@
+"""Lines of files: their number and their limits, and errors that name file and line."""
+
+import gzip
+import lzma
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from headway.errors import UserError
+from headway.formats import lines
+from headway.formats.lines import LONGEST_LINE, blocks, check_file, read_lines, read_rows
+
+
+def test_a_line_has_a_limit_that_is_told_early(tmp_path: Path) -> None:
+    """A megabyte of compressed zeros would be a line of a gigabyte."""
+    path = tmp_path / "zeros.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"short\n")
+        for _ in range(40):
+            file.write(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match=rf"zeros\.gz:2: this line is longer than {LONGEST_LINE:,} bytes"):
+            list(read_lines(path))
+        assert tracemalloc.get_traced_memory()[1] < 5 * LONGEST_LINE
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_limit_is_that_of_the_line_without_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "LONGEST_LINE", 3)
+    path = tmp_path / "text"
+    path.write_bytes(b"abc\r\nabc\nabc")
+    assert list(read_lines(path)) == ["abc"] * 3
+    path.write_bytes(b"abc\nabcd\n")
+    with pytest.raises(UserError, match="text:2: this line is longer"):
+        list(read_lines(path))
+
+
+def test_a_line_that_is_not_utf8_does_not_end_the_reading(tmp_path: Path) -> None:
+    path = tmp_path / "text.xz"
+    path.write_bytes(lzma.compress(b"a\n\xffb\nc\n"))
+    first, second, third = read_rows(path)
+    assert (first, third) == ("a", "c")
+    assert str(second) == f"{path}:2: invalid UTF-8: byte 0xff at byte 1 of the line"
+    with pytest.raises(UserError, match=r"text\.xz:2: invalid UTF-8"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_damage_in_the_middle_is_named_with_its_line(tmp_path: Path, suffix: str, pack: object) -> None:
+    assert callable(pack)
+    path = tmp_path / f"text{suffix}"
+    whole = bytearray(pack("".join(f"{number} {number**5}\n" for number in range(20_000)).encode()))
+    for index in range(len(whole) // 2, len(whole) // 2 + 40):
+        whole[index] ^= 0x55
+    path.write_bytes(whole)
+    with pytest.raises(UserError, match=rf"text\{suffix}:\d+: (this compressed file is damaged|invalid UTF-8)"):
+        list(read_lines(path))
+
+
+def test_blocks_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows"
+    path.write_text("a\nb\n\n\nc\nd\ne\n")
+    assert [[row for _, row in block] for block in blocks(path)] == [["a", "b"], ["c", "d", "e"]]
+    monkeypatch.setattr(lines, "LONGEST_BLOCK", 2)
+    with pytest.raises(UserError, match=r"rows:5: there are more than 2 lines without a blank one"):
+        list(blocks(path))
+
+
+def test_names_that_no_file_can_have(tmp_path: Path) -> None:
+    for name, message in (("x" * 300, "there can be no such file"), ("a\0b", "there is no such file")):
+        with pytest.raises(UserError, match=f"data.train: {message}"):
+            check_file(tmp_path / name, "data.train")

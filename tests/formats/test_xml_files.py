@@ -1,0 +1,82 @@
+"""XML files: whatever is wrong with one is an error with its line."""
+
+import gzip
+import lzma
+from pathlib import Path
+
+import pytest
+
+from headway.errors import UserError
+from headway.formats.alignments import read_treebanks
+from headway.formats.lines import LONGEST_LINE
+from headway.formats.tiger import read_tiger
+from headway.formats.xml_files import read_elements
+
+
+class Elements:
+    """The elements of a file in their order."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def start(self, name: str, attributes: dict[str, str], line: int) -> None:
+        self.seen.append((name, attributes, line))
+
+    def end(self, name: str) -> None:
+        self.seen.append(name)
+
+
+def elements(path: Path) -> list[object]:
+    reader = Elements()
+    for _ in read_elements(path, reader):
+        pass
+    return reader.seen
+
+
+def test_elements_come_in_their_order(tmp_path: Path) -> None:
+    text = '<?xml version="1.0" encoding="latin-1"?>\n<a x="é">\n<b/></a>'.encode("latin-1")
+    for name, content in (("a.xml", text), ("a.xml.gz", gzip.compress(text)), ("a.xml.xz", lzma.compress(text))):
+        (tmp_path / name).write_bytes(content)
+        assert elements(tmp_path / name) == [("a", {"x": "é"}, 2), ("b", {}, 3), "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b'<?xml version="1.0" encoding="shift_jis"?><a/>', r"a\.xml:1: this encoding of XML cannot be read"),
+        (b'<?xml version="1.0" encoding="nosuch"?><a/>', r"a\.xml:1: this encoding .*unknown encoding.*allowed: UTF-8"),
+        (b'<?xml version="1.0" encoding="utf-7"?><a/>', r"a\.xml:1: this encoding"),
+        (b'<?xml version="1.0" encoding="punycode"?><a/>', r"a\.xml:1: this encoding"),
+        (b"<a>\n<b>\n</a>", r"a\.xml:3: this is not XML \(mismatched tag\)"),
+        (b"<a>\n\xff</a>", r"a\.xml:2: this is not XML"),
+        (b"", r"a\.xml:1: this is not XML \(no element found\)"),
+        (b'<a>\n<b c="' + bytes([120]) * (LONGEST_LINE + (1 << 17)), r"a\.xml:2: something here is longer than 4,194"),
+    ],
+)
+def test_mistakes_have_file_and_line(tmp_path: Path, text: bytes, message: str) -> None:
+    path = tmp_path / "a.xml"
+    path.write_bytes(text)
+    for read in (elements, lambda path: list(read_tiger(path)), read_treebanks):
+        with pytest.raises(UserError, match=message):
+            read(path)
+
+
+def test_entities_do_not_grow(tmp_path: Path) -> None:
+    levels = "".join(f'<!ENTITY a{level} "{f"&a{level - 1};" * 10}">' for level in range(1, 10))
+    (tmp_path / "a.xml").write_text(f'<!DOCTYPE a [<!ENTITY a0 "{"x" * 100}">{levels}]><a b="&a9;"/>')
+    with pytest.raises(UserError, match="this is not XML"):
+        elements(tmp_path / "a.xml")
+
+
+def test_compression_damaged_in_its_middle(tmp_path: Path) -> None:
+    rows = "".join(f"<s id='{number}'>{number**5}</s>\n" for number in range(20_000))
+    for suffix, pack in (("gz", gzip.compress), ("xz", lzma.compress)):
+        path, whole = tmp_path / f"a.xml.{suffix}", bytearray(pack(f"<a>{rows}</a>".encode()))
+        for index in range(len(whole) // 2, len(whole) // 2 + 40):
+            whole[index] ^= 0x55
+        path.write_bytes(whole)
+        with pytest.raises(UserError, match=rf"a\.xml\.{suffix}:[0-9]+: this (compressed file is damaged|is not XML)"):
+            elements(path)
+        path.write_bytes(pack(f"<a>{rows}</a>".encode())[:-30])
+        with pytest.raises(UserError, match=rf"a\.xml\.{suffix}:[0-9]+: this compressed file is damaged or cut off"):
+            elements(path)
