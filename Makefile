@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint docs bench clean
+.PHONY: demo test test-narrow test-all lint docs bench clean
 
 demo: .venv/demo
 	$(BIN)/headway demo
@@ -11,6 +11,14 @@ demo: .venv/demo
 test: .venv/test
 	scripts/install-test-system-packages.sh
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+# What depends on numbers, as processors without AVX-512 and bf16, and those without AVX2, compute it.
+NUMBERS := tests/tensors tests/mixers tests/models tests/losses tests/search tests/optimizers tests/runs/test_old_runs.py \
+  tests/runs/training/test_run_arithmetic.py tests/runs/training/test_loop.py tests/tasks/test_speech_recognition.py
+test-narrow: .venv/test
+	for set in "ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2" "ATEN_CPU_CAPABILITY=default"; do \
+	  env $$set OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 -k "not check_compile" $(NUMBERS) || exit 1; \
+	done
 
 # The slow tests, which `make test` leaves out.
 test-all: .venv/test-all .venv/argos

@@ -20,6 +20,7 @@ GROUND: dict[str, set[str]] = {
     "tables": {"errors"},
     "tensors": set(),
     "processes": {"errors"},
+    "memory": {"errors"},
     "device": {"errors", "processes"},
     "config": {"errors", "files"},
     "storage": {"files", "errors"},

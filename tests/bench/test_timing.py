@@ -9,6 +9,7 @@ import torch
 from headway.bench import bench_constraints, bench_decode, bench_mixers, bench_train
 from headway.bench.timing import SIZES, BenchReport, Contender, Measurement, SyntheticCorpus, compete, matrix_peak
 from headway.errors import RunError, UserError
+from tests.rounding import rounding
 
 TINY = SIZES["tiny"]
 SENTENCES_OF_A_ROUND = 3
@@ -268,7 +269,7 @@ def test_fused_attention_is_attention():
     fused, own = bench_mixers.FusedAttention(8, True, heads=2), bench_mixers.Attention(8, True, heads=2)
     own.load_state_dict(fused.state_dict())
     x = torch.randn(2, 5, 8)
-    assert torch.allclose(fused(x, None).values, own(x, None).values, atol=1e-6)
+    assert torch.allclose(fused(x, None).values, own(x, None).values, atol=rounding())
 
 
 def test_constraints_are_measured_beside_the_plain_transformer():

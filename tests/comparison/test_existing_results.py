@@ -104,6 +104,19 @@ def test_runs_on_a_test_set_of_files(runs: Path, run_headway: Command) -> None:
     assert next(iter(json.loads(ended.out)["variants"]["early"])) == "exact_match"  # that of the runs
 
 
+def test_alignments_of_runs(runs: Path, run_headway: Command) -> None:
+    write(runs / "test.src", ["abc", "dcb", "ab"])
+    write(runs / "test.ref", ["cba", "bcd", "ba"])
+    write(runs / "gold", ["0-0"] * 3)
+    files = ("--test-source", runs / "test.src", "--test-references", runs / "test.ref", "--alignments", runs / "gold")
+    ended = run_headway("compare", runs / "early", runs / "late-1", *files, "--json", "--output", runs / "out")
+    assert ended.code == 0, ended.err
+    values = json.loads(ended.out)
+    assert list(values["metrics"]) == ["aer"]
+    assert values["variants"]["late-1"]["aer"]["mean"] == 0  # each line is one word
+    assert "attention-0-0" not in (runs / "out" / "compare.html").read_text()
+
+
 def test_runs_of_one_recipe_are_one_variant(runs: Path) -> None:
     for seed in (2, 11):
         copied = shutil.copytree(runs / "late-1", runs / f"late-{seed}")
@@ -155,6 +168,10 @@ def test_margins() -> None:
         ("--hypotheses good1.txt bad1.txt --references references.txt --metric bleu aer", "in different ways"),
         ("--hypotheses good1.txt bad1.txt --references references.txt --margin bleu", "--margin: a margin is"),
         ("--hypotheses good1.txt bad1.txt --references references.txt --baseline x", "no such variant"),
+        (
+            "--hypotheses good1.txt bad1.txt --references references.txt --alignments short.txt",
+            "--alignments: only runs are aligned",
+        ),
         ("good1.txt bad1.txt", "this is not a run folder"),
         ("nowhere bad1.txt", "RUN: there is no such file or folder; received 'nowhere'"),
     ],

@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 from headway.losses.cross_entropy import smoothed_cross_entropy
 from tests import reference
+from tests.rounding import rounding
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
@@ -17,10 +18,10 @@ def test_equals_oracle_and_torch(smoothing, monkeypatch):
     fast = smoothed_cross_entropy(logits, targets, mask, smoothing)
     slow = reference.smoothed_cross_entropy(logits, targets, mask, smoothing)
     theirs = F.cross_entropy(logits[mask], targets[mask], label_smoothing=smoothing, reduction="sum")
-    assert torch.allclose(fast.double(), slow, rtol=1e-6)
+    assert torch.allclose(fast.double(), slow, rtol=rounding())
     assert torch.allclose(slow, theirs)
     (fast_gradient,), (slow_gradient,) = (torch.autograd.grad(3 * loss, logits) for loss in (fast, slow))
-    assert torch.allclose(fast_gradient, slow_gradient, atol=1e-6)
+    assert torch.allclose(fast_gradient, slow_gradient, atol=rounding(steps=10))
     assert (fast_gradient[2] == 0).all()
 
 

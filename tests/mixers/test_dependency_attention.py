@@ -53,7 +53,7 @@ def gradients_without_u(mixer, loss, x):
     return dict(zip(["x", *names], values, strict=True))
 
 
-@pytest.mark.parametrize("count", [0, 4])
-def test_as_many_dependency_heads_as_there_are_heads(count):
-    with pytest.raises(UserError, match=f"between 1 and heads .3.; received {count}"):
+@pytest.mark.parametrize(("count", "message"), [(0, "should be greater than 0"), (4, "between 1 and heads .3.")])
+def test_as_many_dependency_heads_as_there_are_heads(count, message):
+    with pytest.raises(UserError, match=f"{message}; received {count}"):
         build_mixer({"kind": "dependency", "heads": 3, "dependency_heads": count}, 6, False)

@@ -50,5 +50,5 @@ def test_a_wide_window_is_self_attention():
 
 
 def test_a_window_needs_a_position():
-    with pytest.raises(UserError, match="n must be at least 1; received 0"):
+    with pytest.raises(UserError, match=r"mixer\.n: input should be greater than 0; received 0"):
         build_mixer({"kind": "local", "n": 0}, dim=8, causal=False)

@@ -52,5 +52,5 @@ def test_kernels_begin_as_means():
 
 @pytest.mark.parametrize("name", ["n", "block_size", "kernels"])
 def test_sizes_are_checked(name):
-    with pytest.raises(UserError, match=f"{name} must be at least 1; received 0"):
+    with pytest.raises(UserError, match=rf"mixer\.{name}: input should be greater than 0; received 0"):
         build_mixer({"kind": "nplm", name: 0}, dim=8, causal=True)

@@ -8,6 +8,7 @@ from headway.mixers.attention import Attention
 from headway.mixers.relative import Alibi, RelativePositions, Rotary, T5Bias
 from tests import reference
 from tests.mixers.oracles import DIM, assert_equals_oracle
+from tests.rounding import rounding
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -42,7 +43,7 @@ def test_alibi_equals_hugging_face(heads):
     ours = Alibi(heads, 4, True)(length, length)
     for query in range(length):
         row = alibi[:, 0] - alibi[:, 0, query, None]
-        assert torch.allclose(ours[:, query, : query + 1], row[:, : query + 1], atol=1e-6)
+        assert torch.allclose(ours[:, query, : query + 1], row[:, : query + 1], atol=rounding())
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
@@ -57,7 +58,7 @@ def test_rotary_equals_hugging_face(share):
     for mine, theirs in zip(
         (ours.rotate(query, torch.arange(7)), ours.rotate(key, torch.arange(7))), expected, strict=True
     ):
-        assert torch.allclose(mine, theirs, atol=1e-6)
+        assert torch.allclose(mine, theirs, atol=rounding())
 
 
 def test_rotated_products_depend_on_distance_alone():

@@ -13,6 +13,7 @@ from headway.tensors.batch import BOS, collate
 from headway.tensors.masks import causal_mask
 from tests import reference
 from tests.models import toys
+from tests.rounding import rounding
 
 NORMS = ["post", "pre"]
 
@@ -115,7 +116,7 @@ def test_step_by_step_equals_the_whole(norm, position):
     for time in range(batch.target_input.shape[1]):
         scores, state = model.extend(batch.target_input[:, time : time + 1], state)
         real = batch.target_mask[:, time]
-        assert torch.allclose(scores[real], whole[real, time], atol=1e-6)
+        assert torch.allclose(scores[real], whole[real, time], atol=rounding())
 
 
 def test_selected_rows_go_on_as_they_would_have():

@@ -19,6 +19,7 @@ from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.tensors.batch import collate
 from tests import reference
+from tests.rounding import rounding
 
 LINES = ["abcd", "ba", "abcdabcdab", "c"]
 SMALL = {"dim": 8, "feed_forward": 8, "heads": 2, "dropout": 0.0}
@@ -127,7 +128,7 @@ def test_what_is_captured_is_what_was_used(predictor: SequencePredictor, name: s
         expected = used_weights(own.models[0], own.source.encode(said.source).values, ids_of(own, said.tokens))
         assert set(said.attention) == set(expected) == set(own.attention_names())
         for each, weights in said.attention.items():
-            np.testing.assert_allclose(weights, expected[each].numpy(), atol=2e-7, err_msg=each)
+            np.testing.assert_allclose(weights, expected[each].numpy(), atol=rounding(), err_msg=each)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -140,7 +141,7 @@ def test_capture_changes_no_output(predictor: SequencePredictor, name: str) -> N
     for off, on in zip(own.force(LINES, targets), own.force(LINES, targets, capture="all"), strict=True):
         (one,), (other,) = off.hypotheses, on.hypotheses
         assert (one.text, one.tokens) == (other.text, other.tokens)
-        np.testing.assert_allclose(one.log_probabilities, other.log_probabilities, atol=1e-6)
+        np.testing.assert_allclose(one.log_probabilities, other.log_probabilities, atol=rounding())
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from headway.errors import NotFiniteError
 from headway.mixers import State
-from headway.models import Memory
-from headway.search.beam import beam_search
+from headway.models import Memory, build_model
+from headway.search.beam import beam_search, largest
 from headway.search.ensemble import Ensemble
 from headway.search.hypotheses import length_penalty
 from headway.search.limits import Limits
@@ -230,3 +230,29 @@ def test_scores_that_are_not_finite_are_named(number: float, time: int, beam: in
         beam_search(table, given, limits, beam=beam)
     with pytest.raises(NotFiniteError, match="the model's scores are not finite"):
         sample(table, given, limits, sampling=Sampling(), lines=[1, 2, 3], count=beam)
+
+
+@pytest.mark.parametrize(("size", "count"), [(7, 7), (640, 11), (1024, 3), (1030, 5), (1039, 1), (4001, 8)])
+def test_the_largest_are_found_by_blocks(size: int, count: int) -> None:
+    scores = torch.randn(6, size, generator=torch.Generator().manual_seed(1))
+    scores[1] = -torch.inf
+    scores[1, ::50] = 1 + scores[0, ::50]
+    scores[2, -3:] += 20  # what is left over behind the last block
+    scores[3] = 2.0
+    for given in (scores, scores.T.contiguous().T):
+        values, columns = largest(given, count)
+        assert torch.equal(values, scores.topk(count, dim=1).values)
+        assert torch.equal(scores.gather(1, columns), values)
+        assert all(len(set(row)) == count for row in columns.tolist())
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@torch.no_grad()
+def test_a_large_vocabulary_is_searched_as_a_small_one(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(1)
+    model, batch = build_model(toys.config(), toys.SOURCE_SIZE, 1500, False).double().eval(), toys.batch()
+    encoded = model.encode(batch.source, batch.source_mask)
+    limits = Limits(2, [5, 4, 6])
+    found = beam_search(model, encoded, limits, beam=beam)
+    monkeypatch.setattr("headway.search.beam.BLOCK", 10**6)
+    assert beam_search(model, encoded, limits, beam=beam) == found

@@ -16,6 +16,7 @@ from headway.tensors.batch import BOS, EOS, PAD
 from tests.models import test_decoder_only as decoder_only
 from tests.models import toys
 from tests.models.recurrent import toys as recurrent
+from tests.rounding import rounding
 from tests.search.test_beam import Table, memory
 
 
@@ -61,8 +62,8 @@ def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]])
         [each.ids for each in hypotheses] for hypotheses in expected
     ]
     for one, other in zip(chain.from_iterable(found), chain.from_iterable(expected), strict=True):
-        assert one.score == pytest.approx(other.score, abs=1e-6)
-        assert one.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-6)
+        assert one.score == pytest.approx(other.score, abs=rounding())
+        assert one.log_probabilities == pytest.approx(other.log_probabilities, abs=rounding())
 
 
 MODELS = {

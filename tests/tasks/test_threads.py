@@ -10,6 +10,7 @@ import torch
 
 import headway
 from headway.predictors.label_predictor import LabelPredictor
+from tests.rounding import rounding
 from tests.runs.old_runs import copied
 
 RUNS = ["translation-transformer", "summarization", "parsing", "speech_recognition", "error_detection", "tagging"]
@@ -32,7 +33,7 @@ def test_two_threads_say_what_one_says(name: str, tmp_path: Path) -> None:
                 assert list(map(values, found)) == list(map(values, expected))
                 if isinstance(predictor, LabelPredictor):
                     for one, other in zip(found, expected, strict=True):
-                        np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-6)
+                        np.testing.assert_allclose(one.probabilities, other.probabilities, atol=rounding())
 
 
 def values(result: Any) -> Any:

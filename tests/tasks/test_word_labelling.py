@@ -29,6 +29,7 @@ from headway.runs.training.preparation import check_recipe
 from headway.tasks import build_task
 from tests.conftest import Command
 from tests.models.encoders import LAYERS, write_encoder
+from tests.rounding import rounding
 from tests.runs.inspect.test_inspection import read_values, sentences_of
 
 WORDS = ["he", "she", "they", "goes", "home", "not", "bad", "xyz", "\u200b", "abcdefgh"]
@@ -134,7 +135,7 @@ def test_batches_and_order_change_nothing(predictor: LabelPredictor) -> None:
 def test_several_runs_are_averaged(learned: Learned, predictor: LabelPredictor) -> None:
     both = headway.load(learned.run, learned.run, device="cpu").predict(["he goes bad home"])
     np.testing.assert_allclose(
-        both[0].probabilities, predictor.predict(["he goes bad home"])[0].probabilities, atol=1e-6
+        both[0].probabilities, predictor.predict(["he goes bad home"])[0].probabilities, atol=rounding()
     )
 
 
@@ -353,18 +354,18 @@ def test_layer_weights_and_evenness(learned: Learned, predictor: LabelPredictor)
     for head in range(3):
         for layer in range(LAYERS):
             column = [each[head, layer] for each in every]
-            assert weights.mean[head, layer] == pytest.approx(sum(column) / len(column), abs=1e-6)
-            assert weights.deviation[head, layer] == pytest.approx(np.std(column), abs=1e-6)
+            assert weights.mean[head, layer] == pytest.approx(sum(column) / len(column), abs=rounding())
+            assert weights.deviation[head, layer] == pytest.approx(np.std(column), abs=rounding())
     assert weights.mean.sum(1) == pytest.approx(1)
     look, deviations = looks[0], []
     last, mixed = self_attention(view_of_window(look))
     for row, place in enumerate(look.window.first):
         share = look.layer_weights[row].mean(0)
         slow = sum(share[layer] * look.self_attention[layer, :, place].mean(0) for layer in range(LAYERS))
-        np.testing.assert_allclose(mixed[row], slow, atol=1e-6)
-        np.testing.assert_allclose(last[row], look.self_attention[-1, :, place].mean(0), atol=1e-6)
+        np.testing.assert_allclose(mixed[row], slow, atol=rounding())
+        np.testing.assert_allclose(last[row], look.self_attention[-1, :, place].mean(0), atol=rounding())
         deviations.append(np.std(last[row]))
-    assert layer_totals(predictor, words[:1]).evenness().last == pytest.approx(np.mean(deviations), abs=1e-6)
+    assert layer_totals(predictor, words[:1]).evenness().last == pytest.approx(np.mean(deviations), abs=rounding())
     assert 0 < evenness.mixed < 1
 
 

@@ -11,6 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from headway.errors import HeadwayError, RunError, UserError, printable
+from headway.memory import is_out_of_memory
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def failures_told(spell: Callable[[str], str]) -> Iterator[None]:
         file = f"{error.filename}: " if error.filename is not None else ""
         _fail(f"{file}cannot be read or written ({error.strerror or error})", RunError.exit_code)
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         _fail(f"out of memory ({str(error).strip() or 'there is no more'})", RunError.exit_code)
 
@@ -52,11 +53,6 @@ def failures_told(spell: Callable[[str], str]) -> Iterator[None]:
 def _fail(message: str, code: int) -> NoReturn:
     typer.echo(printable(f"error: {message}"), err=True)
     raise typer.Exit(code) from None
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory was asked for that is not there; torch says so by a RuntimeError."""
-    return isinstance(error, MemoryError) or "allocate" in str(error) or type(error).__name__ == "OutOfMemoryError"
 
 
 def _forget_output() -> None:

@@ -99,7 +99,8 @@ class ClaimFile(Section):
     """A table of a document, or a question of our own.
 
     `document`: whose claims these are. `table`: where in it. `setting`: what the document trained on, and how long.
-    `data`: for the budget `small`, and for `full` unless `full_data` says otherwise.
+    `data`: for the budget `small`, and for `full` unless `full_data` says otherwise. `grid`: the keys of a grid, or the
+    path of a grid file.
     """
 
     title: str
@@ -173,8 +174,11 @@ def chosen_files(folder: Path, chosen: ClaimPath) -> dict[str, Path]:
 
 def read_claims(path: Path) -> ClaimFile:
     """Read a claim file. Raises UserError with every mistake."""
+    tree = read_tree(path)
+    if isinstance(tree.get("grid"), str):
+        tree["grid"] = _grid_of_file(path.parent / tree["grid"])
     try:
-        claims = ClaimFile.model_validate(read_tree(path))
+        claims = ClaimFile.model_validate(tree)
     except ValidationError as error:
         raise UserError(explain(error, ClaimFile, str(path))) from error
     variants = claims.grid.get("variants", {})
@@ -187,6 +191,23 @@ def read_claims(path: Path) -> ClaimFile:
                     f"no such variant{hint}", where=f"{path}: {claim.claim}", received=name, allowed=variants
                 )
     return claims
+
+
+def _grid_of_file(path: Path) -> dict[str, Any]:
+    """The raw tree of a grid file, whose recipes have absolute paths. Raises UserError."""
+
+    def absolute(recipe: Any) -> Any:
+        return str((path.parent / recipe).resolve()) if isinstance(recipe, str) else recipe
+
+    tree = read_tree(path)
+    if "recipe" in tree:
+        tree["recipe"] = absolute(tree["recipe"])
+    variants = tree.get("variants")
+    if isinstance(variants, dict):
+        for name, entry in variants.items():
+            given = isinstance(entry, dict) and "recipe" in entry
+            variants[name] = entry | {"recipe": absolute(entry["recipe"])} if given else absolute(entry)
+    return tree
 
 
 def tree_of_cell(tree: Mapping[str, Any], claims: ClaimFile, cell: str) -> dict[str, Any]:

@@ -41,6 +41,11 @@ class ExistingOptions(MetricOptions):
         description="A file with the group of each segment, such as its length: compare each group.",
         json_schema_extra={**EXISTING, "metavar": "FILE"},
     )
+    alignments: Path | None = Field(
+        default=None,
+        description="True word alignments of the test set: compare the alignments of the runs by AER.",
+        json_schema_extra={**EXISTING, "metavar": "FILE"},
+    )
     metric: tuple[str, ...] = Field(
         default=(),
         description=METRIC_NAMES,

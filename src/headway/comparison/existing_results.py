@@ -166,7 +166,9 @@ def margins(given: Sequence[str]) -> dict[str, float]:
 
 
 def chosen_metrics(options: ExistingOptions, recipe: Recipe | None) -> list[Metric]:
-    """The metrics that were asked for, else those of the run's dev, else BLEU and chrF. Raises UserError."""
+    """The metrics that were asked for, else AER of alignments, those of a run, or BLEU and chrF. Raises UserError."""
+    if options.alignments is not None and not options.metric:
+        return build_metrics(("aer",), options.given())
     if recipe is not None and not options.metric and not options.given():
         return list(dev_metrics(recipe))
     return build_metrics(options.metric or DEFAULT_METRICS, options.given())
@@ -174,7 +176,7 @@ def chosen_metrics(options: ExistingOptions, recipe: Recipe | None) -> list[Metr
 
 def test_sets(options: ExistingOptions, recipe: Recipe) -> list[NamedCorpus]:
     """The test sets of runs: those that were given, else the dev of their recipe. Raises UserError."""
-    groups = None if options.by is None else options.by.absolute()
+    groups, alignments = (path and path.absolute() for path in (options.by, options.alignments))
     corpora: list[AnyCorpus] = []
     for text in options.test:
         try:
@@ -195,12 +197,12 @@ def test_sets(options: ExistingOptions, recipe: Recipe) -> list[NamedCorpus]:
         if recipe.data.dev is None:
             what = "the runs have no dev, so that there is no test set"
             raise UserError(what, where="data.dev", allowed=f"{option('test')} CORPUS")
-        return [NamedCorpus("dev", recipe.data.dev, groups)]
+        return [NamedCorpus("dev", recipe.data.dev, groups, alignments)]
     resolved = [paths_resolved(corpus, Path.absolute) for corpus in corpora]
     names = [name_of_corpus(corpus) for corpus in resolved]
     if len(set(names)) < len(names):
         names = [f"{name} {index}" for index, name in enumerate(names, start=1)]
-    return [NamedCorpus(name, corpus, groups) for name, corpus in zip(names, resolved, strict=True)]
+    return [NamedCorpus(name, corpus, groups, alignments) for name, corpus in zip(names, resolved, strict=True)]
 
 
 def evaluation_set(options: ExistingOptions, metrics: Sequence[Metric]) -> EvaluationSet:
@@ -211,6 +213,9 @@ def evaluation_set(options: ExistingOptions, metrics: Sequence[Metric]) -> Evalu
     if not options.references:
         allowed = f"{option('references')} FILE"
         raise UserError("outputs are scored by references", where=option("hypotheses"), allowed=allowed)
+    if options.alignments is not None:
+        what, allowed = "only runs are aligned; files of links have links for references", option("references")
+        raise UserError(what, where=option("alignments"), allowed=allowed)
     references = tuple(tuple(_read(metrics, path)) for path in options.references)
     sources = () if options.source is None else tuple(read_lines(options.source))
     groups = () if options.by is None else tuple(read_lines(options.by))

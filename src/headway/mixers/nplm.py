@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Width
+from headway.config import Whole, Width
 from headway.mixers.mixer import Contributions, Mixed, Mixer, MixerState, Span, State, latest, require_causal
 from headway.tensors.linear import Linear
 from headway.tensors.masks import zero_padding
@@ -52,7 +52,7 @@ class Nplm(Mixer):
         causal: bool,
         *,
         n: Width = 5,
-        blocks: Width = 4,
+        blocks: Whole = 4,
         block_size: Width = 8,
         kernels: Width = 1,
         hidden: Width | None = None,

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, Self
 
+import torch
 from torch import Tensor, nn
 
 from headway.config import Probability, Width
@@ -143,6 +144,8 @@ class MultiHeadCross(CrossMixer):
         batch, length, _ = memory.shape
         projected = self.memory_projection(memory).view(batch, length, 2, self.heads, self.head_dim)
         keys, values = projected.permute(2, 0, 3, 1, 4)
+        if not torch.is_grad_enabled():  # decoding reads them at every step, and would copy them each time
+            keys, values = keys.contiguous(), values.contiguous()
         return MultiHeadView(keys, values, None if mask is None else mask[:, None, None, :])
 
     def forward(self, x: Tensor, view: View, *, need_weights: bool = False) -> Read:

@@ -19,11 +19,12 @@ from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import sha256, write_json
 from headway.log import say
+from headway.memory import memory_named
 from headway.metrics.label_metrics import best_threshold
 from headway.models.tagger import LAYERS, Tagger
 from headway.predictors.captured_attention import ALL, CapturedAttention, layer_titles
 from headway.predictors.predict_options import Capture, LabelOptions, checked_options
-from headway.predictors.predictor import Predictor, batches
+from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
 from headway.predictors.run import WEIGHTS, Run
 from headway.predictors.showing import chosen_layer, plot_weights, shortened, table_of
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
@@ -313,7 +314,9 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
             windows = self._windows(run, sentences)
             for chosen in batches([len(window.ids) for window in windows], size):
                 batch = [windows[index] for index in chosen]
-                for window, probabilities in zip(batch, self._of_windows(run, batch), strict=True):
+                with memory_named(f"in labelling {len(batch)} sentences together", SMALLER_BATCHES):
+                    labelled = list(self._of_windows(run, batch))
+                for window, probabilities in zip(batch, labelled, strict=True):
                     total = totals[window.sentence][window.start : window.start + len(probabilities)]
                     total[:] = probabilities / len(self.runs) + total
         return totals

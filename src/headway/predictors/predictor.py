@@ -9,8 +9,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from pydantic import BaseModel
 
+from headway.errors import option
 from headway.predictors.predict_options import Capture, PredictorOptions
 from headway.predictors.run import Run
+
+SMALLER_BATCHES = f"lower {option('batch_tokens')} (in a recipe: decoding.batch_tokens) or the beam"
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -17,13 +17,14 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from headway.errors import UserError, option
+from headway.memory import memory_named
 from headway.models import Seq2Seq
 from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, patterns_of
 from headway.predictors.formatter import Formatter
 from headway.predictors.predict_options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
 from headway.predictors.prediction import Prediction, TextHypothesis
-from headway.predictors.predictor import Predictor, batches
+from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
 from headway.predictors.run import Run
 from headway.predictors.tree_formatter import TreeFormatter
 from headway.processing.audio.audio_files import Recording
@@ -112,9 +113,10 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         results: list[Prediction | None] = [None] * len(raw)
         lengths = [len(source.values) for source in request.sources]
         for rows in batches(lengths, request.search.batch_tokens, end_marks=1):
-            outputs = self._search(request, rows)
-            best = [hypotheses[0] for hypotheses in outputs]
-            captured = self._capture([request.sources[row].values for row in rows], best, request.options.capture)
+            with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
+                outputs = self._search(request, rows)
+                best = [hypotheses[0] for hypotheses in outputs]
+                captured = self._capture([request.sources[row].values for row in rows], best, request.options.capture)
             for row, hypotheses, attention in zip(rows, outputs, captured, strict=True):
                 results[row] = self._prediction(
                     raw[row], request.sources[row], hypotheses[: request.options.nbest], attention, request.formatter
@@ -310,10 +312,11 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         lengths = [max(len(source.values), len(ids)) + 1 for source, ids in zip(sources, target_ids, strict=True)]
         results: list[Prediction | None] = [None] * len(inputs)
         for rows in batches(lengths, self.recipe.decoding.batch_tokens, end_marks=1):
-            batch = _pairs([sources[row].values for row in rows], [target_ids[row] for row in rows]).to(self.device)
-            output = self.models[0](batch, capture=patterns_of(capture))
-            forced = self._forced(output.logits, batch, [target_ids[row] for row in rows])
-            captured = self._cut(output.attention, batch, capture)
+            with memory_named(f"in scoring {len(rows)} pairs together", SMALLER_BATCHES):
+                batch = _pairs([sources[row].values for row in rows], [target_ids[row] for row in rows]).to(self.device)
+                output = self.models[0](batch, capture=patterns_of(capture))
+                forced = self._forced(output.logits, batch, [target_ids[row] for row in rows])
+                captured = self._cut(output.attention, batch, capture)
             for row, hypothesis, weights in zip(rows, forced, captured, strict=True):
                 results[row] = self._prediction(inputs[row], sources[row], [hypothesis], weights, formatter)
         return [result for result in results if result is not None]

@@ -70,6 +70,7 @@ class TrainingConfig(Section):
     `compile`: training steps are compiled first, which takes minutes and makes later ones quicker; the numbers are
     those of the compiler.
     `max_bad_updates`: how many NaN or infinite losses in a row are skipped.
+    `wait_minutes`: of several processes, how long one waits for another before it gives up.
     """
 
     updates: Count | None = None
@@ -91,6 +92,7 @@ class TrainingConfig(Section):
     average: AverageConfig = AverageConfig()
     max_bad_updates: Count = 3
     strategy: Literal["ddp", "fsdp"] = "ddp"
+    wait_minutes: Annotated[float, Field(gt=0, le=1e6)] = 60.0
     tensorboard: bool = False
     compile: bool = False
     activation_checkpointing: bool = False

@@ -18,6 +18,7 @@ from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
 from headway.search.limits import Limits
 from headway.tensors.batch import BOS, EOS
 
+BLOCK = 16  # scores of which a maximum is taken
 LOOK_EVERY = 8  # steps between two looks at whether all is done, on an accelerator: every look waits for it
 
 
@@ -152,9 +153,7 @@ def beam_search(
     trail, finished = _Trail(steps, count, beam, raw), _Finished(count, beam, raw)
     for time in range(steps + 1):
         width = scores.shape[1]
-        total = scores.reshape(-1, 1) + raw  # a copy: search never changes what the model gave
-        limits.restrict(total, sentences.repeat_interleave(width), time, history)
-        candidates = _best(total, raw, width, 2 * beam)
+        candidates = _candidates(scores, raw, limits, sentences, time, history, 2 * beam)
         finished.add(sentences, time, candidates)
         if time == steps:
             break
@@ -183,12 +182,47 @@ def _rows_to_go(finished: _Finished, sentences: Tensor, longest: Tensor, time: i
     return left if sentences.device.type == "cpu" or not len(left) else rows
 
 
-def _best(total: Tensor, log_probabilities: Tensor, width: int, count: int) -> _Candidates:
-    """The `count` best continuations of each sentence by `total` (N * W, V), with their `log_probabilities`."""
-    size = total.shape[1]
-    total, log_probabilities = total.reshape(-1, width * size), log_probabilities.reshape(-1, width * size)
-    best, flat = total.topk(min(count, width * size), dim=1)
+def _candidates(
+    scores: Tensor, raw: Tensor, limits: Limits, sentences: Tensor, time: int, history: Tensor, count: int
+) -> _Candidates:
+    """The `count` best continuations of each sentence, whose hypotheses have `scores` (N, W).
+
+    Those of a sentence are among those of its rows, so that no more than these are ever added up. `raw` (N * W, V), the
+    log probabilities that the model gave, stays as it is.
+    """
+    width, vocabulary = scores.shape[1], raw.shape[1]
+    forbidden = limits.forbidden(time)
+    if forbidden is None:
+        allowed = raw.clone()
+        limits.restrict(allowed, sentences.repeat_interleave(width), time, history)
+        values, tokens = largest(allowed, min(count, vocabulary))
+    else:
+        values, tokens = largest(raw, min(count + len(forbidden), vocabulary))
+        for token in forbidden:
+            values = values.masked_fill(tokens == token, -torch.inf)
+    total = (scores.reshape(-1, 1) + values).reshape(len(scores), -1)
+    best, places = total.topk(min(count, total.shape[1]), dim=1)
     if (missing := count - best.shape[1]) > 0:  # fewer continuations than the beam is wide: add impossible ones
         best = torch.cat([best, best.new_full((len(best), missing), -torch.inf)], 1)
-        flat = torch.cat([flat, flat.new_zeros(len(flat), missing)], 1)
-    return _Candidates(best, flat // size, flat % size, log_probabilities.gather(1, flat))
+        places = torch.cat([places, places.new_zeros(len(places), missing)], 1)
+    parents, tokens = places // values.shape[1], tokens.reshape(len(scores), -1).gather(1, places)
+    rows = torch.arange(len(scores), device=raw.device)[:, None] * width + parents
+    return _Candidates(best, parents, tokens, raw[rows, tokens])
+
+
+def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The largest values of each row of scores (R, V), and their columns, both (R, count), best first.
+
+    The largest numbers are in the blocks with the largest maxima. A CPU finds maxima many numbers at a time, where it
+    sorts one by one.
+    """
+    rows, size = scores.shape
+    blocks = size // BLOCK
+    if scores.device.type != "cpu" or torch.compiler.is_compiling() or blocks < 4 * count:
+        return scores.topk(count, dim=1)
+    cut = blocks * BLOCK  # a block is every `blocks`-th column up to here
+    chosen = scores[:, :cut].reshape(rows, BLOCK, blocks).amax(1).topk(count, dim=1, sorted=False).indices
+    columns = (chosen[:, :, None] + torch.arange(0, cut, blocks)).flatten(1)
+    columns = torch.cat([columns, torch.arange(cut, size).expand(rows, -1)], 1) if cut < size else columns
+    values, order = scores.gather(1, columns).topk(count, dim=1)
+    return values, columns.gather(1, order)

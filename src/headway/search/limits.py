@@ -48,6 +48,12 @@ class Limits:
             scores.masked_fill_(~free, -torch.inf)
             scores.scatter_(1, forced[:, None], kept.masked_fill(free, -torch.inf))
 
+    def forbidden(self, time: int) -> tuple[int, ...] | None:
+        """The tokens that may not come after `time` others, where they are the same for all rows; else None."""
+        if self.prefix or time >= min(self.longest) or 0 < self.no_repeat <= time:
+            return None
+        return NEVER if time < self.shortest else (PAD, BOS)
+
     def _forced(self, sentences: Tensor, time: int) -> Tensor | None:
         """The token that must come at position `time` of each row, (R,), PAD where there is a choice."""
         if not self.prefix and time < min(self.longest):

@@ -13,6 +13,7 @@ from headway.search.limits import Limits
 from headway.tensors.batch import BOS, collate
 from tests.models.recurrent import oracle, toys
 from tests.models.toys import batch
+from tests.rounding import rounding
 
 CROSS = "decoder.0.cross"
 variants = pytest.mark.parametrize("changes", toys.VARIANTS.values(), ids=toys.VARIANTS)
@@ -235,4 +236,4 @@ def test_bf16_stays_close():
             low = model(given).logits
             low.float().sum().backward()
         whole = model(given).logits
-        assert (low - whole)[given.target_mask].abs().max() < 0.03 * whole.abs().max() + 0.03
+        assert (low - whole)[given.target_mask].abs().max() < rounding(torch.bfloat16, 4) * (1 + whole.abs().max())

@@ -8,6 +8,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.capture import TOGETHER, ReadOptions, read
 from headway.tasks.task import RawExample
 from tests.predictors.test_captured_attention import untrained
+from tests.rounding import rounding
 
 EXAMPLES = [RawExample("abcd", "dcba", ("dcba",)), RawExample(" "), RawExample("ab"), RawExample("ba", "x")]
 
@@ -23,7 +24,7 @@ def test_known_targets_are_forced_and_others_decoded(predictor: SequencePredicto
         assert each.prediction.text == prediction.text
         assert set(each.views[0].attention) == set(prediction.attention)
         for name, weights in prediction.attention.items():
-            np.testing.assert_allclose(each.views[0].attention[name], weights, atol=1e-6)
+            np.testing.assert_allclose(each.views[0].attention[name], weights, atol=rounding())
             assert each.views[0].tokens[name] == (prediction.rows(name), prediction.columns(name))
     decoded = [each.text for each in predictor.predict(["abcd", "ab", "ba"])]
     assert [each.hypothesis for each in captured if each.views] == decoded

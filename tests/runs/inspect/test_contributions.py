@@ -11,6 +11,7 @@ from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.contributions import contributions, log_probability, measure
 from tests.models import toys
+from tests.rounding import rounding
 
 ENCODER = {"layers": 2, "mixer": [{"kind": "ngram", "n": 2, "global_context": True}, "attention"]}
 DECODER = {"layers": 2, "mixer": ["attention", {"kind": "ngram", "n": 3, "global_context": "prefix"}]}
@@ -122,8 +123,8 @@ def test_texts_have_their_tokens_beside(ngrams):
     for each in (*encoder, *decoder):
         assert each.norm.shape == each.gradient_input.shape == (2, len(each.tokens), len(each.spans))
     alone = contributions(ngrams, lines[:1], targets[:1])[0]["encoder.0.self"]
-    np.testing.assert_allclose(alone.norm, encoder[0].norm, atol=1e-6)
-    np.testing.assert_allclose(alone.gradient_input, encoder[0].gradient_input, atol=1e-6)
+    np.testing.assert_allclose(alone.norm, encoder[0].norm, atol=rounding())
+    np.testing.assert_allclose(alone.gradient_input, encoder[0].gradient_input, atol=rounding())
 
 
 def test_chosen_tokens_add_up_to_all(ngrams):

@@ -21,6 +21,7 @@ from headway.runs.run_folder import RunFolder
 from headway.tasks.task import RawExample
 from tests.conftest import Command, Reversal
 from tests.predictors.test_captured_attention import MODELS, stacks, untrained
+from tests.rounding import rounding
 from tests.runs.inspect.test_pages import Page
 
 
@@ -58,12 +59,12 @@ def test_outputs_and_attention_are_the_predictors(predictor: SequencePredictor) 
         assert [output.text for output in each.outputs] == [hypothesis.text for hypothesis in prediction.hypotheses]
         assert each.outputs[0].tokens == [*prediction.tokens, "</s>"]
         np.testing.assert_allclose(
-            np.log(each.outputs[2].probabilities), prediction.hypotheses[2].log_probabilities, atol=1e-6
+            np.log(each.outputs[2].probabilities), prediction.hypotheses[2].log_probabilities, atol=rounding()
         )
         layers = {layer.name: layer for map in each.maps for layer in map.layers}
         assert set(layers) == set(prediction.attention)
         for name, layer in layers.items():
-            np.testing.assert_allclose(layer.values, prediction.attention[name], atol=1e-6)
+            np.testing.assert_allclose(layer.values, prediction.attention[name], atol=rounding())
             assert (list(layer.rows), list(layer.columns)) == (prediction.rows(name), prediction.columns(name))
     assert [map.title for map in found[0].maps] == ["Encoder", "Decoder", "Cross"]
 
@@ -89,7 +90,9 @@ def test_layers_without_weights_show_what_their_offsets_add(predictor: SequenceP
     assert list(layer.columns) == ["-1", "0", "+1"]
     assert layer.rows == ["▁", "a", "b", "c", "d", "</s>"]
     signed = maps["Encoder: gradient × input"]
-    np.testing.assert_allclose(signed.layers[0].values, expected["encoder.0.self"].gradient_input, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(
+        signed.layers[0].values, expected["encoder.0.self"].gradient_input, rtol=1e-4, atol=rounding()
+    )
     assert (signed.signed, maps["Encoder: contributions"].signed) == (True, False)
     assert empty.maps == []
 

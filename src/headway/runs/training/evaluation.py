@@ -9,10 +9,12 @@ import torch
 
 from headway.errors import NotFiniteError
 from headway.losses.cross_entropy import smoothed_cross_entropy
+from headway.memory import memory_named
 from headway.metrics import Metric
 from headway.models import Model
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.preparation import Corpora
+from headway.runs.training.updates import SMALLER_BATCHES
 from headway.tasks.task import DevOutputs, TrainingCorpus
 
 Scores = dict[str, float]
@@ -47,10 +49,11 @@ def dev_loss(model: Model[Any], dev: TrainingCorpus, parallel: Parallel) -> floa
     """Cross-entropy a dev target token (an end mark counts), in nats."""
     total, tokens = torch.zeros((), dtype=parallel.exact, device=parallel.device), 0
     for indices in dev.plan(0, 0, **parallel.config.batch_sizes()):
-        batch = dev.collate(indices).to(parallel.device)
-        logits = model(batch).logits
-        total += smoothed_cross_entropy(logits, batch.target_output, batch.target_mask, 0.0)
-        tokens += batch.counts["target_tokens"]
+        with memory_named(f"in the loss of a batch of {len(indices)} dev examples", SMALLER_BATCHES):
+            batch = dev.collate(indices).to(parallel.device)
+            logits = model(batch).logits
+            total += smoothed_cross_entropy(logits, batch.target_output, batch.target_mask, 0.0)
+            tokens += batch.counts["target_tokens"]
     return float(total) / tokens
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from headway.errors import RunError, option
 from headway.log import duration, progress, say
+from headway.memory import memory_named
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.opening import open_session
+from headway.runs.training.parallel import lost_processes_named
 from headway.runs.training.session import Session
 from headway.runs.training.signals import Signals, noted_signals
-from headway.runs.training.updates import compute_gradients, make_update
+from headway.runs.training.updates import SMALLER_BATCHES, compute_gradients, make_update
 
 
 def train(recipe: Recipe, output: Path, *, resume: bool = False) -> int:
@@ -29,8 +31,9 @@ def train(recipe: Recipe, output: Path, *, resume: bool = False) -> int:
         UserError: a recipe, data or run folder that cannot be used.
         RunError: training diverged, memory or the disk ran out.
     """
+    named = memory_named("in training", SMALLER_BATCHES), lost_processes_named(recipe.training)
     try:
-        with open_session(recipe, output, resume) as session, noted_signals() as signals:
+        with named[0], named[1], open_session(recipe, output, resume) as session, noted_signals() as signals:
             state = session.state
             session.evaluate_pending(signals)
             if not state.evaluation_pending:

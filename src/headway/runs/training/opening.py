@@ -50,7 +50,8 @@ LOOKED_AT = 1000  # updates whose learning rates are compared
 # Keys that may change when a run goes on: they say when it ends and what it reports, not what an update computes.
 FREE_TO_CHANGE = (
     "training.updates", "training.epochs", "training.minutes", "training.patience", "training.log_every",
-    "training.keep_last", "training.tensorboard", "training.max_bad_updates", "data.lead", "decoding.batch_tokens",
+    "training.keep_last", "training.tensorboard", "training.max_bad_updates", "training.wait_minutes", "data.lead",
+    "decoding.batch_tokens",
 )  # fmt: skip
 
 

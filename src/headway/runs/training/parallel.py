@@ -6,9 +6,10 @@ takes its rows of each.
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from headway.errors import RunError, option
 from headway.recipe import TrainingConfig
 from headway.tensors.precision import autocast
 
@@ -106,10 +108,26 @@ def launch(config: TrainingConfig) -> Parallel:
         device = torch.device(accelerator.type, int(os.environ.get("LOCAL_RANK", 0)))
         torch.accelerator.set_device_index(device.index)
     if world_size > 1:
-        distributed.init_process_group(distributed.get_default_backend_for_device(device))
-        control = distributed.new_group(backend="gloo") if device.type != "cpu" else None
+        wait = timedelta(minutes=config.wait_minutes)
+        with lost_processes_named(config):
+            distributed.init_process_group(distributed.get_default_backend_for_device(device), timeout=wait)
+            control = distributed.new_group(backend="gloo", timeout=wait) if device.type != "cpu" else None
         return Parallel(rank, world_size, device, config, control)
     return Parallel(rank, world_size, device, config)
+
+
+@contextmanager
+def lost_processes_named(config: TrainingConfig) -> Iterator[None]:
+    """Raise RunError where, within this context, another process of the run has ended or does not answer."""
+    try:
+        yield
+    except RuntimeError as error:  # of which gloo's errors have no class of their own
+        if not isinstance(error, distributed.DistError) and "gloo" not in str(error):
+            raise
+        raise RunError(
+            "another process of this run has ended, or has not answered within training.wait_minutes"
+            f" ({config.wait_minutes:g}); {option('resume')} starts from the last checkpoint"
+        ) from error
 
 
 def shut_down() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from headway.errors import UserError, option
+from headway.files import sync
 from headway.models import Model
 from headway.optimizers.optimizers import build_schedule
 from headway.optimizers.schedules import Schedule
@@ -82,6 +83,8 @@ def run_folder(path: Path, resume: bool) -> RunFolder:
         raise UserError("there is a run here already", where=where, allowed=allowed)
     try:
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        for made in (path, path.absolute().parent):
+            sync(made)
     except OSError as error:
         raise UserError(f"the run folder cannot be made ({error.strerror})", where=where) from error
     return folder

@@ -188,7 +188,12 @@ class Session:
             return
         self._rank(result)
         state.evaluation_pending = False
-        self.parallel.from_first(lambda: rewrite_state(self.folder.checkpoints, state))
+        self.parallel.from_first(self._save_evaluation)
+
+    def _save_evaluation(self) -> None:
+        """Let the checkpoint at hand know of its evaluation, whose line of metrics.jsonl is there by then."""
+        self.records.sync()
+        rewrite_state(self.folder.checkpoints, self.state)
 
     def _rank(self, result: Evaluation) -> None:
         """Compare an evaluation with the best so far; one that has no finite score is none of these."""

@@ -13,11 +13,16 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from headway.errors import RunError
 from headway.losses import Loss, Objective
+from headway.memory import memory_named
 from headway.models import Model, Output
 from headway.runs.training.parallel import Parallel
 from headway.tensors.batch import TargetBatch
+
+SMALLER_BATCHES = (
+    "lower training.batch_tokens or batch_sentences (and raise training.accumulate by as much to keep the update the"
+    " same), or data.max_length"
+)
 
 
 class TrainingStep(nn.Module):
@@ -76,31 +81,19 @@ def compute_gradients(
     tokens = batches[0].counts["target_tokens"]
     parts: dict[str, Tensor] = {}
     for position, on_cpu in enumerate(batches, start=1):
-        try:
+        with memory_named(f"in a batch of {len(on_cpu.indices) * parallel.world_size} examples", SMALLER_BATCHES):
             batch = on_cpu.each_tensor(lambda tensor: tensor.to(parallel.device, non_blocking=True))
             with parallel.synchronise(step, last=position == len(batches)):
                 with parallel.autocast():
                     loss: Loss = step(batch)
                 # Gradients are averaged over W processes, so that W / tokens makes the mean over the global batch.
                 (loss.total * (parallel.world_size / tokens)).backward()  # type: ignore[no-untyped-call]
-        except RuntimeError as error:
-            _explain_memory(error, len(on_cpu.indices) * parallel.world_size)
-            raise
         for name, part in loss.parts.items():
             fresh = part.detach().to(parallel.exact)
             parts[name] = parts[name] + fresh if name in parts else fresh
     norm = nn.utils.clip_grad_norm_(step.parameters(), math.inf if clip_norm is None else clip_norm)
     norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
     return Gradients(tuple(parts), parallel.sum_on_device(torch.stack(list(parts.values()))), norm.detach(), tokens)
-
-
-def _explain_memory(error: RuntimeError, examples: int) -> None:
-    """Raise RunError where memory ran out."""
-    if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
-        raise RunError(
-            f"memory ran out in a batch of {examples} examples; lower training.batch_tokens or batch_sentences (and"
-            " raise training.accumulate by as much to keep the update the same), or data.max_length"
-        ) from error
 
 
 def make_update(optimizer: Optimizer, gradients: Gradients, rate: float) -> None:

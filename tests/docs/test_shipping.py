@@ -1,0 +1,48 @@
+"""The page on shipping does what it says, in miniature: to an installed package, and from an OPUS-MT-like folder."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import write_reversal
+from tests.docs.pages import ROOT, run_page
+
+ARGOS = Path(sys.prefix) / "argos"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ARGOS.is_dir(), reason="argostranslate is not installed: make test-all")
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ctranslate2")
+    from tests.export.test_argos import write_whole_text_model
+    from tests.tasks.marian import write_marian
+
+    write_reversal(tmp_path)
+    write_marian(tmp_path / "opus-mt")
+    write_whole_text_model(tmp_path / "whole.onnx")
+    (tmp_path / "new.txt").write_text("abcd\ndacb\n", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ARGOS_PACKAGES_DIR", str(tmp_path / "packages"))
+    small = (
+        "vocabulary.kind=char vocabulary.size=100 model.dim=32 model.feed_forward=64 model.heads=2 model.dropout=0 "
+        "model.encoder.layers=1 model.decoder.layers=2 training.updates=400 training.checkpoint_every=200 "
+        "training.batch_tokens=512 optimizer.learning_rate=1e-2 optimizer.warmup=20 objective.label_smoothing=0"
+    )
+    short = "training.updates=4 training.checkpoint_every=2 optimizer.warmup=2 decoding.max_length=20"
+    changes = {
+        "train recipe.yaml": f"train recipe.yaml {small}",
+        "train fine-tune.yaml": f"train fine-tune.yaml {short}",
+        "train more.yaml": "train more.yaml training.updates=4 training.checkpoint_every=2 decoding.max_length=20",
+        "--licence": "--sentence-model whole.onnx --licence",
+        "python install.py": f"PYTHONPATH={ARGOS} python -W ignore install.py",
+    }
+    printed = run_page(ROOT / "docs" / "shipping.md", tmp_path, **changes).splitlines()
+    rows = {line.split()[0]: line.split()[1] for line in printed if line.split()[1:2] in (["yes"], ["no"])}
+    assert rows == dict.fromkeys(("ctranslate2", "argos", "onnx", "huggingface"), "yes")
+    assert any(line.startswith("argos: 16 of 16 best outputs equal") for line in printed)
+    assert [line for line in printed if line in ("dcba", "bcad")] == ["dcba", "bcad"] * 2
+    manifests = [json.loads((tmp_path / "runs" / name / "manifest.json").read_text()) for name in ("tuned", "more")]
+    assert manifests[0]["from"] == {"model": f"hf:{tmp_path / 'opus-mt'}"}
+    assert manifests[1]["from"]["model_sha256"] == manifests[0]["model_sha256"]

@@ -1,0 +1,90 @@
+"""Of two processes that train together one dies or hangs: the other says so in time, and the run can be resumed."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+
+from headway.errors import HeadwayError
+from headway.recipe import Recipe
+from headway.runs.checkpoint_files import list_checkpoints
+from headway.runs.training import loop
+from headway.runs.training.loop import train
+from tests.runs.training import toys
+
+WAIT = 0.1  # minutes
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port: int = server.getsockname()[1]
+        return port
+
+
+def fail_in_update(number: int, fail: Callable[[], object]) -> None:
+    calls, whole = [], loop.make_update
+
+    def failing(*arguments: object) -> None:
+        calls.append(1)
+        if len(calls) == number:
+            fail()
+        whole(*arguments)  # type: ignore[arg-type]
+
+    loop.make_update = failing
+
+
+def together(recipe: Recipe, output: Path, fails: int, fail: Callable[[], object]) -> tuple[int, str, float]:
+    """Train in two processes, of which one fails in its third update: the other's exit status, message and seconds."""
+    port, children = free_port(), []
+    receive, send = os.pipe()
+    for rank in range(2):
+        child = os.fork()
+        if child == 0:
+            torch.set_num_threads(1)
+            os.environ.update(
+                RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+            )
+            if rank == fails:
+                fail_in_update(3, fail)
+            code, message = 1, ""
+            try:
+                code = train(recipe, output)
+            except HeadwayError as error:
+                message = str(error)
+            except BaseException as error:
+                message = f"{type(error).__name__}: {error}"
+            if rank != fails:
+                os.write(send, message.encode())
+            os._exit(code)
+        children.append(child)
+    os.close(send)
+    began = time.monotonic()
+    _, status = os.waitpid(children[1 - fails], 0)
+    seconds = time.monotonic() - began
+    with suppress(ProcessLookupError):
+        os.kill(children[fails], signal.SIGKILL)
+    os.waitpid(children[fails], 0)
+    with os.fdopen(receive, "rb") as pipe:
+        return os.waitstatus_to_exitcode(status), pipe.read().decode(), seconds
+
+
+@pytest.mark.parametrize(("how", "fails"), [("dies", 0), ("dies", 1), ("hangs", 1)])
+def test_the_other_process_says_so(tmp_path: Path, how: str, fails: int) -> None:
+    fail = {"dies": lambda: os._exit(9), "hangs": lambda: time.sleep(600)}[how]
+    recipe = toys.recipe(tmp_path, wait_minutes=WAIT, precision="float32")
+    code, message, seconds = together(recipe, tmp_path / "run", fails, fail)
+    assert (code, message) == (
+        1,
+        "another process of this run has ended, or has not answered within training.wait_minutes (0.1);"
+        " resume starts from the last checkpoint",
+    )
+    assert seconds < 60
+    assert [folder.name for folder in list_checkpoints(tmp_path / "run" / "checkpoints")] == ["update-00000002"]
+    toys.run(tmp_path, resume=True, precision="float32")
