@@ -42,7 +42,7 @@ def ngram_differences(comparison: Comparison, a: str, b: str, test: int = 0) -> 
     """N-grams that b has right more often than a, most first, and then those that a has right more often.
 
     Of n-grams that are parts of each other and differ alike, the longest one stands for all. Those that the references
-    have just once are left out, unless there are no others.
+    have just once are left out, unless one of the two systems has no others.
     """
     right = {name: _right([cell.outputs[test] for cell in comparison.cells[name]]) for name in (a, b)}
     totals: Counter[tuple[str, ...]] = Counter()
@@ -53,12 +53,16 @@ def ngram_differences(comparison: Comparison, a: str, b: str, test: int = 0) -> 
         for ngram in right[a].keys() | right[b].keys()
         if right[a].get(ngram, 0.0) != right[b].get(ngram, 0.0)
     ]
-    differences = [item for item in differences if item[1].references > 1] or differences
     differences.sort(key=lambda item: (-abs(item[1].weight), -len(item[0]), item[0]))
-    return [
-        *_without_parts([item for item in differences if item[1].weight > 0]),
-        *_without_parts([item for item in differences if item[1].weight < 0]),
-    ]
+    won = [item for item in differences if item[1].weight > 0]
+    lost = [item for item in differences if item[1].weight < 0]
+    return [*_without_parts(_repeated(won) or won), *_without_parts(_repeated(lost) or lost)]
+
+
+def _repeated(
+    differences: Sequence[tuple[tuple[str, ...], NgramDifference]],
+) -> list[tuple[tuple[str, ...], NgramDifference]]:
+    return [item for item in differences if item[1].references > 1]
 
 
 def _right(outputs: Sequence[CellOutput]) -> dict[tuple[str, ...], float]:
