@@ -11,7 +11,7 @@ import yaml
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from headway.errors import UserError
+from headway.errors import HeadwayError, UserError
 from headway.files import sha256
 from headway.recipe import load_recipe, parse_recipe
 from headway.runs import run_folder
@@ -201,6 +201,30 @@ def test_weights_that_training_did_not_write_are_refused(
     ended = run_headway("predict", folder.path, stdin="a\n")
     assert (ended.code, ended.out) == (2, "")
     assert "these weights are not those that training wrote" in ended.err
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_vocabulary_that_training_did_not_use_is_refused(reversal: Reversal, tmp_path: Path, missing: bool) -> None:
+    folder = RunFolder(Path(shutil.copytree(reversal.run, tmp_path / "run")))
+    (folder.vocabulary / "more").write_text("a file of the user", encoding="utf-8")
+    load_run(folder.path, CPU)
+    file = folder.vocabulary / "shared" / "spm.model"
+    if missing:
+        file.unlink()
+    else:
+        flip(file, -1)
+    what = "is missing" if missing else "is not the one that training used"
+    with pytest.raises(UserError, match=rf"spm\.model: this file {what}"):
+        load_run(folder.path, CPU)
+
+
+def test_a_model_that_no_memory_holds_is_refused(tmp_path: Path) -> None:
+    folder = trained(tmp_path)
+    tree = yaml.safe_load(folder.recipe_file.read_text(encoding="utf-8"))
+    tree["model"] |= {"dim": 2**24, "feed_forward": 2**24}
+    folder.recipe_file.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    with pytest.raises(HeadwayError, match=r"memory ran out in making the model|model\.dim"):
+        load_run(folder.path, CPU)
 
 
 def test_a_damaged_checkpoint_is_not_averaged(tmp_path: Path) -> None:

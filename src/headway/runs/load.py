@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from headway.device import keep_freed_memory, pick_device
 from headway.errors import UserError, option
 from headway.log import say
+from headway.memory import memory_named
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
@@ -76,7 +77,10 @@ def load(
 
 
 class NoInitialValues(TorchFunctionMode):
-    """Sets parameters to zero where a model would draw them: weights that are read replace them all."""
+    """Leaves parameters as memory comes, where a model would draw them: weights that are read replace them all.
+
+    Memory that is not written to is not taken either, however large a model a damaged recipe asks for.
+    """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -84,9 +88,7 @@ class NoInitialValues(TorchFunctionMode):
         kwargs = kwargs or {}
         if func not in DRAWS:
             return func(*args, **kwargs)
-        tensor: Tensor = args[0] if args else kwargs["tensor"]
-        tensor.detach().zero_()
-        return tensor
+        return args[0] if args else kwargs["tensor"]
 
 
 def _check_precision(precision: str, engine: str | None) -> None:
@@ -133,8 +135,9 @@ def without_weights(path: Path) -> Run:
     task = build_task(recipe.task)
     if not folder.vocabulary.is_dir():
         raise UserError("this run has no vocabulary yet: training has not begun", where=str(path))
+    folder.check_vocabulary()
     processors = task.processors(folder.vocabulary)
-    with NoInitialValues():
+    with memory_named(f"in making the model of {path}", "its recipe may be damaged"), NoInitialValues():
         model = task.model(recipe, processors, initial=False)
     return Run(recipe, *processors, model.eval(), path)
 

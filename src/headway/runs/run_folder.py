@@ -49,6 +49,7 @@ class ManifestEntries(BaseModel):
     bf16_speed: float | None = None
     averaged_updates: list[int] = []
     trained: dict[str, Any] = {}
+    vocabulary: dict[str, str] = {}
     model_sha256: str = ""
     next_model_sha256: str = ""
 
@@ -156,6 +157,19 @@ class RunFolder:
         self.write_manifest({"next_model_sha256": digest})
         write_bytes(self.weights, content)
         self.write_manifest({"model_sha256": digest, "next_model_sha256": None} | changes)
+
+    def vocabulary_hashes(self) -> dict[str, str]:
+        """The hashes of the processors' files, by their names in the folder."""
+        files = sorted(path for path in self.vocabulary.rglob("*") if path.is_file())
+        return {path.relative_to(self.vocabulary).as_posix(): sha256(path) for path in files}
+
+    def check_vocabulary(self) -> None:
+        """Raise UserError where a file of the processors is not the one that training used. Older runs note none."""
+        now = self.vocabulary_hashes()
+        for name, known in self.read_manifest().get("vocabulary", {}).items():
+            if now.get(name) != known:
+                what = "this file is missing" if name not in now else "this file is not the one that training used"
+                raise UserError(what, where=str(self.vocabulary / name))
 
     def read_weights(self) -> dict[str, Tensor]:
         """The weights, which are those that training wrote.

@@ -191,6 +191,7 @@ def _checkpoint(folder: RunFolder, parallel: Parallel) -> Checkpoint | None:
 
 
 def _check_same_data(folder: RunFolder, hashes: dict[str, str]) -> None:
+    folder.check_vocabulary()
     known = folder.read_manifest().get("data", hashes)
     if known != hashes:
         raise UserError(
@@ -226,6 +227,7 @@ def _start_records(
             "seed": recipe.training.seed,
             "parameters": parameters,
             "data": hashes,
+            "vocabulary": folder.vocabulary_hashes(),
             **provenance(recipe),
             "machine": now,
             "precision": arithmetic.precision,
