@@ -1,7 +1,7 @@
 """The lock of a run folder: one training at a time.
 
 The system lets go of the lock when its process ends, in whatever way, so that a killed run can be resumed at once. It
-holds between machines where the file system carries `flock` between them (NFS from version 4 on, CephFS, Lustre and
+holds between machines where the file system carries `flock` between them (NFS, CephFS, and Lustre and
 GPFS with their option for it); where it does not, the note in the file says what trained here last.
 """
 
