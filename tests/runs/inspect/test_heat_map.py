@@ -59,14 +59,23 @@ def test_the_command_writes_every_format(run_headway: Command, reversal: Reversa
         ({"layer": "decoder.9.cross"}, "no weights of this name.*decoder.1.cross"),
         ({"layer": "decoder.0.cross"}, "no weights of this name"),
         ({"head": 9}, "no such head.*allowed: 1 to 2"),
-        ({"output": Path("none/heat.pdf")}, "no such folder"),
-        ({"output": Path("heat.txt")}, "format is the suffix"),
         ({"text": " "}, "no weights to draw"),
     ],
 )
 def test_mistakes(reversal: Reversal, tmp_path: Path, changes: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         run_heat_map(reversal.run, HeatMapOptions(**{"output": tmp_path / "heat.png", "text": "abcd"} | changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("none/heat.pdf", "no such folder"), ("heat.txt", "format is the suffix")]
+)
+def test_places_that_no_figure_can_have(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, name: str, message: str
+) -> None:
+    ended = run_headway("inspect", reversal.run, "--text", "abcd", "--figure", tmp_path / name)
+    assert ended.code == 2
+    assert message in ended.err
 
 
 def test_a_page_goes_into_the_run(run_headway: Command, reversal: Reversal) -> None:

@@ -21,10 +21,8 @@ def run_heat_map(run: Path, options: HeatMapOptions) -> str:
     """Draw the weights of a sentence; what was drawn and where, to be read.
 
     Raises:
-        UserError: no run, an empty sentence, a layer or head that is not there, a format that is not known.
+        UserError: no run, an empty sentence, a layer or head that is not there.
     """
-    if not options.output.parent.is_dir():
-        raise UserError("there is no such folder", where=option("output"), received=str(options.output.parent))
     predictor = load(run, device=options.device, allow_code=options.allow_code)
     (sentence,) = inspect(predictor, [RawExample(options.text)])
     layers = [layer for shown in sentence.maps if shown.measure == "weight" for layer in shown.layers]
