@@ -177,10 +177,7 @@ def predict_stream(
                 write(prediction, done)
             sys.stdout.flush()
             line.update(done)
-    if truncated:
-        say(f"{truncated:,} of {done:,} lines are longer than the limit: only their beginning was read")
-    if skipped:
-        warn(f"{skipped:,} of {done:,} were skipped; their lines are empty")
+    _tell_losses(done, truncated, skipped)
     if prefixes is not None and next(prefixes, None) is not None:
         where = f"{option('prefix')} {output.prefix}"
         raise UserError("there are more prefixes than lines", where=where, allowed=f"{done}")
@@ -188,6 +185,14 @@ def predict_stream(
         say(repairs.text())
     _tell_unseen(predictor, read)
     return writer.shown
+
+
+def _tell_losses(done: int, truncated: int, skipped: int) -> None:
+    """Log how many lines were not read to their end, or not at all."""
+    if truncated:
+        say(f"{truncated:,} of {done:,} lines are longer than the limit: only their beginning was read")
+    if skipped:
+        warn(f"{skipped:,} of {done:,} were skipped; their lines are empty")
 
 
 def _tell_unseen(predictor: SequencePredictor, read: Counter[str]) -> None:
