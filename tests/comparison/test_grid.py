@@ -160,6 +160,24 @@ def test_a_copy_of_the_tested_file_is_recognised(tmp_path: Path) -> None:
         load_grid(path)
 
 
+def test_two_variants_of_one_name_are_named(tmp_path: Path) -> None:
+    path = write_grid(tmp_path, variants=None)
+    path.write_text(path.read_text() + "variants: {a: {}, a: {model.dim: 8}}\n")
+    with pytest.raises(UserError, match="the key 'a' stands here again"):
+        load_grid(path)
+
+
+def test_a_variant_keeps_what_it_says_is_to_be_sized(tmp_path: Path) -> None:
+    sized = {"model.encoder.mixer": {"kind": "local", "n": 3}, "model.match_parameters": {"to": 9999, "by": "head_dim"}}
+    _, local = load_grid(
+        write_grid(tmp_path, match_parameters=True, variants={"attention": {}, "local": sized})
+    ).variants
+    assert isinstance(local.recipe.model, StackedConfig)
+    match = local.recipe.model.match_parameters
+    assert match is not None
+    assert (match.by, match.to == 9999) == ("head_dim", False)
+
+
 def test_an_unknown_override_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"sedes=\[1\]: unknown key; did you mean 'seeds'"):
         load_grid(write_grid(tmp_path), ["sedes=[1]"])

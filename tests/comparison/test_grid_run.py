@@ -216,6 +216,10 @@ def test_the_command_line(made: tuple[Grid, Path], run_headway: Command) -> None
     ended = run_headway("compare", grid, "--output", out, "--json")
     assert ended.code == 0, ended.err
     assert set(json.loads(ended.out)["variants"]) == {"attention", "ngram"}
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert {out / f"compare.{end}" for end in ("html", "md", "tex", "csv", "json")} <= before.keys()
+    assert run_headway("compare", grid, "--output", out, "--json").out == ended.out
+    assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     ended = run_headway("compare", grid, "seeds=[1]", "--output", out, "--dry-run")
     assert ended.code == 0, ended.err
     assert "0:00 of training are left" in ended.out

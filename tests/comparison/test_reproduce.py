@@ -54,6 +54,7 @@ def test_a_cell_is_decided_and_recorded(place: Path, run_headway: Command) -> No
     folder = place / "out" / "nobody2024-words"
     assert {path.name for path in (folder / "cells").iterdir() if path.is_dir()} == {"wide-1", "narrow-1"}
     assert (folder / "data" / "version").read_text().startswith("headway ")
+    assert (folder / "compare.html").is_file()
     record = read_record(folder / "record.json")
     assert record.measured.commands[0].startswith("headway")
     assert record.comparison is not None

@@ -243,7 +243,10 @@ def _tree_of(config: GridConfig, name: str, beside: Path, changes: Sequence[str]
 
 
 def _match_variants(config: GridConfig, trees: Mapping[str, dict[str, Any]], beside: Path) -> None:
-    """Ask in the recipes of all variants but one for the number of parameters of that one."""
+    """Ask in the recipes of all variants but one for the number of parameters of that one.
+
+    A variant that says itself what is to be sized keeps that.
+    """
     match = config.match_parameters
     if match is None:
         return
@@ -254,8 +257,8 @@ def _match_variants(config: GridConfig, trees: Mapping[str, dict[str, Any]], bes
             goal = model_section(_sized(trees[to], f"variants.{to}", beside)).model_dump(mode="json")
     for name, tree in trees.items():
         if name != to:
-            _sized(tree, f"variants.{name}", beside)
-            value = {"to": goal, "by": match.by, "within": match.within}
+            own = _sized(tree, f"variants.{name}", beside).get("match_parameters")
+            value = {"to": goal, "by": own["by"] if own else match.by, "within": match.within}
             set_key(tree, "model.match_parameters", value, f"variants.{name}")
 
 

@@ -25,7 +25,9 @@ from headway.comparison.claims import (
     read_claims,
     tree_of_cell,
 )
+from headway.comparison.compare_options import CompareOptions
 from headway.comparison.comparison import Comparison
+from headway.comparison.comparison_page import write_report
 from headway.comparison.grid import Grid, grid_of
 from headway.comparison.grid_comparison import GridComparison, compare_grid, plan_of
 from headway.comparison.reproduce_options import ReproduceOptions
@@ -87,6 +89,7 @@ def reproduce(
         as_printed = claims.budget(options.budget).as_printed
         decided = {claim.says: decide(claim, made.comparison) for claim in claims.claims}
         tables += [claims_table(decided, claims, as_printed=as_printed), made.comparison.table()]
+        write_report(made.comparison, folder, CompareOptions(), own=True)
         write_record(folder / RECORD, record_of(claims, options, grid, made, made.comparison, decided, command))
     return tables, code
 
