@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args, get_origin
 
@@ -34,7 +35,15 @@ def sections() -> dict[str, type[BaseModel]]:
         f"{kind}.{name}": config_of(registry_of(kind).get(name)) for kind in CATALOGUE for name in registry_of(kind)
     }
     found = {f"{section.__module__}.{section.__name__}": section for section in subclasses(Section)}
-    return {name: section for name, section in found.items() if name.startswith("headway.")} | components
+    return {name: section for name, section in found.items() if is_declared(section)} | components
+
+
+def is_declared(section: type[BaseModel]) -> bool:
+    """Whether a section stands in a module of headway, and was not made by a test."""
+    declared: Any = sys.modules.get(section.__module__)
+    for part in section.__qualname__.split("."):
+        declared = getattr(declared, part, None)
+    return declared is section and section.__module__.startswith("headway.")
 
 
 def subclasses(section: type[BaseModel]) -> Iterator[type[BaseModel]]:

@@ -13,4 +13,4 @@ def test_the_page_runs(tmp_path, monkeypatch, run_headway: Command):
     monkeypatch.syspath_prepend(tmp_path)
     refused = run_headway("data", "check", tmp_path / "cards.yaml")
     assert refused.code == 2
-    assert "numbers.cards:5: this card has no back" in refused.err
+    assert "numbers.cards:5: this card has no back" in refused.out + refused.err

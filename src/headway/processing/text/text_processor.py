@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -268,16 +268,16 @@ def save_processors(processors: tuple[TextProcessor, TextProcessor], folder: Pat
     folders = ("shared",) if shared else ("source", "target")
     for name, processor in zip(folders, processors, strict=False):
         processor.vocabulary.save(folder / name)
-    write_json(
-        folder / FILE,
-        {
-            "format": FORMAT,
-            "shared": shared,
-            "source": source.config.model_dump(mode="json"),
-            "target": target.config.model_dump(mode="json"),
-            "characters": ["".join(sorted(processor.characters)) for processor in processors],
-        },
-    )
+    description: dict[str, Any] = {
+        "format": FORMAT,
+        "shared": shared,
+        "source": source.config.model_dump(mode="json"),
+        "target": target.config.model_dump(mode="json"),
+    }
+    characters = ["".join(sorted(processor.characters)) for processor in processors]
+    if any(characters):  # older runs do not know them, and their files stay what they were
+        description["characters"] = characters
+    write_json(folder / FILE, description)
 
 
 def load_processors(folder: Path) -> tuple[TextProcessor, TextProcessor]:
