@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-narrow test-all lint docs bench clean
+.PHONY: demo test test-all test-narrow lint docs bench clean
 
 demo: .venv/demo
 	$(BIN)/headway demo
