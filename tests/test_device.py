@@ -1,24 +1,43 @@
 """The machine: which cores are free, and how many threads that makes."""
 
+import itertools
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 import torch
 
 from headway import device
-from headway.device import choose_threads, machine, threads_set
+from headway.device import choose_threads, machine, pick_device, threads_set
+from headway.errors import UserError
+
+
+class CoreTimes(NamedTuple):
+    """Seconds of a core since the machine started, as psutil counts them."""
+
+    user: float
+    nice: float
+    idle: float
+    guest: float  # counted within user too
 
 
 @pytest.fixture
 def cores(monkeypatch: pytest.MonkeyPatch):
-    """Sets the cores of this process and how idle each is, in percent."""
+    """Sets the cores of this process and the percentage of a fifth of a second that each is idle."""
     for name in device.SET_BY:
         monkeypatch.delenv(name, raising=False)
 
     def set_to(*idle: float, allowed: list[int] | None = None, nice: float = 0.0, torch_threads: int = 64) -> None:
-        shares = [SimpleNamespace(idle=value, nice=nice) for value in idle]
+        start = [CoreTimes(40.0, 2.0, 500.0, 10.0) for _ in idle]
+        spent = [[100 - share - nice, nice, share, 7.0] for share in idle]
+        end = [
+            CoreTimes(*(count + device.LISTEN * percent / 100 for count, percent in zip(core, percents, strict=True)))
+            for core, percents in zip(start, spent, strict=True)
+        ]
+        counts = itertools.cycle([start, end])
         own = list(range(len(idle))) if allowed is None else allowed
-        monkeypatch.setattr(device.psutil, "cpu_times_percent", lambda seconds, percpu: shares)
+        monkeypatch.setattr(device.psutil, "cpu_times", lambda percpu: next(counts))
+        monkeypatch.setattr(device.time, "sleep", lambda seconds: None)
         monkeypatch.setattr(device.psutil, "Process", lambda: SimpleNamespace(cpu_affinity=lambda: own))
         monkeypatch.setattr(device, "cores", lambda: len(own))
         monkeypatch.setattr(torch, "get_num_threads", lambda: torch_threads)
@@ -40,7 +59,7 @@ def test_threads_are_as_many_as_cores_are_free(cores) -> None:
 
 
 def test_niced_processes_step_aside(cores) -> None:
-    cores(50, 0, nice=50)
+    cores(50, 10, nice=50)
     assert choose_threads().number == 2
 
 
@@ -79,3 +98,13 @@ def test_threads_are_set_for_a_while() -> None:
 
 def test_the_machine_says_its_instructions() -> None:
     assert machine()["instruction_set"] == torch.backends.cpu.get_cpu_capability()
+
+
+@pytest.mark.parametrize("name", ["meta", "cuda:99", "nosuch", "", "cpu cpu"])
+def test_a_device_that_holds_no_numbers_here_is_none(name: str) -> None:
+    with pytest.raises(UserError, match="this device cannot be used here"):
+        pick_device(name)
+
+
+def test_a_device() -> None:
+    assert pick_device("cpu") == torch.device("cpu")

@@ -5,6 +5,7 @@ import os
 import platform
 import resource
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -102,11 +103,22 @@ def choose_threads() -> Threads:
 
 def _free_cores(usable: int) -> int:
     """How many of its cores nothing else uses, in whole ones; niced processes step aside, and do not count."""
-    shares = psutil.cpu_times_percent(LISTEN, percpu=True)
+    before = psutil.cpu_times(percpu=True)
+    time.sleep(LISTEN)
+    after = psutil.cpu_times(percpu=True)
     process = psutil.Process()
-    allowed = process.cpu_affinity() if hasattr(process, "cpu_affinity") else range(len(shares))
-    left = sum(shares[core].idle + getattr(shares[core], "nice", 0.0) for core in allowed)
-    return min(usable, round(left / 100))
+    allowed = process.cpu_affinity() if hasattr(process, "cpu_affinity") else range(len(after))
+    return min(usable, round(sum(_left(before[core], after[core]) for core in allowed)))
+
+
+def _left(before: Any, after: Any) -> float:
+    """The share of the time between two counts of a core that it was idle, or lent to a niced process.
+
+    psutil's own percentages are of a whole second where less has passed, so that they are not used here.
+    """
+    spent = {field: getattr(after, field) - getattr(before, field) for field in after._fields}
+    all_time = sum(seconds for field, seconds in spent.items() if not field.startswith("guest"))  # within user and nice
+    return float((spent["idle"] + spent.get("nice", 0.0)) / all_time) if all_time > 0 else 1.0
 
 
 @contextmanager
@@ -127,7 +139,7 @@ def pick_device(name: str = "auto") -> torch.device:
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()  # a device that holds no numbers is none
     except (RuntimeError, AssertionError) as error:
         raise UserError(
             "this device cannot be used here",

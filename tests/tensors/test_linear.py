@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from headway.tensors.linear import MOST_ROWS, Linear
+from headway.tensors.linear import Linear
+from headway.tensors.products import FEW_ROWS, transposed
 
-SHAPES = [(1, 6), (5, 6), (MOST_ROWS + 1, 6), (2, 3, 6), (4, 7, 6), (0, 6), (3, 1, 6), (6,)]
+SHAPES = [(1, 6), (5, 6), (FEW_ROWS + 1, 6), (2, 3, 6), (4, 7, 6), (0, 6), (3, 1, 6), (6,)]
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -29,12 +30,11 @@ def test_equals_torch(shape, outputs, bias, least, monkeypatch):
 def test_few_rows_take_the_weight_once(monkeypatch):
     monkeypatch.setattr("headway.tensors.linear.LEAST_WEIGHTS", 0)
     calls = []
-    addmm = torch.addmm
-    monkeypatch.setattr("headway.tensors.linear.addmm", lambda *given: calls.append(1) or addmm(*given))
+    monkeypatch.setattr("headway.tensors.linear.transposed", lambda *given: calls.append(1) or transposed(*given))
     layer = Linear(6, 9)
     layer(torch.randn(4, 6))
     with torch.no_grad():
-        layer(torch.randn(MOST_ROWS + 1, 6))
+        layer(torch.randn(FEW_ROWS + 1, 6))
         assert not calls
         layer(torch.randn(4, 2, 6))
     assert len(calls) == 1

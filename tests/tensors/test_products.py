@@ -104,9 +104,43 @@ def test_a_trial_takes_the_quickest_of_those_that_work(kinds: dict) -> None:
     kinds["float32"] = (_Missing, _Slow, PlainProduct)
     found = trial("float32", 300, 200)
     assert found is not None
-    assert found.kind is PlainProduct
+    assert found.few is found.many is PlainProduct
     kinds["int8"] = (_Missing,)
     assert trial("int8", 300, 200) is None
+
+
+class _SlowWithFew(PlainProduct):
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        product = super().__call__(rows)
+        return (
+            sum((super(_SlowWithFew, self).__call__(rows) for _ in range(20)), 0 * product)
+            if len(rows) < 8
+            else product
+        )
+
+
+class _SlowWithMany(PlainProduct):
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        product = super().__call__(rows)
+        return (
+            sum((super(_SlowWithMany, self).__call__(rows) for _ in range(20)), 0 * product)
+            if len(rows) > 8
+            else product
+        )
+
+
+def test_few_and_many_rows_have_the_product_that_suits_them(kinds: dict) -> None:
+    kinds["float32"] = (_SlowWithFew, _SlowWithMany)
+    found = trial("float32", 300, 200)
+    assert found is not None
+    assert (found.few, found.many) == (_SlowWithMany, _SlowWithFew)
+    weight, called = torch.randn(300, 200), []
+    product = found.prepared(weight, None)
+    for name in ("few", "many"):
+        setattr(product, name, lambda rows, name=name: called.append((name, len(rows))) or rows)
+    for rows in (0, 1, 2, 8, 9):
+        product(torch.ones(rows, 200))
+    assert called == [("many", 0), ("many", 1), ("few", 2), ("few", 8), ("many", 9)]
 
 
 def test_auto_takes_a_precision_that_is_much_faster(kinds: dict) -> None:

@@ -9,15 +9,14 @@ from collections import Counter
 from typing import Any
 
 import torch
-from torch import Tensor, addmm, mm, nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.tensors.products import KINDS, PlainProduct, Product, trial
+from headway.tensors.backends import linear
+from headway.tensors.products import FEW_ROWS, KINDS, Multiply, PlainProduct, transposed, trial
 
-# With so few rows a CPU is bound by reading the weight: W x^T streams it once, x W^T goes through it in blocks made for
-# many rows. It pays where outputs are at least as many as inputs (2.4 times at 256 -> 8000; see benchmarks/linear.py),
-# and where the weight is large: its result lies in columns, which the next map has to copy.
-MOST_ROWS = 8
+# Of few rows, W x^T pays where outputs are at least as many as inputs (2.4 times at 256 -> 8000; see
+# benchmarks/linear.py), and where the weight is large: its result lies in columns, which the next map has to copy.
 LEAST_WEIGHTS = 1 << 20
 
 PRECISIONS = (*KINDS, "auto")
@@ -29,26 +28,40 @@ class Linear(nn.Linear):
     """`torch.nn.Linear` that is quicker, and equal to rounding, where no gradient is needed.
 
     Attributes:
+        backend: the library that multiplies, a name in `headway.tensors.backends.BACKENDS`.
         product: what `prepare` has made of the weight; None where it has not, and once the weight may change.
+        low_rank: what is learned in the place of the weight (see `headway.tensors.low_rank`), if that is so.
     """
 
-    product: Product | None = None
+    backend = "torch"
+    product: Multiply | None = None
+    low_rank: nn.Module | None
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+        super().__init__(inputs, outputs, bias)
+        self.low_rank = None
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., D) to (..., O)."""
+        return self._mapped(x) if self.low_rank is None else self._mapped(x) + self.low_rank(x)
+
+    def _mapped(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return F.linear(x, self.weight, self.bias)
+            return linear(x, self.weight, self.bias, self.backend)
         outputs, inputs = self.weight.shape
         if self.product is not None:
             return self.product(x.reshape(-1, inputs).contiguous()).view(*x.shape[:-1], outputs)
         if x.device.type != "cpu":
             return F.linear(x, self.weight, self.bias)
-        few = 1 < x.numel() // inputs <= MOST_ROWS and outputs >= inputs and outputs * inputs >= LEAST_WEIGHTS
+        few = 1 < x.numel() // inputs <= FEW_ROWS and outputs >= inputs and outputs * inputs >= LEAST_WEIGHTS
         if not few and x.is_contiguous():
-            return F.linear(x, self.weight, self.bias)
+            return linear(x, self.weight, self.bias, self.backend)
         # Rows that do not lie one behind the other are copied first: the product of such takes many times as long.
         rows = x.reshape(-1, inputs)
-        product = _transposed(rows, self) if few else F.linear(rows.contiguous(), self.weight, self.bias)
+        if few:
+            product = transposed(rows, self.weight, self.bias)
+        else:
+            product = linear(rows.contiguous(), self.weight, self.bias, self.backend)
         return product.view(*x.shape[:-1], outputs)
 
     def train(self, mode: bool = True) -> Linear:
@@ -65,11 +78,11 @@ class Linear(nn.Linear):
         super()._load_from_state_dict(*given)
 
 
-def _transposed(x: Tensor, layer: nn.Linear) -> Tensor:
-    """(R, O), laid out by columns, for x (R, D)."""
-    if layer.bias is None:
-        return mm(layer.weight, x.t()).t()
-    return addmm(layer.bias[:, None], layer.weight, x.t()).t()
+def use_backend(model: nn.Module, backend: str) -> None:
+    """Let all linear maps of a model multiply by a library of `headway.tensors.backends.BACKENDS`."""
+    for layer in model.modules():
+        if isinstance(layer, Linear):
+            layer.backend = backend
 
 
 def prepare(model: nn.Module, precision: str = "float32") -> str:
@@ -102,7 +115,7 @@ def _large(layer: Linear) -> bool:
     return layer.weight.dtype == torch.float32 and layer.weight.numel() >= LEAST_PREPARED
 
 
-def _product(layer: Linear, precision: str) -> Product | None:
+def _product(layer: Linear, precision: str) -> Multiply | None:
     """The quickest product of a precision; None for that which the layer has without it."""
     if layer.weight.device.type != "cpu":
         if precision == "int8":
@@ -111,7 +124,7 @@ def _product(layer: Linear, precision: str) -> Product | None:
     found = trial(precision, *layer.weight.shape)
     if found is None:
         raise ValueError(f"there are no {precision} products on this processor")
-    return None if found.kind is PlainProduct else found.kind(layer.weight, layer.bias)
+    return None if found.few is found.many is PlainProduct else found.prepared(layer.weight, layer.bias)
 
 
 def _fastest(layers: list[Linear]) -> str:

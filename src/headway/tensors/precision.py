@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.tensors.linear import Linear
+
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 
 LEAST_GAIN = 1.2  # bf16 is worth its rounding from this speed on, in times that of float32
@@ -40,12 +42,19 @@ def compared(speed: float) -> str:
     return f"is {speed:.1f} times as fast as float32"
 
 
-def trial_linear(dim: int) -> tuple[nn.Module, int]:
+def trial_linear(dim: int) -> tuple[Linear, int]:
     """The trial of a model whose time goes into products with matrices of D x D, up to 1,024; and the D it reads."""
     dim = min(dim, 1024)
-    return nn.Linear(dim, dim), dim
+    return Linear(dim, dim), dim
 
 
+def _most(layer: nn.Module, rows: int) -> int:
+    """As many rows as a CPU multiplies in some milliseconds."""
+    weights = sum(parameter.numel() for parameter in layer.parameters())
+    return min(rows, MOST_ROWS, max(2 * FEW_ROWS, PRODUCTS // weights))
+
+
+@torch.enable_grad()
 def bf16_speed(layer: nn.Module, dim: int, device: torch.device, rows: int = MOST_ROWS) -> float:
     """Measure how many times as fast as float32 a forward and backward pass in bf16 is; 0 where it is refused.
 
@@ -58,9 +67,7 @@ def bf16_speed(layer: nn.Module, dim: int, device: torch.device, rows: int = MOS
         rows: R of the product's batches; a slow device is asked for fewer.
     """
     layer = layer.to(device)
-    weights = sum(parameter.numel() for parameter in layer.parameters())
-    slow = device.type == "cpu"
-    most = min(rows, MOST_ROWS, max(2 * FEW_ROWS, PRODUCTS // weights)) if slow else rows
+    most = _most(layer, rows) if device.type == "cpu" else rows
     speed = 0.0
     for count in (FEW_ROWS, most):
         x = torch.randn(max(1, count // POSITIONS), POSITIONS, dim, device=device, requires_grad=True)

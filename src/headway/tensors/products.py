@@ -5,10 +5,11 @@ Shapes: R rows, D inputs, O outputs.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ from torch.nn import functional as F
 # Packing for so many rows serves any number of them from 2 on; packing for few makes many slow (benchmarks/linear.py).
 PACKED_FOR = 256
 TINY = torch.finfo(torch.float32).tiny
+
+
+Multiply = Callable[[Tensor], Tensor]  # rows (R, D) to (R, O)
 
 
 class Product(ABC):
@@ -43,6 +47,20 @@ class PlainProduct(Product):
         return F.linear(rows, self.weight, self.bias)
 
 
+class OneDnnProduct(PlainProduct):
+    """The same product by oneDNN, with W in the order in which it reads it."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, None)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if not len(rows):
+            return super().__call__(rows)
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self.packed, self.bias, "none", [], "")
+        return product
+
+
 class PackedProduct(PlainProduct):
     """The same product, with W in the order in which MKL reads it.
 
@@ -60,6 +78,24 @@ class PackedProduct(PlainProduct):
             return super().__call__(rows)
         product: Tensor = torch.ops.mkl._mkl_linear(rows, self.packed, self.weight, self.bias, count)
         return product
+
+
+class TransposedProduct(PlainProduct):
+    """The same product as W x^T."""
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return transposed(rows, self.weight, self.bias)
+
+
+def transposed(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """(W x^T)^T + b, laid out by columns, for few rows x (R, D).
+
+    With few rows a CPU is bound by reading the weight: W x^T streams it once, x W^T goes through it in blocks made for
+    many rows (benchmarks/linear.py).
+    """
+    if bias is None:
+        return torch.mm(weight, rows.t()).t()
+    return torch.addmm(bias[:, None], weight, rows.t()).t()
 
 
 class Bf16Product(Product):
@@ -148,20 +184,40 @@ def exact_steps(kind: type[Int8Product]) -> int:
 
 # The kinds of products of each precision; one has to be clearly quicker than those before it.
 KINDS: Mapping[str, tuple[type[Product], ...]] = {
-    "float32": (PackedProduct, PlainProduct),
+    "float32": (PackedProduct, OneDnnProduct, TransposedProduct, PlainProduct),
     "bf16": (Bf16Product,),
     "int8": (FbgemmInt8, OneDnnInt8),
 }
-TRIAL_ROWS, TRIES, SMALL = 16, 4, 32
+TRIAL_ROWS, TRIES, SMALL = (4, 16), 4, 32  # one sentence and its beam, and a few
+FEW_ROWS = 8  # a single row has kernels of its own
 CLEARLY = 1.1
 CACHED = 1 << 21  # numbers that are touched before each try, so that no weight waits in the processor's own caches
 
 
 class ProductTrial(NamedTuple):
-    """The quickest kind of product of a precision for weights of one shape, and its seconds for `TRIAL_ROWS` rows."""
+    """The quickest kinds of product of a precision for weights of one shape, and their seconds together.
 
-    kind: type[Product]
+    `few` is that for the first of `TRIAL_ROWS`, `many` that for the second.
+    """
+
+    few: type[Product]
+    many: type[Product]
     seconds: float
+
+    def prepared(self, weight: Tensor, bias: Tensor | None) -> Multiply:
+        """The product with a weight."""
+        many = self.many(weight, bias)
+        return many if self.few is self.many else ProductByRows(self.few(weight, bias), many)
+
+
+class ProductByRows:
+    """One product for few rows, and another for a single row or many."""
+
+    def __init__(self, few: Multiply, many: Multiply) -> None:
+        self.few, self.many = few, many
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return self.few(rows) if 1 < len(rows) <= FEW_ROWS else self.many(rows)
 
 
 @cache
@@ -174,29 +230,35 @@ def trial(precision: str, outputs: int, inputs: int) -> ProductTrial | None:
     """
     generator = torch.Generator().manual_seed(1)
     weight = torch.randn(outputs, inputs, generator=generator) * inputs**-0.5
-    rows, between = torch.randn(TRIAL_ROWS, inputs, generator=generator), torch.zeros(CACHED)
-    products = [(_working(kind, weight, rows), kind) for kind in KINDS[precision]]
-    small = {kind: kind(weight[:SMALL, :SMALL].contiguous(), None) for product, kind in products if product is not None}
-    seconds: dict[type[Product], float] = {}
+    batches, between = [torch.randn(rows, inputs, generator=generator) for rows in TRIAL_ROWS], torch.zeros(CACHED)
+    tried = [(kind, _working(kind, weight, batches)) for kind in KINDS[precision]]
+    products = {kind: product for kind, product in tried if product is not None}
+    small = {kind: kind(weight[:SMALL, :SMALL].contiguous(), None) for kind in products}
+    seconds = {kind: [math.inf] * len(batches) for kind in products}
     for _ in range(TRIES):
-        for product, kind in products:
-            if product is not None:
+        for number, rows in enumerate(batches):
+            for kind, product in products.items():
                 between.add_(1)
                 small[kind](rows[:, :SMALL].contiguous())
                 began = time.thread_time()
                 product(rows)
-                spent = time.thread_time() - began
-                seconds[kind] = min(spent, seconds.get(kind, spent))
-    order = list(seconds)
-    best = min(order, key=lambda kind: seconds[kind] * CLEARLY ** order.index(kind), default=None)
-    return None if best is None else ProductTrial(best, seconds[best])
+                seconds[kind][number] = min(time.thread_time() - began, seconds[kind][number])
+    if not products:
+        return None
+    order = list(products)
+    few, many = (
+        min(order, key=lambda kind: seconds[kind][number] * CLEARLY ** order.index(kind))
+        for number in range(len(batches))
+    )
+    return ProductTrial(few, many, seconds[few][0] + seconds[many][1])
 
 
-def _working(kind: type[Product], weight: Tensor, rows: Tensor) -> Product | None:
+def _working(kind: type[Product], weight: Tensor, batches: Sequence[Tensor]) -> Product | None:
     """A product that has been tried once, which makes its kernels; None where torch or the processor has none."""
     try:
         product = kind(weight, None)
-        product(rows)
+        for rows in batches:
+            product(rows)
     except (RuntimeError, AttributeError):  # an operator that is not built, or not for this processor
         return None
     return product

@@ -1,0 +1,62 @@
+"""A record of `headway bench train` or `headway bench decode`, for each instruction set that this processor has.
+
+python benchmarks/speed_record.py train results/speed/training.json -- --size small --precision float32
+
+What stands behind `--` goes to `headway bench`. Libraries are told by their own variables to do without AVX-512.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from headway.bench.timing import BenchReport
+from headway.comparison.results import ResultRecord, measured_now, write_record
+from headway.device import instruction_set
+
+AVX2 = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2",
+    "CT2_FORCE_CPU_ISA": "AVX2",
+}
+TITLES = {"train": "Training", "decode": "Decoding"}
+
+
+def measured(verb: str, options: list[str], narrow: bool) -> BenchReport:
+    """What `headway bench` has measured, with or without AVX-512."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [sys.executable, "-m", "headway", "bench", verb, *options, "--output", str(report)]
+        subprocess.run(command, check=True, env=os.environ | (AVX2 if narrow else {}))
+        return BenchReport.read(report)
+
+
+def main() -> None:
+    """Measure, and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=TITLES)
+    parser.add_argument("output", type=Path, help="the record, as JSON")
+    parser.add_argument("options", nargs="*", help="those of headway bench")
+    given = parser.parse_args()
+    sets = [False, True] if instruction_set().startswith("AVX512") else [False]
+    reports = [measured(given.verb, given.options, narrow) for narrow in sets]
+    command = " ".join(["python benchmarks/speed_record.py", *sys.argv[1:]])
+    tables = [
+        replace(report, title="{instruction_set}, {threads} threads".format_map(report.machine)).table()
+        for report in reports
+    ]
+    record = ResultRecord(
+        title=TITLES[given.verb],
+        measured=measured_now([command], [1]),
+        tables=tuple(table.to_json() for table in tables),
+    )
+    write_record(given.output, record)
+
+
+if __name__ == "__main__":
+    main()
