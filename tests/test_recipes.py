@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from headway.comparison.grid import load_grid
 from headway.errors import UserError
+from headway.models import build_model
+from headway.models.matching import count_parameters
 from headway.recipe import load_recipe, read_tree
 from headway.runs.training.preparation import check_recipe
 from tests.models.encoders import write_encoder
@@ -13,6 +16,7 @@ from tests.models.encoders import write_encoder
 FOLDER = Path(__file__).parents[1] / "recipes"
 GRIDS = sorted(FOLDER.rglob("*-grid.yaml"))
 RECIPES = sorted(path for path in FOLDER.rglob("*.yaml") if path not in GRIDS)
+VASWANI = FOLDER / "vaswani2017"
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +42,27 @@ def test_what_is_wrong_would_be_found(tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text(text.replace("norm: pre", "norm: prior"), encoding="utf-8")
     with pytest.raises(UserError, match=r"model\.norm"):
         check_recipe(load_recipe(tmp_path / "wrong.yaml"))
+
+
+def rows_of_table_3() -> list[list[str]]:
+    """Recipe, printed millions of parameters and those with 37,000 and 41,000 tokens, of each row of the page."""
+    lines = (VASWANI / "README.md").read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip(" `") for cell in line.split("|")] for line in lines if line.startswith("|")]
+    return [[row[2], *row[4:7]] for row in cells[2:]]
+
+
+def test_the_page_has_every_row_of_table_3() -> None:
+    assert [row[0] for row in rows_of_table_3()].count("base") == 1
+    assert {row[0] for row in rows_of_table_3()} == {path.stem for path in (VASWANI / "table-3").glob("*.yaml")}
+
+
+@pytest.mark.parametrize(("recipe", "printed", "less", "more"), rows_of_table_3(), ids=lambda text: text)
+def test_parameters_of_table_3(recipe: str, printed: str, less: str, more: str) -> None:
+    """Of Vaswani et al. (2017): one number of tokens gives all that are printed, but for the big model's."""
+    model = load_recipe(VASWANI / "table-3" / f"{recipe}.yaml").model
+    millions = {}
+    for tokens in (36_000, 37_000, 41_000):
+        with torch.device("meta"):
+            millions[tokens] = count_parameters(build_model(model, tokens, tokens, True)) / 1e6  # type: ignore[arg-type]
+    assert (less, more) == (f"{millions[37_000]:.1f}", f"{millions[41_000]:.1f}")
+    assert not printed or round(millions[36_000 if recipe == "big" else 41_000]) == int(printed)
