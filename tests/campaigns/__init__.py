@@ -10,7 +10,15 @@ from typing import Any
 from tests.campaigns.campaign import Campaign
 
 CAMPAIGNS = {
+    "kills": "tests.campaigns.kills:KillsCampaign",  # first: it begins without threads
+    "recipes": "tests.campaigns.recipes:RecipesCampaign",
+    "runs": "tests.campaigns.runs:RunsCampaign",
+    "hostile": "tests.campaigns.hostile:HostileCampaign",
+    "cli": "tests.campaigns.cli:CliCampaign",
     "data": "tests.campaigns.data:DataCampaign",
+    "audio": "tests.campaigns.audio:AudioCampaign",
+    "numerics": "tests.campaigns.numerics:NumericsCampaign",
+    "same-answer": "tests.campaigns.same_answer:SameAnswerCampaign",
 }
 
 

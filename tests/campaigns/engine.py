@@ -25,7 +25,7 @@ from tests.campaigns.isolation import try_case, try_cases
 ROOT = Path(__file__).parents[2]
 BATCH = 1000  # cases of one call of hypothesis
 SHRINKS = 400  # cases that are tried to make a failing one smaller
-SLOW_SHRINKS = 12  # where each of them waits for the limit of time
+SLOW_SHRINKS = 3  # where each of them waits for the limit of time
 LONGEST_CASE = 20_000  # characters of a stored case
 
 

@@ -15,7 +15,7 @@ from tests.campaigns.campaign import Campaign, Limits, unharmed
 from tests.campaigns.engine import run_campaign
 from tests.campaigns.isolation import try_case
 from tests.campaigns.mutations import Change, changed, expanded
-from tests.campaigns.report import BEGIN, END, page_with_table, store, table
+from tests.campaigns.report import BEGIN, END, PAGE, page_with_table, store, table
 
 
 class Toy(Campaign[int]):
@@ -145,6 +145,11 @@ def test_records_become_a_table(tmp_path: Path) -> None:
     assert page.startswith(f"before\n{BEGIN}\n\n| campaign")
     assert page.endswith(f"|\n\n{END}\nafter\n")
     assert "old" not in page
+
+
+def test_the_page_is_not_stale() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == page_with_table(page, table()), "run `python -m tests.campaigns report`"
 
 
 def test_files_that_are_lost_are_told(tmp_path: Path) -> None:

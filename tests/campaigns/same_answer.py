@@ -1,0 +1,212 @@
+"""The same lines in other batches, orders and company, with other threads, packed, and by the command line."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import torch
+from hypothesis.strategies import SearchStrategy
+
+from headway.predictors.label_predictor import LabelledWords, LabelPredictor
+from headway.predictors.prediction import Prediction, TextHypothesis
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.runs.load import load
+from headway.runs.packing import pack_run
+from tests.campaigns.campaign import Campaign
+from tests.campaigns.kills import run_here
+from tests.rounding import rounding
+from tests.runs.old_runs import CASES, copied
+
+SPEECH = "speech_recognition"
+LABELS = ("error_detection", "tagging")
+LONG = 30  # words of the line that pads the others
+BUDGETS = (10**6, 1, 7, 64, 512)
+
+
+@dataclass(frozen=True)
+class SameCase:
+    """Lines, each as the numbers of its words, and what is changed between two predictions of them.
+
+    Attributes:
+        run: a committed run.
+        lines: the words of each line; for speech the first number is that of the recording.
+        batch_tokens: the budget of a batch.
+        order: of the shuffled lines; 0 leaves them as they are.
+        padded: whether a long line is among them.
+        twice: whether each line is there twice.
+        beam, nbest: of search.
+        sample: whether outputs are drawn; then the order stays.
+        threads: of torch.
+        way: `python`, `pack` (the run packed into one file), `cli` (the command line) or `parts` (two calls).
+    """
+
+    run: str
+    lines: tuple[tuple[int, ...], ...]
+    batch_tokens: int = BUDGETS[0]
+    order: int = 0
+    padded: bool = False
+    twice: bool = False
+    beam: int = 1
+    nbest: int = 1
+    sample: bool = False
+    threads: int = 1
+    way: str = "python"
+
+
+class SameAnswerCampaign(Campaign[SameCase]):
+    """Compares with each line alone: equal texts and lists, scores as close as float32 is, forced scores as those."""
+
+    name = "same-answer"
+    about = "ten committed runs of all tasks: other batches, orders, padding, beams, threads, packs, the command line"
+    quick, together = 20, 10
+
+    def prepare(self, folder: Path) -> None:
+        os.environ["HEADWAY_CACHE"] = str(folder / "cache")
+        self.runs, self.inputs, self.folders = dict[str, Any](), dict[str, list[str]](), dict[str, Path]()
+        for name in CASES:
+            case = copied(name, folder / name)
+            self.folders[name], self.runs[name] = case.run, load(case.run, device="cpu")
+            words = (word for line in case.lines() for word in (line.split() if " " in line else list(line)))
+            self.inputs[name] = case.lines() if name == SPEECH else list(dict.fromkeys(words))
+            self.runs[name].predict(self._texts(name, [(0,), (1, 0)]))
+
+    def _texts(self, run: str, lines: Sequence[tuple[int, ...]]) -> list[str]:
+        known = self.inputs[run]
+        if run == SPEECH:
+            return [known[(line[0] if line else 0) % len(known)] for line in lines]
+        between = "" if "".join(known).isascii() and max(map(len, known)) == 1 and run.endswith("transformer") else " "
+        return [between.join(known[number % len(known)] for number in line) for line in lines]
+
+    def cases(self) -> SearchStrategy[SameCase]:
+        lines = st.lists(st.lists(st.integers(0, 40), max_size=9).map(tuple), min_size=1, max_size=10).map(tuple)
+        return st.builds(
+            SameCase, st.sampled_from(CASES), lines, st.sampled_from(BUDGETS), st.integers(0, 5), st.booleans(),
+            st.booleans(), st.sampled_from((1, 4)), st.sampled_from((1, 1, 3)), st.sampled_from((False,) * 4 + (True,)),
+            st.sampled_from((1, 1, 1, 2)), st.sampled_from(("python", "python", "parts", "pack", "cli")),
+        )  # fmt: skip
+
+    def check(self, case: SameCase, folder: Path) -> int:
+        torch.set_num_threads(1)
+        texts = self._texts(case.run, case.lines)
+        if case.run in LABELS:
+            return self._check_labels(case, texts)
+        options: dict[str, Any] = {"sample": True, "seed": 3} if case.sample else {"beam": case.beam}
+        options["nbest"] = case.nbest if case.sample else min(case.nbest, case.beam)
+        predictor: SequencePredictor = self.runs[case.run]
+        alone = [predictor.predict([text], first_line=row, **options)[0] for row, text in enumerate(texts, start=1)]
+        rows = self._rows(case)
+        together = [self._texts(case.run, [tuple(range(LONG))])[0] if row < 0 else texts[row] for row in rows]
+        if case.way == "cli":
+            self._check_written(case, together, options, [row if row < 0 else alone[row] for row in rows], folder)
+        found = self._predict(case, together, options, folder)
+        for row, prediction in zip(rows, found, strict=True):
+            if row >= 0:
+                assert_same_prediction(prediction, alone[row])
+        check_forced(predictor, texts, alone)
+        return len(rows)
+
+    def _rows(self, case: SameCase) -> list[int]:
+        """The numbers of the lines as they are predicted; -1 is the long one."""
+        rows = list(range(len(case.lines)))
+        if case.sample:  # what is drawn depends on the number of the line
+            return rows + [-1] * case.padded
+        rows = rows * (1 + case.twice) + [-1] * case.padded
+        if case.order:
+            random.Random(case.order).shuffle(rows)
+        return rows
+
+    def _predict(self, case: SameCase, texts: list[str], options: dict[str, Any], folder: Path) -> list[Prediction]:
+        predictor: SequencePredictor = self.runs[case.run]
+        torch.set_num_threads(case.threads)
+        if case.way == "pack":
+            pack_run(self.folders[case.run], folder / "run.zip")
+            packed = load(folder / "run.zip", device="cpu")
+            assert isinstance(packed, SequencePredictor)
+            predictor = packed
+        options = options | {"batch_tokens": case.batch_tokens}
+        if case.way == "parts":
+            half = len(texts) // 2
+            first = predictor.predict(texts[:half], **options)
+            return first + predictor.predict(texts[half:], first_line=half + 1, **options)
+        return predictor.predict(texts, **options)
+
+    def _check_written(
+        self, case: SameCase, texts: list[str], options: dict[str, Any], alone: list[Any], folder: Path
+    ) -> None:
+        """The command line writes the same texts, as many lines as outputs are asked for."""
+        (folder / "input").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        flags = [
+            "--batch-tokens",
+            str(case.batch_tokens),
+            "--device",
+            "cpu",
+            "--scores",
+            "--nbest",
+            str(options["nbest"]),
+        ]
+        flags += ["--sample", "--seed", "3"] if case.sample else ["--beam", str(case.beam)]
+        with (folder / "input").open("rb") as source, (folder / "output").open("wb") as target:
+            os.dup2(source.fileno(), 0)
+            os.dup2(target.fileno(), 1)
+            assert run_here("predict", str(self.folders[case.run]), *flags) == 0
+            sys.stdout.flush()
+        written = (folder / "output").read_text(encoding="utf-8").split("\n")
+        assert written.pop() == ""
+        count = options["nbest"]
+        assert len(written) == count * len(texts), "lines are lost"
+        for number, prediction in enumerate(alone):
+            if isinstance(prediction, Prediction):
+                found = [row.partition("\t") for row in written[count * number : count * (number + 1)]]
+                assert [text for _, _, text in found] == [each.text for each in prediction.hypotheses], "other texts"
+                for (score, _, _), each in zip(found, prediction.hypotheses, strict=True):
+                    assert abs(float(score) - each.score) < 1e-4 + tolerance(each)
+
+    def _check_labels(self, case: SameCase, texts: list[str]) -> int:
+        """Equal labels, and probabilities as close as float32 is."""
+        predictor: LabelPredictor = self.runs[case.run]
+        alone = [predictor.predict([text])[0] for text in texts]
+        torch.set_num_threads(case.threads)
+        rows = [row for row in self._rows(case) if row >= 0]
+        found = predictor.predict([texts[row] for row in rows], batch_tokens=case.batch_tokens)
+        for row, labelled in zip(rows, found, strict=True):
+            assert_same_labels(labelled, alone[row])
+        return len(rows)
+
+
+def tolerance(hypothesis: TextHypothesis) -> float:
+    """How far scores may be apart: rounding of each token's log probability, which adds up over the tokens."""
+    return rounding() * max(1.0, abs(sum(hypothesis.log_probabilities)))
+
+
+def assert_same_prediction(found: Prediction, expected: Prediction) -> None:
+    """Equal texts and tokens, best first, and close scores."""
+    assert [each.text for each in found.hypotheses] == [each.text for each in expected.hypotheses], "other texts"
+    assert found.source == expected.source
+    for one, other in zip(found.hypotheses, expected.hypotheses, strict=True):
+        assert one.tokens == other.tokens, "other tokens"
+        assert abs(one.score - other.score) <= tolerance(other), f"scores {one.score} and {other.score}"
+
+
+def assert_same_labels(found: LabelledWords, expected: LabelledWords) -> None:
+    """Equal labels and close probabilities."""
+    assert found.words == expected.words
+    assert found.labels == expected.labels, "other labels"
+    assert np.abs(found.probabilities - expected.probabilities).max(initial=0) <= rounding(), "other probabilities"
+
+
+def check_forced(predictor: SequencePredictor, texts: Sequence[str], found: Sequence[Prediction]) -> None:
+    """What search has found has the same probabilities where it is given, unless it would be written otherwise."""
+    best = [prediction.hypotheses[0] for prediction in found]
+    written = [each.written or each.text for each in best]
+    for forced, searched in zip(predictor.score(texts, written), best, strict=True):
+        if searched.log_probabilities and forced.tokens == searched.tokens:
+            pairs = zip(forced.log_probabilities, searched.log_probabilities, strict=False)
+            assert max(abs(one - other) for one, other in pairs) <= 10 * tolerance(searched), "forced scores differ"

@@ -1,0 +1,48 @@
+"""Every campaign for a moment in the ordinary suite, and for minutes among the slow tests: nothing fails.
+
+They run in a process of their own, which begins without threads and without the memory of earlier tests.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.campaigns import CAMPAIGNS
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str, timeout: float) -> list[dict[str, Any]]:
+    """The records of campaigns, which the process writes as JSON."""
+    command = [sys.executable, "-m", "tests.campaigns", *arguments, "--seed", "1", "--json"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
+    assert ended.returncode in (0, 1), ended.stderr[-3000:]
+    records: list[dict[str, Any]] = json.loads(ended.stdout)
+    return records
+
+
+def assert_nothing_failed(record: dict[str, Any]) -> None:
+    assert record["failures"] == []
+    assert record["tried"] == record["survived"] > 0
+
+
+@pytest.fixture(scope="module")
+def moments() -> dict[str, dict[str, Any]]:
+    """A few cases of each, one campaign after the other."""
+    return {record["campaign"]: record for record in run("all", "--quick", timeout=280)}
+
+
+@pytest.mark.parametrize("name", CAMPAIGNS)
+def test_a_moment(name: str, moments: dict[str, dict[str, Any]]) -> None:
+    assert_nothing_failed(moments[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CAMPAIGNS)
+def test_minutes(name: str) -> None:
+    (record,) = run(name, "--minutes", "2", timeout=600)
+    assert_nothing_failed(record)
