@@ -23,6 +23,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_marian(tmp_path / "opus-mt")
     write_whole_text_model(tmp_path / "whole.onnx")
     (tmp_path / "new.txt").write_text("abcd\ndacb\n", encoding="utf-8")
+    (tmp_path / "mono.txt").write_text("dcba\nbcad\n", encoding="utf-8")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ARGOS_PACKAGES_DIR", str(tmp_path / "packages"))
     small = (
@@ -35,6 +36,10 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "train recipe.yaml": f"train recipe.yaml {small}",
         "train fine-tune.yaml": f"train fine-tune.yaml {short}",
         "train more.yaml": "train more.yaml training.updates=4 training.checkpoint_every=2 decoding.max_length=20",
+        "train adapted.yaml": "train adapted.yaml training.updates=4 training.checkpoint_every=2",
+        "train backwards.yaml": f"train backwards.yaml {small}",
+        "train both.yaml": f"train both.yaml {small} training.updates=4 training.checkpoint_every=2",
+        "train student.yaml": f"train student.yaml {small} training.updates=4 training.checkpoint_every=2",
         "--licence": "--sentence-model whole.onnx --licence",
         "python install.py": f"PYTHONPATH={ARGOS} python -W ignore install.py",
     }
@@ -43,6 +48,10 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows == dict.fromkeys(("ctranslate2", "argos", "onnx", "huggingface"), "yes")
     assert any(line.startswith("argos: 16 of 16 best outputs equal") for line in printed)
     assert [line for line in printed if line in ("dcba", "bcad")] == ["dcba", "bcad"] * 2
-    manifests = [json.loads((tmp_path / "runs" / name / "manifest.json").read_text()) for name in ("tuned", "more")]
+    assert (tmp_path / "backtranslated" / "source.txt").read_text(encoding="utf-8") == "abcd\ndacb\n"
+    manifests = [
+        json.loads((tmp_path / "runs" / name / "manifest.json").read_text()) for name in ("tuned", "more", "adapted")
+    ]
     assert manifests[0]["from"] == {"model": f"hf:{tmp_path / 'opus-mt'}"}
-    assert manifests[1]["from"]["model_sha256"] == manifests[0]["model_sha256"]
+    for manifest in manifests[1:]:
+        assert manifest["from"]["model_sha256"] == manifests[0]["model_sha256"]

@@ -42,7 +42,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
            "data dates": "data dates --train-size 400 --dev-size 20 --test-size 20",
            "mixers-grid.yaml data": f"mixers-grid.yaml {SMALL_GRID} data"},
     )  # fmt: skip
-    assert "train: 320 sentences, dev: 40 sentences, test: 40 sentences" in printed
+    assert "train: 176 pairs, dev: 28 pairs, test: 40 pairs\nleft out 98: of train, also in test\n" in printed
     assert "encoder layer 1, self" in printed
     assert "encoder layer 1, self: no weights; largest contributions" in printed
     rows = [line.split() for line in printed.splitlines()]
