@@ -38,7 +38,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _float32_suits() -> Iterator[None]:
     """Runs whose recipe leaves the precision open compute in float32, whatever this machine is quick in."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.runs.training.run_arithmetic.measured_speed", lambda recipe, device: 1.0)
+        patch.setattr("headway.runs.training.run_arithmetic.measured_speed", lambda recipe, device, backend: 1.0)
         yield
 
 

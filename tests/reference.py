@@ -41,6 +41,17 @@ def heads_of(weight: Tensor, bias: Tensor, heads: int) -> list[tuple[Tensor, Ten
     return list(zip(weight.chunk(heads), bias.chunk(heads), strict=True))
 
 
+def parts_of(projection: torch.nn.Linear, heads: int, sizes: tuple[int, ...]) -> list[tuple[Tensor, Tensor]]:
+    """The projections of which one below the other make `projection`, to heads of these sizes."""
+    parts, first = [], 0
+    for size in sizes:
+        rows = slice(first, first + heads * size)
+        parts.append((projection.weight[rows], projection.bias[rows]))
+        first = rows.stop
+    assert first == len(projection.weight)
+    return parts
+
+
 def attention_rows(
     queries: list[Tensor],
     memory: list[Tensor],
@@ -64,7 +75,7 @@ def attention_rows(
             q = turn(linear(*query[head], x), position)
             seen = [index for index in range(len(memory)) if allowed[position][index]]
             row = [torch.zeros((), dtype=x.dtype) for _ in memory]
-            mean = torch.zeros(len(q), dtype=x.dtype)
+            mean = torch.zeros_like(values[0])
             if seen:
                 scores = [(q * keys[index]).sum() / math.sqrt(len(q)) for index in seen]
                 shares = softmax([score + bias(head, position, i) for score, i in zip(scores, seen, strict=True)])
@@ -137,8 +148,7 @@ def attention(mixer: Attention, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor
     Local attention is the same over fewer positions.
     """
     n = mixer.n if isinstance(mixer, LocalAttention) else math.inf
-    in_weight, in_bias = mixer.in_projection.weight, mixer.in_projection.bias
-    projections = list(zip(in_weight.chunk(3), in_bias.chunk(3), strict=True))
+    projections = parts_of(mixer.in_projection, mixer.heads, (mixer.key_dim, mixer.key_dim, mixer.value_dim))
     values, all_weights = [], []
     for row, real in zip(x, mask, strict=True):
         length = len(row)
@@ -233,10 +243,9 @@ def nplm_contributions(mixer: Nplm, row: Tensor, t: int) -> list[tuple[tuple[int
 
 def cross_attention(cross: MultiHeadCross, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
     """Attention from the target to the source: values (B, L, D), weights (B, K, L, S)."""
-    memory_weights, memory_biases = cross.memory_projection.weight.chunk(2), cross.memory_projection.bias.chunk(2)
     projections = [
         (cross.query_projection.weight, cross.query_projection.bias),
-        *zip(memory_weights, memory_biases, strict=True),
+        *parts_of(cross.memory_projection, cross.heads, (cross.key_dim, cross.value_dim)),
     ]
     values, all_weights = [], []
     for row, source, real in zip(x, memory, memory_mask, strict=True):
@@ -380,10 +389,9 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, smooth
 
 def dependency_weights(mixer: DependencyAttention, x: Tensor, mask: Tensor) -> Tensor:
     """A_dep = softmax(Q U K^T / sqrt(d) [+ u K^T / sqrt(d)]) of each dependency head, (B, N, L, L)."""
-    query_weight, key_weight, _ = mixer.in_projection.weight.chunk(3)
-    query_bias, key_bias, _ = mixer.in_projection.bias.chunk(3)
-    queries, keys = (heads_of(w, b, mixer.heads) for w, b in ((query_weight, query_bias), (key_weight, key_bias)))
-    size, result = mixer.head_dim, torch.zeros(len(x), mixer.dependency_heads, *[x.shape[1]] * 2, dtype=x.dtype)
+    parts = parts_of(mixer.in_projection, mixer.heads, (mixer.key_dim, mixer.key_dim, mixer.value_dim))
+    queries, keys, _ = (heads_of(weight, bias, mixer.heads) for weight, bias in parts)
+    size, result = mixer.key_dim, torch.zeros(len(x), mixer.dependency_heads, *[x.shape[1]] * 2, dtype=x.dtype)
     rows = []
     for b in range(len(x)):
         for n in range(mixer.dependency_heads):

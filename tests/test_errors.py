@@ -57,3 +57,10 @@ def test_options_that_need_others() -> None:
     check_companions(["beam"], needs)
     with pytest.raises(UserError, match="seed: alone, this option does nothing; allowed: beside sample or draw"):
         check_companions(["seed"], needs)
+
+
+def test_a_long_place_is_cut_in_its_middle() -> None:
+    message = str(UserError("wrong", where="a" + "/x" * 5000 + ":7"))
+    assert len(message) < 1100
+    assert message.startswith("a/x/x")
+    assert message.endswith("/x:7: wrong")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 from headway.config import merge
 from headway.errors import UserError
 from headway.formats.corpus_config import parse_corpus
-from headway.models import PRESETS
+from headway.models import PRESETS, build_model, model_section
+from headway.models.matching import count_parameters
 from headway.recipe import Recipe, apply_override, changed_keys, dump_recipe, load_recipe, parse_recipe, read_tree
 from headway.runs.training.preparation import check_recipe
 
@@ -46,6 +48,8 @@ def written(folder: Path, text: str | None = None) -> Path:
         ({"model": None}, "model: input should be a valid dictionary"),
         ({"model": "transformer-bsae"}, "model: unknown preset 'transformer-bsae'; allowed: transformer-base,"),
         ({"model": {"preset": ["transformer-base"]}}, "model: unknown preset ['transformer-base']"),
+        ({"model": {"match_parameters": [1]}}, "model.match_parameters.to: input should be a valid integer"),
+        ({"data": {"dev": {"source": 0, "target": "x"}}}, "data.dev.source: input is not a valid path for"),
         ({"model": {"heads": 3}}, "model: heads (3) do not divide dim (512); set head_dim"),
         (
             {"model": {"encoder": {"layers": 3, "mixer": ["attention", "attention"]}}},
@@ -348,3 +352,32 @@ def test_a_key_that_stands_twice_is_told_with_its_lines(tmp_path: Path) -> None:
 def test_overrides_are_read_as_recipes_are(tmp_path: Path, value: str) -> None:
     with pytest.raises(UserError, match=r"^vocabulary\.size="):
         load_recipe(written(tmp_path), [f"vocabulary.size={value}"])
+
+
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        ({"activation": math.inf}, "match_parameters.to: model.activation: input should be 'relu', 'gelu' or 'swish'"),
+        ({"kind": "tagger", "encoder": "x"}, "parameters of this kind of model cannot be matched; received 'tagger'"),
+    ],
+)
+def test_a_model_that_is_matched_is_checked(to: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_recipe(TREE | {"model": {"match_parameters": {"to": to}}})
+    assert message in str(error.value)
+
+
+def test_a_recurrent_model_can_be_matched() -> None:
+    recipe = load_recipe(TREE | {"model": {"dim": 32, "heads": 2, "match_parameters": {"to": {"kind": "recurrent"}}}})
+    assert recipe.model_dump(mode="json")["model"]["match_parameters"]["to"]["kind"] == "recurrent"
+    with torch.device("meta"):
+        sized, other = (count_parameters(build_model(model_section(section), 100, 100, False))
+                        for section in (recipe.model, {"kind": "recurrent"}))  # fmt: skip
+    assert sized == pytest.approx(other, rel=0.01)
+
+
+@pytest.mark.parametrize("tree", [{"model": "9" * 5000}, {"9" * 5000: 1}, {"task": "9" * 5000}])
+def test_a_message_stays_short(tree: dict[str, Any]) -> None:
+    with pytest.raises(UserError) as error:
+        check_recipe(load_recipe(TREE | tree))
+    assert 100 < len(str(error.value)) < 2500

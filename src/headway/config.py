@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
 
 from headway.errors import UserError, in_one_line, nearest, option, shortened
 from headway.files import check_figure, check_output_file, check_output_folder
@@ -145,7 +146,7 @@ def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[
 
 
 # Parts of a location that name no key, but a type of several that the value may have.
-MEMBER = re.compile(r"str|int|float|bool|\[key\]|(dict|list|tuple|literal|function-\w+)\[.*\]")
+MEMBER = re.compile(r"str|int|float|bool|constrained-\w+|\[key\]|(dict|list|tuple|literal|function-\w+)\[.*\]")
 
 
 def _keys(loc: Sequence[Any], section: type[BaseModel]) -> tuple[list[str], type[BaseModel]]:
@@ -182,6 +183,7 @@ def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 UNKNOWN_KEY = "unknown_key"
+OF_PYDANTIC = frozenset(get_args(ErrorType))  # kinds of mistakes that are made by their name
 
 
 def mistakes_within(error: ValidationError, section: type[BaseModel]) -> ValidationError:
@@ -196,7 +198,14 @@ def _within(error: Any, section: type[BaseModel]) -> InitErrorDetails:
         return mistake(f"unknown key{nearest(path[-1], names)}; allowed: {', '.join(names)}", *path)
     if error["type"] == UNKNOWN_KEY:
         return mistake(error["msg"], *path)
-    return InitErrorDetails(type=error["type"], loc=tuple(path), input=error["input"], ctx=error.get("ctx", {}))
+    kind, values = error["type"], error.get("ctx", {})
+    if kind not in OF_PYDANTIC:  # raised with a text of its own
+        return InitErrorDetails(
+            type=PydanticCustomError(kind, "{message}", values | {"message": error["msg"]}),
+            loc=tuple(path),
+            input=error["input"],
+        )
+    return InitErrorDetails(type=kind, loc=tuple(path), input=error["input"], ctx=values)
 
 
 def mistake(message: str, *path: str) -> InitErrorDetails:

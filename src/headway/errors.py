@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 LONGEST_VALUE = 500  # characters of a value in a message
+LONGEST_PLACE = 1000  # of a file, a key or an override
 # What a terminal obeys: control characters but tab and line feed, marks that turn the direction of writing, separators
 # of lines and paragraphs; and halves of characters, which cannot be written at all.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -71,7 +72,7 @@ class UserError(HeadwayError):
     ) -> None:
         self.what, self.where, self.received = what, where, received
         self.allowed = allowed if allowed is None or isinstance(allowed, str) else ", ".join(allowed)
-        message = "{}: {}".format(where.replace("\n", "\\n"), what) if where else what
+        message = "{}: {}".format(_cut_in_its_middle(where).replace("\n", "\\n"), what) if where else what
         if received is not None:
             message += f"; received {shortened(received)}"
         if self.allowed is not None:
@@ -83,6 +84,12 @@ def shortened(value: object) -> str:
     """A value as Python writes it, cut where it is long."""
     text = repr(str(value) if isinstance(value, PurePath) else value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+
+
+def _cut_in_its_middle(where: str) -> str:
+    """A place with its beginning and its end, where it is long."""
+    half = LONGEST_PLACE // 2
+    return where if len(where) <= LONGEST_PLACE else f"{where[:half]}...{where[-half:]}"
 
 
 def option(name: str) -> str:

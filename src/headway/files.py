@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 # What flock answers on file systems that have no locks.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -79,15 +79,22 @@ def write_bytes(path: Path, content: bytes) -> None:
 
     A device or a pipe is written to as it is.
     """
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """`write_bytes` for content that comes bit by bit: the file is there when the context ends without an error."""
     with named_in_errors(path):
         if path.exists() and not path.is_file():
             with path.open("wb") as device:
-                device.write(content)
+                yield device
             return
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             with temporary.open("wb") as file:
-                file.write(content)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)

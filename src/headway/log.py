@@ -48,13 +48,14 @@ class Progress:
         title: what the work is called.
         done: how much of it is done.
         total: how much there is, None where that is not known.
-        text: all this in words, empty before the first update.
+        text: all this in words, empty before the first update; parts between ` · `, the most important first.
         below: further lines, where they can be shown live.
+        long: whether the work takes so long that its start is worth a line of its own.
     """
 
-    def __init__(self, title: str, total: float | None, unit: str) -> None:
+    def __init__(self, title: str, total: float | None, unit: str, long: bool = False) -> None:
         self.title, self.total, self.unit, self.began = title, total, unit, time.monotonic()
-        self.done, self.text, self.below = 0.0, "", tuple[str, ...]()
+        self.done, self.text, self.below, self.long = 0.0, "", tuple[str, ...](), long
         self.redraw: Callable[[], None] = lambda: None
         self._first: float | None = None
 
@@ -89,9 +90,9 @@ def progress_shown(view: View) -> Iterator[None]:
 
 
 @contextmanager
-def progress(title: str, total: float | None = None, unit: str = "") -> Iterator[Progress]:
+def progress(title: str, total: float | None = None, unit: str = "", *, long: bool = False) -> Iterator[Progress]:
     """Progress of the work within this context, drawn where a program shows progress and notices are logged."""
-    work, view = Progress(title, total, unit), _view.get()
+    work, view = Progress(title, total, unit, long), _view.get()
     if view is None or not logger.isEnabledFor(logging.INFO):
         yield work
         return

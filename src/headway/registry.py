@@ -209,7 +209,7 @@ class Registry(Generic[Component]):
         where = self.kind if where is None else where
         if "kind" not in options:
             raise UserError(f"a {self.kind} needs a kind", where=where, received=config, allowed=list(self))
-        component = self.get(options.pop("kind"), f"{where}.kind")
+        component = self.get(options.pop("kind"), f"{where}.kind" if where else "kind")
         fields = config_of(component).model_fields
         inherited = {name: value for name, value in (defaults or {}).items() if name in fields}
         return construct(component, inherited | options, *arguments, where=where)

@@ -72,6 +72,15 @@ def test_report_takes_the_median_of_the_ratios_of_each_round():
     assert content["measurements"][0]["seconds"] == [1, 1, 1]
 
 
+def test_a_report_is_read_as_it_was_written(tmp_path):
+    ours = Measurement("small", "16, 4", "ours", {"memory": 0.5}, "ours", [60, 90], [1, 1], [1, 1])
+    report = BenchReport("title", "batch", [ours], {"float32": 1000}, ["a note"]).write(tmp_path / "report.json")
+    assert BenchReport.read(tmp_path / "report.json").text() == report.text()
+    (tmp_path / "other.json").write_text('{"title": "title"}')
+    with pytest.raises(UserError, match=r"other\.json: this is no report of a benchmark"):
+        BenchReport.read(tmp_path / "other.json")
+
+
 def test_synthetic_lengths_are_those_of_sentences():
     corpus = SyntheticCorpus(50, 20_000)
     assert corpus.target_lengths.min() == 5
@@ -148,7 +157,7 @@ def test_train_command(tmp_path):
     lines = report.text().splitlines()
     assert any("memory (GiB)" in line and "padding" in line for line in lines)
     assert torch.backends.cpu.get_cpu_capability() in report.text()
-    assert "training.precision auto takes float32 at tiny" in report.text()
+    assert "training.precision auto takes float32: in the trial" in report.text()
 
 
 def test_padding_is_counted_on_both_sides():

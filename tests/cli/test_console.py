@@ -76,6 +76,54 @@ def test_redirected_progress_of_quick_work_leaves_no_lines(capsys: pytest.Captur
     assert capsys.readouterr() == ("", "")
 
 
+def test_redirected_long_work_is_told_at_once_and_its_notices_have_the_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with show():
+        with progress("training", total=90, unit="updates", long=True) as work:
+            for done in range(40):
+                work.update(done, f"update {done}")
+                now += 1
+            say("update 40 · dev loss 2.5")
+        say("a notice")
+    *lines, notice = capsys.readouterr().err.splitlines()
+    expected = [
+        "training",
+        "training: update 5",
+        "training: update 35",
+        "update 40 · dev loss 2.5",
+        "training: update 39",
+    ]
+    assert [re.sub(STAMP, "", line) for line in lines] == expected
+    assert all(re.match(STAMP, line) for line in lines)
+    assert notice == "a notice"
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"), [(80, "update 7 · loss 1.250 · 1:14 left · epoch 2"), (36, "update 7 · loss 1.250 · 1:14 left"),
+                        (20, "update 7"), (3, "update 7")]
+)  # fmt: skip
+def test_what_does_not_fit_is_left_out_from_the_end(room: int, shown: str) -> None:
+    assert console.fitting("update 7 · loss 1.250 · 1:14 left · epoch 2", room) == shown
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_bar_and_numbers_fit_into_narrow_terminals(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(console, "console", Console(file=screen, force_terminal=True, width=width, highlight=False))
+    with show(), progress("training", 3000, "updates", long=True) as line:
+        line.update(
+            1234, "update 1234 · loss 0.043 · 1:02:03 left · best exact_match 77.90 · epoch 12 · 10,556 tokens/s"
+        )
+        line.update(1235, line.text)
+    drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\r", screen.getvalue()).replace("\n", "\r").split("\r")
+    longest = max("".join(drawn).split("training")[1:], key=len)
+    assert "1:02:03 left" in longest
+    assert len("training" + longest.rstrip()) <= width
+
+
 def test_quiet_progress_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with show(logging.WARNING), progress("decoding") as work:
         work.update(1)

@@ -1,5 +1,6 @@
 """`headway predict` and `headway score RUN` over streams of lines."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,22 @@ def test_a_byte_order_mark_is_no_text(run_headway: Command, reversal: Reversal) 
 
 def test_only_line_feeds_end_a_line(run_headway: Command, reversal: Reversal) -> None:
     assert run_headway("predict", reversal.run, stdin="ab\u2028cd\x0cab\u0085\n").out.count("\n") == 1
+
+
+def test_files_in_the_place_of_the_standard_streams(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    """Compressed text is read; a file of results is whole or not there, also where some were written already."""
+    given, written = tmp_path / "test.gz", tmp_path / "test.out"
+    given.write_bytes(gzip.compress(b"abcd\n\nab"))
+    files = ("--input", given, "--output", written)
+    assert run_headway("predict", reversal.run, *files) == (0, "", "")
+    assert written.read_text(encoding="utf-8") == "dcba\n\nba\n"
+    given.write_bytes(gzip.compress(b"ab\n\xff\n"))
+    ended = run_headway("predict", reversal.run, *files)
+    assert (ended.code, f"{given}:2: invalid UTF-8" in ended.err) == (2, True)
+    assert written.read_text(encoding="utf-8") == "dcba\n\nba\n"
+    ended = run_headway("predict", reversal.run, "--input", tmp_path / "missing")
+    assert (ended.code, "--input" in ended.err) == (2, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["test.gz", "test.out"]
 
 
 def test_characters_of_the_input_that_training_never_had_are_told_once(

@@ -1,9 +1,10 @@
-"""Run by test_grid_kills.py in a process of its own: makes a grid in forked children, and kills them.
+"""Run by test_grid_run.py in a process of its own: makes a grid in forked children, and kills them.
 
     python -m tests.comparison.grid_attempts GRID.yaml OUTPUT KILLS SEED
 
 A kill hits, in turn, the call with all of its cells, the call alone, so that its cells have to end by themselves, and
-one cell just before a random one of its changes to files. Everything is imported once, so that a child starts at once.
+each cell, always just before a drawn one of a cell's changes to files: so it does not matter how quick the machine is.
+Everything is imported once, so that a child starts at once.
 """
 
 import contextlib
@@ -11,16 +12,20 @@ import os
 import random
 import signal
 import sys
-import time
+import traceback
+from functools import partial
 from pathlib import Path
 
 import torch
 
 import headway.comparison.cell_process as cell_process
+from headway.comparison.cell_process import locked
 from headway.comparison.grid import load_grid
 from headway.comparison.grid_run import GridRun
 from headway.comparison.workers import LocalWorkers
-from tests.runs.training.attempts import die_before_change
+from tests.runs.training.attempts import before_change
+
+the_call = 0  # the process that begins cells
 
 
 def children_of(process: int) -> list[int]:
@@ -36,46 +41,58 @@ def children_of(process: int) -> list[int]:
     return found
 
 
-def kill_cells_at_changes(draw: random.Random, output: str) -> None:
-    """Let a cell that begins die, sometimes, just before one of its changes to files."""
-    make, number = cell_process._make, draw.randint(1, 120)
+def kill(what: str) -> None:
+    """Kill, from within a cell, the call with its cells (`all`), the call alone (`call`) or the cell (`files`)."""
+    call, cell = os.getppid(), os.getpid()
+    if what != "files":
+        if call != the_call:  # it is dead, and this cell about to end
+            return
+        cells = children_of(call) if what == "all" else []
+        os.kill(call, signal.SIGKILL)
+        for other in cells:
+            if other != cell:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(other, signal.SIGKILL)
+    if what != "call":
+        os.kill(cell, signal.SIGKILL)
+
+
+def kill_at_changes(what: str, number: int, output: str) -> None:
+    """Let each cell that this process begins kill, just before its change of that number, as `what` says."""
+    global the_call
+    the_call, make = os.getpid(), cell_process._make
 
     def made(job: cell_process.CellJob) -> int:
-        die_before_change(number, output)
+        before_change(number, output, partial(kill, what))
         return make(job)
 
     cell_process._make = made
 
 
-def attempt(grid: str, output: str, what: str, draw: random.Random) -> int:
-    """Make the grid in a child, which is killed as `what` says; gives the wait status of the child."""
+def attempt(grid: str, output: str, what: str = "", number: int = 0) -> int:
+    """Make the grid in a child, which is killed as `what` says, or not; gives the wait status of the child."""
     child = os.fork()
     if child == 0:
-        if what == "files":
-            kill_cells_at_changes(draw, output)
-        failed = GridRun(load_grid(Path(grid)), Path(output), 1).run(LocalWorkers(2, 1, "fork")).failed
-        os._exit(1 if failed else 0)
-    if what in ("all", "call"):
-        while not (cells := children_of(child)):  # or it has ended
-            if (ended := os.waitpid(child, os.WNOHANG)) != (0, 0):
-                return ended[1]
-            time.sleep(0.02)
-        time.sleep(draw.uniform(0.1, 1.0))
-        cells = children_of(child)
-        os.kill(child, signal.SIGKILL)
-        for cell in cells if what == "all" else ():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(cell, signal.SIGKILL)
-    return os.waitpid(child, 0)[1]
+        try:
+            if what:
+                kill_at_changes(what, number, output)
+            failed = GridRun(load_grid(Path(grid)), Path(output), 1).run(LocalWorkers(2, 1, "fork")).failed
+            os._exit(1 if failed else 0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(2)
+    status = os.waitpid(child, 0)[1]
+    with locked(Path(output) / ".lock", wait=60):  # which cells that are about to end have from the call
+        return status
 
 
 def run(grid: str, output: str, kills: int, seed: int) -> int:
     """Kill so often, then let one call finish; gives how many calls were killed or had a cell killed."""
     draw, hit = random.Random(seed), 0
     for number in range(kills):
-        what = ("all", "call", "files")[number % 3]
-        hit += attempt(grid, output, what, draw) != 0
-    assert attempt(grid, output, "nothing", draw) == 0
+        hit += attempt(grid, output, ("all", "call", "files")[number % 3], draw.randint(1, 60)) != 0
+    assert attempt(grid, output) == 0
     return hit
 
 

@@ -212,6 +212,17 @@ def test_attention_of_both_is_one_click_away(page: Page) -> None:
     expect(figure).to_be_hidden()
 
 
+def test_every_picture_can_be_saved(page: Page) -> None:
+    choose_pair(page, 1)
+    page.locator(".card > button").first.click()
+    for place in (".forest caption", "#curve-charts figure", "#bucket-charts figure", ".attention figure"):
+        with page.expect_download() as download:
+            page.locator(place).first.get_by_role("button", name="SVG", exact=True).click()
+        picture = Path(download.value.path()).read_text(encoding="utf-8")
+        assert picture.startswith("<svg")
+        assert picture.count("<text") > 3
+
+
 def test_the_keys_go_from_sentence_to_sentence(page: Page) -> None:
     page.keyboard.press("n")
     page.keyboard.press("n")

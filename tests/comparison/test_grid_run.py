@@ -147,15 +147,14 @@ def test_kills_lose_no_cell_and_run_none_twice(made: tuple[Grid, Path]) -> None:
         cwd=ROOT, env=environment(alone.parent / "cache"), capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]
-    assert int(ended.stdout.splitlines()[-1]) >= 3
+    assert int(ended.stdout.splitlines()[-1]) == 6
     for path in sorted(alone.glob("*/*/model.safetensors")):
         assert (killed / path.relative_to(alone)).read_bytes() == path.read_bytes(), path
     outputs = [{name: cell.outputs for name, cell in cells(out).items()} for out in (alone, killed)]
     assert outputs[0] == outputs[1]
     for log in (killed / "logs").iterdir():
-        lines = log.read_text().splitlines()
-        assert lines[-1].endswith(": finished")
-        assert sum(line.endswith(": finished") for line in lines) == 1
+        # A kill may come between the result and the line that tells of it.
+        assert sum(line.endswith(": finished") for line in log.read_text().splitlines()) <= 1
     assert any(log.read_text().count(": process ") > 1 for log in (killed / "logs").iterdir())
 
 

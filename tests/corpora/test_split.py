@@ -1,31 +1,47 @@
-"""Train, dev and test in a file's own order."""
+"""Train, dev and test in a file's own order, or at random; what is in no part is said."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
 
-from headway.corpora.split import split_file, split_parallel
+from headway.corpora.split import SplitOptions, split_parallel, split_sentences, split_table
 from headway.errors import UserError
 from tests.conftest import Command
+
+NAMES = ("train", "dev", "test")
+
+
+def part(folder: Path, name: str) -> list[str]:
+    """The lines of one file of a split."""
+    return (folder / name).read_text(encoding="utf-8").splitlines()
 
 
 def test_parts_hold_every_sentence_once_in_order(tmp_path: Path) -> None:
     path = tmp_path / "all.tsv"
     sentences = [f"w{number}\tc\nx\ti\n" for number in range(20)]
     path.write_text("\n".join(sentences), encoding="utf-8")
-    assert split_file(path, tmp_path / "parts", (8, 1, 1)) == {"train": 16, "dev": 2, "test": 2}
-    parts = [(tmp_path / "parts" / f"{name}.tsv").read_text(encoding="utf-8") for name in ("train", "dev", "test")]
+    split = split_sentences(path, tmp_path / "parts", SplitOptions((8, 1, 1)))
+    assert split.sizes == {"train": 16, "dev": 2, "test": 2}
+    parts = [(tmp_path / "parts" / f"{name}.tsv").read_text(encoding="utf-8") for name in NAMES]
     assert "\n".join(parts) == "\n".join(sentences)
 
 
 def test_mistakes(tmp_path: Path) -> None:
     path = tmp_path / "all.tsv"
     path.write_text("a\tc\n\nb\tc\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"too few sentences for these parts; received 2"):
-        split_file(path, tmp_path / "parts", (8, 1, 1))
+    with pytest.raises(UserError, match=r"for these parts; received 2; allowed: for pairs, a row each, columns"):
+        split_sentences(path, tmp_path / "parts")
+    path.write_text("a\tc\n\n" * 9, encoding="utf-8")
     with pytest.raises(UserError, match="shares: there are three"):
-        split_file(path, tmp_path / "parts", (1, 0, 1))
+        split_sentences(path, tmp_path / "parts", SplitOptions((1, 0, 1)))
+    with pytest.raises(UserError, match="too few sentences for these parts; received 9"):
+        split_sentences(path, tmp_path / "parts", SplitOptions(counts=(4, 5)))
+    with pytest.raises(UserError, match="of one or more targets"):
+        split_table(path, ["1"], tmp_path / "parts")
+    with pytest.raises(UserError, match="a part has no pair that is not in another one"):
+        split_table(path, ["1", "2"], tmp_path / "parts")
 
 
 def test_pairs_stay_pairs(tmp_path: Path, run_headway: Command) -> None:
@@ -34,17 +50,72 @@ def test_pairs_stay_pairs(tmp_path: Path, run_headway: Command) -> None:
         file.write("\n".join(sources))
     (tmp_path / "all.en").write_text("\n".join(targets) + "\n", encoding="utf-8")
     ended = run_headway("data", "split", tmp_path / "all.ja.gz", tmp_path / "all.en", "--output", tmp_path / "parts")
-    assert (ended.code, ended.out) == (0, "train: 16 sentences, dev: 2 sentences, test: 2 sentences\n")
+    assert (ended.code, ended.out) == (0, "train: 16 pairs, dev: 2 pairs, test: 2 pairs\n")
     for suffix, lines in (("ja", sources), ("en", targets)):
-        parts = [(tmp_path / "parts" / f"{name}.{suffix}").read_text() for name in ("train", "dev", "test")]
-        assert [part.splitlines() for part in parts] == [lines[:16], lines[16:18], lines[18:]]
+        assert [part(tmp_path / "parts", f"{name}.{suffix}") for name in NAMES] == [
+            lines[:16],
+            lines[16:18],
+            lines[18:],
+        ]
     (tmp_path / "short.de").write_text("a\n" * 3, encoding="utf-8")
-    for target, message in (
-        ("all.en", "the same suffix"),
-        ("short.de", "the same number of lines; received '20 and 3'"),
-    ):
+    for target, message in (("all.en", "the same suffix"), ("short.de", "this line has no partner")):
         with pytest.raises(UserError, match=message):
-            split_parallel(tmp_path / "all.en", tmp_path / target, tmp_path / "parts", (8, 1, 1))
+            split_parallel(tmp_path / "all.en", tmp_path / target, tmp_path / "parts")
+
+
+def test_tables_and_json_lines_are_cut_row_by_row(tmp_path: Path) -> None:
+    rows = [f"{number}\ts{number}\tt{number}" for number in range(10)]
+    table = tmp_path / "all.tsv"
+    table.write_text("\n".join(["id\tsource\ttarget", *rows, "10\t\tt"]), encoding="utf-8")
+    split = split_table(table, ["source", "target"], tmp_path, SplitOptions(counts=(2, 3)))
+    assert split.text() == "train: 5 pairs, dev: 2 pairs, test: 3 pairs\nleft out 1: pairs without text on one side"
+    assert part(tmp_path, "dev.tsv") == ["id\tsource\ttarget", *rows[5:7]]
+    records = [json.dumps({"ja": {"text": f"s{number}"}, "en": f"t{number}"}) for number in range(10)]
+    (tmp_path / "all.jsonl").write_text("\n".join([*records, "{"]), encoding="utf-8")
+    with pytest.raises(UserError, match=r"all.jsonl:11: this line is not JSON"):
+        split_table(tmp_path / "all.jsonl", ["ja.text", "en"], tmp_path)
+    split = split_table(tmp_path / "all.jsonl", ["ja.text", "en"], tmp_path, broken="skip")
+    assert split.text() == "train: 8 pairs, dev: 1 pairs, test: 1 pairs\nleft out 1: rows that cannot be read"
+    assert part(tmp_path, "train.jsonl") == records[:8]
+
+
+def test_no_pair_stands_in_two_parts(tmp_path: Path, run_headway: Command) -> None:
+    table = tmp_path / "all.tsv"
+    rows = [f"s{number % 40}\tt{number % 80}" for number in range(200)]
+    table.write_text("\n".join(rows), encoding="utf-8")
+    given = ("data", "split", table, "--columns", "1", "2", "--shuffle", "--counts", "20", "20")
+    ended = run_headway(*given, "--output", tmp_path / "one")
+    assert "left out" in ended.out
+    parts = [part(tmp_path / "one", f"{name}.tsv") for name in NAMES]
+    assert all(parts)
+    assert not any(set(first) & set(second) for first, second in zip(parts, (*parts[1:], parts[0]), strict=True))
+    assert len(parts[2]) == 20
+    assert parts[2] != rows[180:]
+    assert run_headway(*given, "--seed", "1", "--output", tmp_path / "two").out == ended.out
+    assert part(tmp_path / "two", "test.tsv") == parts[2]
+    assert run_headway(*given, "--seed", "2", "--output", tmp_path / "two").code == 0
+    assert part(tmp_path / "two", "test.tsv") != parts[2]
+    options = ("--disjoint-sources", "--counts", "2", "2", "--output", tmp_path / "three")
+    assert run_headway("data", "split", table, "--columns", "1", "2", *options).code == 0
+    sources = [{row.split("\t")[0] for row in part(tmp_path / "three", f"{name}.tsv")} for name in NAMES]
+    assert not sources[0] & sources[2]
+    assert not sources[0] & sources[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--seed", "3"), "--seed: alone, this option does nothing"),
+        (("--disjoint-sources",), "--disjoint-sources: alone"),
+        (("--shares", "1", "1", "1", "--counts", "1", "1"), "--counts: sizes are shares or counts, not both"),
+    ],
+)
+def test_options_that_do_nothing_are_refused(
+    tmp_path: Path, run_headway: Command, given: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "all.tsv").write_text("a\tc\n\n" * 9, encoding="utf-8")
+    ended = run_headway("data", "split", tmp_path / "all.tsv", "--output", tmp_path / "parts", *given)
+    assert (ended.code, message in ended.err) == (2, True)
 
 
 def test_the_commands(tmp_path: Path, run_headway: Command) -> None:

@@ -35,8 +35,10 @@ def test_what_the_demo_leaves_and_that_it_goes_on(tmp_path: Path, caplog: pytest
     assert {path.stem for path in (output / "data").glob("*.tsv")} >= {"dev", "test-unseen-dates", "test-unseen-pairs"}
     assert (output / "alignment.png").read_bytes().startswith(b"\x89PNG")
     page = (output / "report.html").read_text(encoding="utf-8")
-    for part in ("Exact match", "By language", "Dates never seen in training", "decoder.1.cross"):
+    for part in ("Exact match", "Dates never seen in training, by language", "decoder layer 2, cross"):
         assert part in page
+    assert '<script type="application/json" id="inside">"inside.html"</script>' in page
+    assert (output / "inside.html").is_file()
     folder = RunFolder(output)
     assert (folder.read_manifest()["seed"], folder.read_manifest()["updates"]) == (3, 20)
     weights = folder.weights.read_bytes()

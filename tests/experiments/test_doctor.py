@@ -60,7 +60,7 @@ def test_the_findings_and_the_commands_that_help(
     assert run_doctor(print) == 0
     out = capsys.readouterr().out
     lines = {line.split()[0]: line for line in out.splitlines()}
-    facts = {"headway", "python", "torch", "processor", "threads", "precision", "memory"}
+    facts = {"headway", "python", "torch", "processor", "threads", "precision", "products", "memory"}
     assert set(lines) == facts | {"[whole]", "[lacking]", "[old]", "[elsewhere]", "self-test"}
     assert "lacks no-such-thing: pip install 'headway[lacking]'" in lines["[lacking]"]
     assert lines["[whole]"].endswith("complete")

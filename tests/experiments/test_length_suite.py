@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headway.experiments import length_suite
 from headway.experiments.length_suite import LengthScore, compare_lengths, read_test, score_lengths, summary
 from headway.recipe import load_recipe
 from headway.runs.load import load
@@ -81,6 +82,31 @@ def test_what_is_done_is_not_done_again(place: Path, run_headway: Command, monke
     assert "--resume with a changed recipe (optimizer.learning_rate" in ended.err
 
 
+def test_several_tasks_are_drawn_beside_each_other(
+    place: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = ["--train-size", "60", "--test-size", "3", "--train-length", "3", "--test-length", "4"]
+    for name, *task in (("copies", "copy", "--variant", "repeated"), ("reversals", "reverse", "--variant", "twice")):
+        assert run_headway("data", "lengths", *task, *sizes, "--output", place / name).code == 0
+    drawn = {}
+    monkeypatch.setattr(length_suite, "panel_chart", lambda panels, path: drawn.update({path: panels}))
+    folders = ("--data", place / "copies", place / "reversals", "--output", place / "both")
+    changes = ("training.updates=1", "training.checkpoint_every=1", "data.max_length=20", "model.max_position=64")
+    ended = run_headway("lengths", place / "learned.yaml", *changes, *folders)
+    assert ended.code == 0, ended.err
+    panels = drawn[place / "both" / "accuracy.svg"]
+    assert [panel.title for panel in panels] == ["copy repeated", "reverse twice"]
+    assert [panel.title for panel in drawn[place / "both" / "copies" / "accuracy.svg"]] == ["copy repeated"]
+    rows = list(csv.DictReader((place / "both" / "reversals" / "accuracy.csv").read_text().splitlines()))
+    points = [(float(row["length"]), float(row["exact_match"])) for row in rows]
+    for point, expected in zip(panels[1].lines["learned"], points, strict=True):
+        assert point == pytest.approx(expected)
+    again = run_headway(
+        "lengths", place / "learned.yaml", "--data", place / "copies", place / "copies", "--output", place
+    )
+    assert (again.code, "so these must differ" in again.err) == (2, True)
+
+
 def test_scores_are_those_of_the_outputs(place: Path) -> None:
     test, predictor = read_test(place / "data"), load(place / "runs" / "ngram", device="cpu")
     scores = score_lengths("ngram", predictor, test)
@@ -97,6 +123,7 @@ def test_another_test_is_decoded_anew(place: Path, monkeypatch: pytest.MonkeyPat
         "headway.experiments.length_suite.score_lengths", lambda name, *rest: decoded.append(name) or []
     )
     monkeypatch.setattr("headway.experiments.length_suite.write_table", lambda *given: None)
+    monkeypatch.setattr("headway.experiments.length_suite.panel_of", lambda *given: None)
     monkeypatch.setattr("headway.experiments.length_suite.draw", lambda *given: None)
     prompts = place / "data" / "test.tsv"
     text = prompts.read_text()

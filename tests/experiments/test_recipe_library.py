@@ -1,15 +1,18 @@
 """The recipes that come with headway are listed and copied, from a wheel as from a checkout."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from headway.errors import UserError
-from headway.experiments.recipe_library import about, copy_recipe, library, recipe_names, recipe_table
+from headway.experiments.recipe_library import about, copy_recipe, library, opening, recipe_names, recipe_table
 from headway.recipe import load_recipe
 from tests.conftest import Command
+from tests.docs.pages import ROOT
 
 NAMES = recipe_names()
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def test_all_recipes_are_listed() -> None:
@@ -20,6 +23,29 @@ def test_all_recipes_are_listed() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_begins_with_what_it_is(name: str) -> None:
     assert len(about(name)) > 15
+
+
+@pytest.mark.parametrize("path", sorted(library().rglob("*.yaml")), ids=lambda path: path.stem)
+def test_a_recipe_names_corpus_commands_and_records(path: Path) -> None:
+    """Numbers are those of a record in results/; without one, nothing was measured."""
+    facts = opening(path)
+    assert list(facts) == ["", "Corpus", "Train", "Score", "Measured"]
+    assert "FOLDER" in facts["Corpus"] + facts["Train"]
+    assert re.search(rf"headway (train|compare) recipes/{path.relative_to(library())} ", facts["Train"])
+    assert "headway score" in facts["Score"] or "compare.html" in facts["Score"]
+    if facts["Measured"] == "not measured yet.":
+        return
+    claim, _, record = facts["Measured"].removesuffix(").").partition(" (results/")
+    recorded = {float(number) for number in NUMBER.findall(_record(record).replace(",", ""))}
+    claimed = [float(number) for number in NUMBER.findall(re.sub("F0.5|ROUGE-1", "", claim).replace(",", ""))]
+    assert claimed
+    assert not set(claimed) - recorded
+
+
+def _record(name: str) -> str:
+    """The record as text, without the commas between its values."""
+    text = (ROOT / "results" / name).read_text(encoding="utf-8")
+    return re.sub(r",\s", " ", text)
 
 
 def test_a_copy_has_what_it_begins_from(tmp_path: Path) -> None:
@@ -54,6 +80,8 @@ def test_the_commands(run_headway: Command, tmp_path: Path) -> None:
     parsing = run_headway("recipes", "list", "--task", "parsing").out
     assert "parsing/wsj-only" in parsing
     assert "tanaka" not in parsing
+    shown = run_headway("recipes", "show", "tanaka/transformer-small").out
+    assert "Measured: 19 minutes, 40.9 BLEU on dev (results/tanaka-transformer.json)." in shown
     copied = run_headway("recipes", "copy", "tanaka/mixers/local", "--output", tmp_path)
     assert copied.code == 0
     assert copied.out.splitlines()[0] == str(tmp_path / "tanaka/mixers/local.yaml")

@@ -62,5 +62,6 @@ def test_what_ctranslate2_does_not_have_is_refused_by_name(tmp_path: Path, chang
 
 def test_layers_with_other_heads_are_refused(tmp_path: Path) -> None:
     decoder = {"layers": 2, "mixer": [{"kind": "attention"}, {"kind": "attention", "heads": 4}]}
-    with pytest.raises(UserError, match="as many heads of the same size in every layer"):
-        ctranslate2_folder(toys.model(decoder=decoder), SOURCE, TARGET, tmp_path / "model")
+    for changes in ({"decoder": decoder}, {"value_dim": 3}):
+        with pytest.raises(UserError, match="as many heads in every layer, with keys and values of one size"):
+            ctranslate2_folder(toys.model(**changes), SOURCE, TARGET, tmp_path / "model")

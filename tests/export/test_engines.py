@@ -8,7 +8,7 @@ import torch
 
 import headway
 from headway.errors import UserError
-from headway.runs.run_folder import RunFolder, read_weights
+from headway.runs.run_folder import RunFolder, read_tensors
 from tests.conftest import Command, Reversal
 
 
@@ -81,7 +81,7 @@ def test_the_export_is_kept_and_made_anew_for_other_weights(reversal: Reversal, 
     headway.load(run, engine="ctranslate2")
     assert (first / "model.bin").stat().st_mtime_ns == made
     folder = RunFolder(run)
-    folder.write_weights(read_weights(folder.checkpoints / "update-00000200" / "model.safetensors"), {})
+    folder.write_weights(read_tensors(folder.checkpoints / "update-00000200" / "model.safetensors"), {})
     theirs = headway.load(run, engine="ctranslate2")
     (second,) = (run / "engines").iterdir()
     assert second != first

@@ -205,7 +205,7 @@ class TestMistakes:
     ) -> None:
         from headway.export import exporting
 
-        def fail(*arguments: object) -> str:
+        def fail(*arguments: object, **options: object) -> str:
             raise OSError("the disk is full")
 
         monkeypatch.setattr(exporting, "card_of", fail)

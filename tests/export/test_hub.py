@@ -79,7 +79,7 @@ def test_a_hub_out_of_order(
 
 def test_a_folder_that_is_no_export(run_headway: Command, hub: LocalHub, reversal: Reversal) -> None:
     code, _, err = run_headway("push", reversal.run, "someone/reversal")
-    assert (code, "this folder is no export: it has no README.md" in err) == (2, True), err
+    assert (code, "this folder is no export: it has no parity.json" in err) == (2, True), err
     assert not hub.repositories
 
 

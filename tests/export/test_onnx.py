@@ -1,6 +1,7 @@
 """Graphs of ONNX give the run's outputs under headway's own search, whatever the model is made of."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -130,3 +131,10 @@ def test_a_model_that_torch_makes_no_graph_of(tmp_path: Path, monkeypatch: pytes
 
 def test_every_model_that_writes_can_be_expressed(reversal: Reversal) -> None:
     assert OnnxExporter().refusal(open_run(reversal.run)) is None
+
+
+def test_cells_without_a_graph_are_refused() -> None:
+    run = SimpleNamespace(model=built(RECURRENT | {"cell": "cho_gru"}))
+    assert "the cell cho_gru" in str(OnnxExporter().refusal(run))  # type: ignore[arg-type]
+    run = SimpleNamespace(model=built(RECURRENT | {"cell": "gru"}))
+    assert OnnxExporter().refusal(run) is None  # type: ignore[arg-type]

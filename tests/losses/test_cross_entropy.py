@@ -15,11 +15,14 @@ def test_equals_oracle_and_torch(smoothing, monkeypatch):
     torch.manual_seed(1)
     logits = torch.randn(5, 6, dtype=torch.float64, requires_grad=True)
     targets, mask = torch.randint(0, 6, (5,)), torch.tensor([True, True, False, True, True])
-    fast = smoothed_cross_entropy(logits, targets, mask, smoothing)
+    fast, unsmoothed = smoothed_cross_entropy(logits, targets, mask, smoothing)
     slow = reference.smoothed_cross_entropy(logits, targets, mask, smoothing)
     theirs = F.cross_entropy(logits[mask], targets[mask], label_smoothing=smoothing, reduction="sum")
     assert torch.allclose(fast.double(), slow, rtol=rounding())
     assert torch.allclose(slow, theirs)
+    plain = reference.smoothed_cross_entropy(logits, targets, mask, 0.0)
+    assert torch.allclose(unsmoothed.double(), plain, rtol=rounding())
+    assert not unsmoothed.requires_grad
     (fast_gradient,), (slow_gradient,) = (torch.autograd.grad(3 * loss, logits) for loss in (fast, slow))
     assert torch.allclose(fast_gradient, slow_gradient, atol=rounding(steps=10))
     assert (fast_gradient[2] == 0).all()
@@ -27,7 +30,7 @@ def test_equals_oracle_and_torch(smoothing, monkeypatch):
 
 def test_large_logits_stay_finite():
     logits = torch.tensor([[1e4, -1e4, 0.0]], requires_grad=True)
-    loss = smoothed_cross_entropy(logits, torch.tensor([1]), torch.tensor([True]), 0.1)
+    loss, _ = smoothed_cross_entropy(logits, torch.tensor([1]), torch.tensor([True]), 0.1)
     loss.backward()
     assert loss.isfinite()
     assert logits.grad.isfinite().all()

@@ -21,10 +21,11 @@ def test_the_total_is_the_sum_of_the_parts():
     assert chosen.capture == ("encoder.0.self", "decoder.0.self", "decoder.1.cross")
     assert chosen.labels == ("source_heads", "target_heads")
     model, batch = toys.model(), toys.batch()
-    total, parts = chosen(model(batch, capture=chosen.capture), batch)
+    total, parts, unsmoothed = chosen(model(batch, capture=chosen.capture), batch)
     assert list(parts) == ["cross_entropy", "dependency.source", "dependency.target", "synchronous"]
     assert all(part.item() > 0 for part in parts.values())
     assert total.item() == pytest.approx(sum(part.item() for part in parts.values()), rel=1e-12)
+    assert 0 < unsmoothed.item() != parts["cross_entropy"].item()
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ from tests.mixers.oracles import assert_same, gradients
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("head_dim", [None, 5])
-def test_self_attention_equals_oracle(causal, head_dim):
+@pytest.mark.parametrize(
+    "sizes", [{}, {"head_dim": 5}, {"key_dim": 2, "value_dim": 5}, {"head_dim": 3, "key_dim": 4}], ids=str
+)
+def test_self_attention_equals_oracle(causal, sizes):
     torch.manual_seed(2)
-    mixer = Attention(6, causal, heads=3, head_dim=head_dim).double()
+    mixer = Attention(6, causal, heads=3, **sizes).double()
     for parameter in mixer.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     x = torch.randn(2, 4, 6, dtype=torch.float64, requires_grad=True)
@@ -43,9 +45,11 @@ def test_explicit_and_fused_attention_agree(monkeypatch, causal, padded):
     assert torch.allclose(explicit, fused, atol=1e-12)
 
 
-def test_heads_that_do_not_fit_are_refused():
+@pytest.mark.parametrize("sizes", [{}, {"key_dim": 2}, {"value_dim": 2}])
+def test_heads_that_do_not_fit_are_refused(sizes):
     with pytest.raises(ValueError, match=r"heads \(4\) do not divide dim \(6\)"):
-        Attention(6, False, heads=4)
+        Attention(6, False, heads=4, **sizes)
+    Attention(6, False, heads=4, key_dim=2, value_dim=1)
 
 
 def test_attention_dropout_drops_only_while_training():

@@ -25,9 +25,9 @@ def test_a_mixer_is_built_from_keywords_or_an_entry():
 @pytest.mark.parametrize(
     ("config", "options", "message"),
     [
-        ("ngrams", {}, "mixer.kind: unknown mixer; did you mean 'ngram'"),
-        ("ngram", {"head": 2}, "mixer.head: unknown key; did you mean 'heads'"),
-        ("ngram", {"n": "many"}, "mixer.n: input should be a valid integer"),
+        ("ngrams", {}, "^kind: unknown mixer; did you mean 'ngram'"),
+        ("ngram", {"head": 2}, "^head: unknown key; did you mean 'heads'"),
+        ("ngram", {"n": "many"}, "^n: input should be a valid integer"),
         ({"n": 2}, {}, "mixer: a mixer needs a kind"),
         ("headway.mixers.relative:Alibi", {}, "not a subclass of headway.mixers.mixer.Mixer"),
         ("headway.mixers.nowhere:Mixer", {}, "cannot import the mixer"),
@@ -53,7 +53,7 @@ def test_every_position_is_absolute_or_relative():
 @pytest.mark.parametrize(
     ("kind", "options", "printed"),
     [
-        ("attention", {"heads": 2}, "causal=True, heads=2, head_dim=8, dropout=0.0"),
+        ("attention", {"heads": 2}, "causal=True, heads=2, key_dim=8, value_dim=8, dropout=0.0"),
         ("local", {"n": 3}, "n=3"),
         ("dependency", {"dependency_heads": 2}, "dependency_heads=2, key_bias=False"),
         ("ngram", {"global_context": "prefix"}, "causal=True, n=5, heads=8, head_dim=2, global_context='prefix'"),

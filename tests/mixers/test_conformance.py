@@ -21,12 +21,24 @@ POSITIONS = {
     "half rotary": {"kind": "rotary", "share": 0.5},
 }
 OPTIONS = {
-    "attention": {f"attention, {name}": {"head_dim": 4, "position": position} for name, position in POSITIONS.items()},
+    "attention": {
+        f"attention, {name}": {"head_dim": 4, "value_dim": 3, "position": position}
+        for name, position in POSITIONS.items()
+    },
     "dependency": {
         "dependency": {},
-        "dependency, all options": {"head_dim": 4, "dependency_heads": 2, "key_bias": True, "position": "rotary"},
+        "dependency, all options": {
+            "head_dim": 4,
+            "value_dim": 3,
+            "dependency_heads": 2,
+            "key_bias": True,
+            "position": "rotary",
+        },
     },
-    "local": {f"local, {name}": {"n": 3, "head_dim": 4, "position": position} for name, position in POSITIONS.items()}
+    "local": {
+        f"local, {name}": {"n": 3, "head_dim": 4, "value_dim": 3, "position": position}
+        for name, position in POSITIONS.items()
+    }
     | {"local, itself": {"n": 1}},
     "ngram": {
         "ngram": {"n": 3},

@@ -20,7 +20,7 @@ def mixer_with(causal, **options):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("options", [{}, {"dependency_heads": 2, "key_bias": True, "head_dim": 3}])
+@pytest.mark.parametrize("options", [{}, {"dependency_heads": 2, "key_bias": True, "head_dim": 3, "value_dim": 2}])
 def test_weights_equal_the_oracle(causal, options):
     mixer, x, mask = mixer_with(causal, **options)
     count = mixer.dependency_heads

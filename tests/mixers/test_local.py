@@ -19,7 +19,7 @@ POSITIONS = [None, {"kind": "t5", "buckets": 8, "max_distance": 5}, "alibi", {"k
 @pytest.mark.parametrize("block", [2, 32])
 def test_equals_oracle(monkeypatch, causal, position, block):
     monkeypatch.setattr("headway.mixers.local.SMALLEST_BLOCK", block)
-    mixer = LocalAttention(DIM, causal, n=3, heads=3, head_dim=4, position=position)
+    mixer = LocalAttention(DIM, causal, n=3, heads=3, head_dim=4, value_dim=3, position=position)
     assert_equals_oracle(mixer, lambda *given: reference.attention(*given)[0])
 
 

@@ -13,6 +13,7 @@ from tests.models import toys
 KINDS = [
     {"kind": "multi_head", "heads": 2},
     {"kind": "multi_head", "heads": 3, "head_dim": 5},
+    {"kind": "multi_head", "heads": 3, "key_dim": 2, "value_dim": 5},
     {"kind": "dot", "scaled": True},
     {"kind": "general", "window": "local-m", "width": 1},
     {"kind": "additive"},

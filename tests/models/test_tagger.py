@@ -1,5 +1,6 @@
 """A tagger: what it reads, that padding and windows change nothing, what it captures, what is learned."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,23 @@ def test_a_published_encoder_from_an_installed_package(tmp_path: Path) -> None:
     alice, jane, back = (hidden[place] for place in (1, 3, 5))
     similarity = torch.nn.functional.cosine_similarity
     assert similarity(alice, jane, dim=0) > similarity(alice, back, dim=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"attention_probs_dropout_prob": 65536}, "cannot load this encoder .dropout probability"),
+        ({"hidden_size": "wide"}, "cannot load this encoder|hidden_size of this encoder is none that can be"),
+        ({"num_hidden_layers": 10**6}, "the num_hidden_layers of this encoder is none that can be; received 1000000"),
+        ({"vocab_size": 10**12}, "the vocab_size of this encoder is none that can be"),
+        ({"model_type": []}, "cannot load this encoder"),
+        ({"hidden_act": "nosuch"}, "cannot load this encoder .KeyError: 'nosuch'"),
+    ],
+)
+def test_a_stored_configuration_that_no_encoder_has(
+    stored: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    config = json.loads((stored / "config.json").read_text(encoding="utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps(config | change), encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        build_tagger(TaggerConfig(kind="tagger", encoder="x"), 3, tmp_path, initial=False)

@@ -25,6 +25,42 @@ def test_adam_and_adamw_get_their_options():
         assert (group["betas"], group["eps"], group["weight_decay"], group["fused"]) == ((0.5, 0.6), 1e-3, 0.25, True)
 
 
+def trajectory(kind, grads, rate, **options):
+    """The weight after each of some gradients, from 1."""
+    weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
+    model = nn.Module()
+    model.weight = weight
+    optimizer, values = build_optimizer(OptimizerConfig(kind=kind, **options), model), []
+    optimizer.param_groups[0]["lr"] = rate
+    for gradient in grads:
+        weight.grad = torch.full_like(weight, gradient)
+        optimizer.step()
+        values.append(weight.item())
+    return values
+
+
+def test_plain_descent_and_momentum():
+    weight, velocity, plain, heavy, grads = 1.0, 0.0, 1.0, [], (0.5, -2.0, 1.0)
+    for gradient in grads:
+        velocity = 0.9 * velocity + gradient
+        weight -= 0.1 * velocity
+        heavy.append(weight)
+    assert trajectory("sgd", grads, 0.1, momentum=0.9) == pytest.approx(heavy, abs=1e-12)
+    assert trajectory("sgd", grads, 0.7) == pytest.approx([plain - 0.35, plain + 1.05, plain + 0.35], abs=1e-12)
+
+
+def test_adadelta_follows_zeiler():
+    """Zeiler (2012), algorithm 1."""
+    weight, squares, deltas, expected, grads = 1.0, 0.0, 0.0, [], (0.5, -2.0, 1.0)
+    for gradient in grads:
+        squares = 0.95 * squares + 0.05 * gradient**2
+        delta = -((deltas + 1e-6) ** 0.5) / (squares + 1e-6) ** 0.5 * gradient
+        deltas = 0.95 * deltas + 0.05 * delta**2
+        weight += delta
+        expected.append(weight)
+    assert trajectory("adadelta", grads, 1.0) == pytest.approx(expected, abs=1e-12)
+
+
 def test_options_that_are_left_out_have_their_defaults():
     config = OptimizerConfig()
     assert (config.options(), config.kind) == ({"betas": (0.9, 0.98), "epsilon": 1e-9, "weight_decay": 0.0}, "adam")
@@ -46,6 +82,8 @@ def test_an_optimizer_by_import_path():
         ({"epsilonn": 1.0}, r"optimizer\.epsilonn: unknown key.*'epsilon'"),
         ({"learning_rat": 1.0}, r"optimizer\.learning_rat: unknown key.*'learning_rate'"),
         ({"epsilon": -1.0}, r"optimizer\.epsilon: input should be greater than 0"),
+        ({"kind": "sgd", "nesterov": True}, r"nesterov is a kind of momentum"),
+        ({"kind": "sgd", "betas": [0, 0]}, r"optimizer\.betas: unknown key"),
         ({"schedule": "lineer"}, r"optimizer\.schedule: unknown schedule.*'linear'"),
         ({"kind": "tests.optimizers.test_optimizers:Descent", "betas": [0, 0]}, r"optimizer\.betas: unknown key"),
     ],

@@ -4,12 +4,14 @@ import pytest
 
 from headway.errors import UserError
 from headway.optimizers.optimizers import OptimizerConfig, build_schedule
-from headway.optimizers.schedules import Schedule
+from headway.optimizers.schedules import Schedule, TrainingProgress
 
 
 def rates(*updates, **config):
     schedule = build_schedule(OptimizerConfig(**{"learning_rate": 2.0, "warmup": 4} | config), dim=16, updates=12)
-    return [schedule(update) for update in updates]
+    return [
+        schedule(update if isinstance(update, TrainingProgress) else TrainingProgress(update)) for update in updates
+    ]
 
 
 def test_schedules():
@@ -30,8 +32,8 @@ class Steps(Schedule):
         super().__init__(context)
         self.every = every
 
-    def __call__(self, update):
-        return self.context.learning_rate * 0.5 ** ((update - 1) // self.every)
+    def __call__(self, progress):
+        return self.context.learning_rate * 0.5 ** ((progress.update - 1) // self.every)
 
 
 def test_a_schedule_by_import_path():
@@ -42,9 +44,36 @@ def test_a_schedule_by_import_path():
         rates(1, schedule={"kind": path, "evry": 3})
 
 
+def test_steps_at_ends_of_epochs():
+    def at(*epochs, **options):
+        return rates(
+            *(TrainingProgress(9, each) for each in epochs), schedule={"kind": "step"} | options, learning_rate=1.0
+        )
+
+    # Luong et al. (2015): ten epochs, halved after the fifth and after each one that follows
+    assert at(*range(10)) == [1, 1, 1, 1, 1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32]
+    assert at(4.999, 5.999) == [1, 1 / 2]
+    # Sutskever et al. (2014): every half epoch
+    assert at(4.9, 5, 5.49, 5.5, 7.49, every=0.5) == [1, 1 / 2, 1 / 2, 1 / 4, 1 / 32]
+    assert at(0, 2, after=2, factor=0.1) == [1, pytest.approx(0.1)]
+
+
+def test_a_plateau_lowers_the_rate():
+    def after(gains, **options):
+        return rates(TrainingProgress(9, 0.0, gains), schedule={"kind": "plateau"} | options, learning_rate=1.0)[0]
+
+    yes, no = True, False
+    assert [after(gains) for gains in ([], [yes, no], [yes, no, no], [no, yes, no])] == [1, 1, 1 / 2, 1]
+    assert after([yes, no, no, no, no]) == 1 / 4  # counted from the last decay
+    assert after([yes, no, no, no, yes, no]) == 1 / 2
+    assert after([no] * 9, patience=3, factor=0.1, lowest=0.05) == 0.05
+    assert rates(TrainingProgress(1, 0.0, [no] * 2), schedule="plateau") == [0.25]  # a quarter of the warm-up
+
+
 @pytest.mark.parametrize(
-    ("schedule", "message"), [("linear", "ends at training.updates"), ("noam", "needs a model.dim")]
+    ("schedule", "message"),
+    [("linear", "ends at training.updates"), ("noam", "needs a model.dim"), ("plateau", "there is no data.dev")],
 )
 def test_what_a_schedule_needs(schedule, message):
     with pytest.raises(UserError, match=rf"optimizer\.schedule: .*{message}"):
-        build_schedule(OptimizerConfig(schedule=schedule), dim=None, updates=None)
+        build_schedule(OptimizerConfig(schedule=schedule), dim=None, updates=None, evaluated=False)

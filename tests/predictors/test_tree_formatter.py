@@ -30,6 +30,10 @@ def test_nothing_to_say_without_a_tree() -> None:
     assert count.text() == ""
 
 
+def test_a_line_without_words_has_no_tree() -> None:
+    assert TreeFormatter().output("  ", WRITTEN) == ("", None)
+
+
 def test_drawings() -> None:
     assert TreeFormatter("drawing").output("a b", "(S DT NN )S").text == "S ─┬─ DT a\n   └─ NN b\n"
 

@@ -1,16 +1,12 @@
 """Alignments of words: merged from pieces, alike from search and forced decoding, right where that is known."""
 
-import itertools
 import json
-import random
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import yaml
 
-from headway.cli import main
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.word_alignment import Aligner, WordAlignment, build_aligner, cross_layers, merge_words
 from headway.processing.processor import Words
@@ -19,40 +15,6 @@ from headway.processing.text.vocabularies import train_vocabulary
 from headway.processing.text.vocabulary import VocabularyConfig
 from headway.runs.load import load
 from tests.conftest import Command, Reversal, write_reversal
-
-RECIPE = {
-    "data": {"train": {"tsv": "train.tsv"}, "dev": {"tsv": "dev.tsv"}},
-    "vocabulary": {"kind": "whitespace", "shared": True},
-    "model": {
-        "kind": "recurrent", "dim": 24, "dropout": 0.0, "cell": "gru",
-        "encoder": {"layers": 1, "hidden": 24, "bidirectional": True}, "decoder": {"layers": 1, "hidden": 24},
-    },
-    "objective": {"label_smoothing": 0.0},
-    "optimizer": {"learning_rate": 1e-2, "schedule": "linear", "warmup": 20},
-    "training": {"updates": 250, "batch_tokens": 256, "checkpoint_every": 250, "dev_metrics": []},
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def backwards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has learned to write the words of a sentence backwards, by Luong's attention."""
-    folder = tmp_path_factory.mktemp("backwards")
-    sentences = [" ".join(words) for length in (3, 4) for words in itertools.permutations("abcdefg", length)]
-    random.Random(1).shuffle(sentences)
-    for name, part in (("dev", sentences[:30]), ("train", sentences[30:])):
-        rows = [f"{each}\t{' '.join(reversed(each.split()))}\n" for each in part]
-        (folder / f"{name}.tsv").write_text("".join(rows), encoding="utf-8")
-    for side, column in (("source", 0), ("target", 1)):
-        rows = [line.split("\t")[column].strip() for line in (folder / "dev.tsv").read_text().splitlines()]
-        (folder / f"dev.{side}").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-    gold = [" ".join(f"{i}-{n - 1 - i}" for i in range(n)) for n in (len(each.split()) for each in sentences[:30])]
-    (folder / "gold").write_text("".join(f"{each}\n" for each in gold), encoding="utf-8")
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
-    torch.set_num_threads(1)
-    with pytest.raises(SystemExit) as ended:
-        main(["train", str(folder / "recipe.yaml"), "--output", str(folder / "run")])
-    assert ended.value.code == 0
-    return folder
 
 
 def forced(run_headway: Command, folder: Path, target: Path, alignments: Path) -> str:

@@ -23,7 +23,7 @@ from headway.runs.run_folder import (
     checkpoint_weights,
     load_weights,
     model_weights,
-    read_weights,
+    read_tensors,
 )
 from tests.conftest import Command, Reversal
 from tests.runs.old_runs import copied
@@ -36,7 +36,7 @@ def test_what_a_run_leaves(reversal: Reversal) -> None:
     names = {path.name for path in reversal.run.iterdir()}
     assert names == {
         "recipe.yaml", "vocabulary", "model.safetensors", "checkpoints", "metrics.jsonl", "manifest.json",
-        "report.html", ".lock",
+        "report.html", "README.md", ".lock",
     }  # fmt: skip
     folder = RunFolder(reversal.run)
     manifest = folder.read_manifest()
@@ -69,7 +69,15 @@ def test_metrics_have_the_agreed_names(reversal: Reversal) -> None:
 
 def test_nothing_is_pickled(reversal: Reversal) -> None:
     suffixes = {path.suffix for path in reversal.run.rglob("*") if path.is_file() and path.name != ".lock"}
-    assert suffixes == {".yaml", ".safetensors", ".json", ".jsonl", ".html", ".model"}  # .model is SentencePiece's
+    assert suffixes == {
+        ".yaml",
+        ".safetensors",
+        ".json",
+        ".jsonl",
+        ".html",
+        ".md",
+        ".model",
+    }  # .model is SentencePiece's
     for path in reversal.run.rglob("*"):
         if path.is_file():
             head = path.read_bytes()[:2]
@@ -81,7 +89,7 @@ def test_a_loaded_run_is_ready_to_decode(reversal: Reversal) -> None:
     loaded = load_run(reversal.run, CPU)
     assert not loaded.model.training
     assert loaded.source.vocabulary is loaded.target.vocabulary
-    stored = read_weights(reversal.run / "model.safetensors")
+    stored = read_tensors(reversal.run / "model.safetensors")
     assert set(stored) == set(model_weights(loaded.model))
     assert all(torch.equal(stored[name], tensor) for name, tensor in model_weights(loaded.model).items())
 
@@ -89,7 +97,7 @@ def test_a_loaded_run_is_ready_to_decode(reversal: Reversal) -> None:
 def test_averages_are_means(reversal: Reversal) -> None:
     files = checkpoint_weights(RunFolder(reversal.run), 2)
     assert [file.parent.name for file in files] == ["update-00000200", "update-00000400"]
-    first, last = (read_weights(file) for file in files)
+    first, last = (read_tensors(file) for file in files)
     mean = model_weights(load_run(reversal.run, CPU, average=2).model)
     for name, tensor in mean.items():
         torch.testing.assert_close(tensor, (first[name] + last[name]) / 2)
@@ -105,7 +113,7 @@ def test_the_manifest_grows(tmp_path: Path) -> None:
     assert folder.read_manifest() == {
         "format": FORMAT, "seed": 1, "status": "finished", "model_sha256": sha256(folder.weights)
     }  # fmt: skip
-    assert torch.equal(read_weights(folder.weights)["a"], torch.arange(3.0))
+    assert torch.equal(read_tensors(folder.weights)["a"], torch.arange(3.0))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +189,7 @@ def flip(file: Path, offset: int) -> None:
 
 
 def rewrite(folder: RunFolder, change: Callable[[Tensor], Tensor]) -> None:
-    save_file({name: change(tensor) for name, tensor in read_weights(folder.weights).items()}, folder.weights)
+    save_file({name: change(tensor) for name, tensor in read_tensors(folder.weights).items()}, folder.weights)
 
 
 @pytest.mark.parametrize(
@@ -318,6 +326,6 @@ def test_weights_that_cannot_be_read(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.safetensors"
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=rf"{number}\.safetensors: these weights cannot be read"):
-            read_weights(path)
+            read_tensors(path)
     with pytest.raises(UserError, match="cannot be read"):
-        read_weights(tmp_path / "none.safetensors")
+        read_tensors(tmp_path / "none.safetensors")

@@ -1,11 +1,13 @@
 """A task says what an experiment is scored by."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway.errors import UserError
 from headway.recipe import Recipe, parse_recipe
+from headway.runs.training.preparation import check_recipe
 from headway.tasks import TASKS, build_task, dev_metrics
 
 
@@ -53,3 +55,36 @@ def test_mistakes(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as error:
         dev_metrics(recipe(**given))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "allowed"),
+    [
+        ({"max_length": 50}, {"max_position": 50}, "up to 49"),
+        ({"max_length": 50}, {"kind": "decoder_only", "max_position": 50}, "up to 48"),
+        ({"max_length": 50}, {"kind": "recurrent", "max_position": 20}, "up to 19"),
+    ],
+)
+def test_what_training_reads_prediction_reads_too(data: dict[str, Any], model: dict[str, Any], allowed: str) -> None:
+    tree = {"data": {"train": {"tsv": "x"}} | data, "model": model, "training": {"updates": 1}}
+    message = f"data.max_length: sentences may be longer than what the model reads; received 50; allowed: {allowed},"
+    with pytest.raises(UserError, match=message):
+        check_recipe(parse_recipe(tree))
+    check_recipe(parse_recipe(tree | {"model": model | {"max_position": 52}}))
+
+
+def test_words_of_more_pieces_than_the_model_reads_are_found_before_training(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("abcdefgh\tb\n" * 3, encoding="utf-8")
+    data = {"train": {"tsv": str(tmp_path / "x.tsv")}, "count": "words", "max_length": 2}
+    tree = {"data": data, "vocabulary": {"kind": "char"}, "training": {"updates": 1}}
+    task = build_task("translation")
+    for room in (9, 10):
+        given = parse_recipe(tree | {"model": {"dim": 8, "heads": 1, "max_position": room}})
+        check_recipe(given)
+        if room == 9:
+            with pytest.raises(
+                UserError, match=r"data.max_length: a pair of 9 and \d pieces .* allowed: up to 8 pieces"
+            ):
+                task.corpora(given, tmp_path / f"vocabulary-{room}")
+        else:
+            assert len(task.corpora(given, tmp_path / f"vocabulary-{room}").train) == 3

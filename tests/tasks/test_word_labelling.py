@@ -298,7 +298,7 @@ def test_the_report_shows_dev_sentences_with_their_marks(learned: Learned) -> No
 
 def test_the_report_page_of_a_run(learned: Learned) -> None:
     page = write_run_report(learned.run).read_text(encoding="utf-8")
-    for part in ("error_detection", "tagger, ", "dev.f0.5", "[bad]", f"encoder.{LAYERS - 1}.self"):
+    for part in ("error_detection", "tagger, ", "dev.f0.5", "[bad]", f"encoder layer {LAYERS}, self"):
         assert part in page
 
 

@@ -25,17 +25,20 @@ from headway.bench.timing import (
     matrix_peak,
     peak_bytes,
 )
-from headway.device import keep_freed_memory
+from headway.device import keep_freed_memory, processor
 from headway.losses import Objective, ObjectiveConfig
 from headway.mixers.positions import sinusoids
 from headway.models import RecurrentConfig, TransformerConfig, build_model, model_section
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer, build_schedule
+from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import TrainingConfig
-from headway.runs.training.batches import PlannedUpdate, ahead, prepare_update
+from headway.runs.training.batches import PlannedUpdate, in_time, prepare_update
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import TrainingStep, compute_gradients, make_update
+from headway.tensors.backends import suited_backend
 from headway.tensors.batch import PAD, Indices
 from headway.tensors.checkpointing import recompute_activations
+from headway.tensors.linear import use_backend
 from headway.tensors.precision import DTYPES, bf16_speed, compared, fitting_precision
 
 NOTES = (
@@ -106,11 +109,15 @@ def run_bench_train(
 
 
 def _chosen(name: str) -> str:
-    """The precision that a recipe which leaves it open gets at this size."""
-    size = ALL_SIZES[name]
+    """The library, and the precision, that a recipe which leaves it open gets at this size."""
+    size, device, backend = ALL_SIZES[name], torch.device("cpu"), suited_backend(torch.device("cpu"), processor())
     layer, dim = size.model.trial_layer()
-    speed = bf16_speed(layer, dim, torch.device("cpu"), size.batch_tokens)
-    return f"training.precision auto takes {fitting_precision(speed)} at {name}: in the trial bf16 {compared(speed)}"
+    use_backend(layer, backend)
+    speed = bf16_speed(layer, dim, device, size.batch_tokens)
+    return (
+        f"{name}: headway multiplies in float32 by {backend}; training.precision auto takes {fitting_precision(speed)}:"
+        f" in the trial bf16 {compared(speed)}"
+    )
 
 
 def _with_flops(measurements: list[Measurement]) -> list[Measurement]:
@@ -174,17 +181,19 @@ def setup_headway(
             for update, indices in enumerate(in_round(size, batches, number), start=done + 1)
         )
         tokens = 0
-        for update in ahead(prepare_update(corpus, plan, parallel) for plan in plans):
+        for update in in_time((prepare_update(corpus, plan, parallel) for plan in plans), device):
             update.restore_random_state()
-            gradients = compute_gradients(step, update.batches, parallel, parallel.config.clip_norm)
+            gradients = compute_gradients(step, update.batches, parallel, parallel.config.clip_norm, None)
             assert gradients.finite
-            make_update(optimizer, gradients, schedule(update.plan.number))
+            make_update(optimizer, gradients, schedule(TrainingProgress(update.plan.number)))
             tokens += gradients.tokens
             done = update.plan.number
         return tokens
 
     with FlopCounterMode(display=False) as counter:
         tokens = play(0)
+    use_backend(model, suited_backend(device, processor()))  # only now, since the counter knows torch's products alone
+    play(0)
     facts = {
         "precision": precision,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -20,15 +20,16 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional as F
 
 from headway.corpora.plan import EncodedPairs
 from headway.device import machine
+from headway.documents import read_json
 from headway.errors import RunError, UserError, option
 from headway.files import write_text
 from headway.log import progress
 from headway.models import ModelConfig, TransformerConfig, model_section
 from headway.tables import Cell, Column, Table
+from headway.tensors.backends import BACKENDS, has_onednn, linear
 from headway.tensors.precision import DTYPES
 
 SHORTEST, LONGEST, PAIRS = 5, 100, 100_000
@@ -231,13 +232,16 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def matrix_peak(precision: str) -> float:
-    """The most floating-point operations a second that matrix multiplication reaches, over several shapes and tries."""
-    best = 0.0
+    """The most floating-point operations a second that matrix multiplication reaches.
+
+    It is the best of several shapes and tries, and of all libraries.
+    """
+    best, backends = 0.0, BACKENDS if has_onednn() else ("torch",)
     for rows, inner, columns in ((4096, 512, 2048), (4096, 2048, 512), (4096, 512, 8192), (2048, 2048, 2048)):
         x, weight = (torch.randn(side, inner).to(DTYPES[precision]) for side in (rows, columns))
-        for _ in range(8):
+        for number in range(8 * len(backends)):
             began = time.perf_counter()
-            F.linear(x, weight)
+            linear(x, weight, None, backends[number % len(backends)])
             best = max(best, 2 * rows * inner * columns / (time.perf_counter() - began))
     return best
 
@@ -261,8 +265,26 @@ class BenchReport:
     notes: Sequence[str]
     machine: Mapping[str, Any] = field(default_factory=machine)
 
+    @classmethod
+    def read(cls, path: Path) -> "BenchReport":
+        """The report that `write` wrote. Raises UserError for another file."""
+        try:
+            content: dict[str, Any] = read_json(path, what="report")
+            names = {field.name for field in fields(Measurement)}
+            content["measurements"] = [
+                Measurement(**{name: value for name, value in each.items() if name in names})
+                for each in content["measurements"]
+            ]
+            return cls(unit=content.pop("unit"), peaks=content.pop("peak_flops"), **content)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"this is no report of a benchmark ({error})", where=str(path)) from error
+
     def text(self) -> str:
         """The table, the machine and the notes."""
+        return self.table().text()
+
+    def table(self) -> Table:
+        """The contenders, a row each, with the machine and the notes below."""
         names = "{processor}, {instruction_set}, {threads} threads, torch {torch}"
         about = names.format_map(self.machine)
         peaks = [f"matrix peak in {name}: {peak / 1e9:,.0f} GFLOP/s" for name, peak in self.peaks.items()]
@@ -273,7 +295,7 @@ class BenchReport:
             *[FACTS[key] for key in self._facts()],
         ]  # fmt: skip
         rows = [self._row(measurement) for measurement in self.measurements]
-        return Table(columns, rows, title=self.title, notes=["", about, *peaks, *self.notes]).text()
+        return Table(columns, rows, title=self.title, notes=["", about, *peaks, *self.notes])
 
     def _row(self, measurement: Measurement) -> list[Cell]:
         ratios, speed = measurement.ratios(self.baseline_of(measurement)), statistics.median(measurement.speeds)
@@ -311,6 +333,7 @@ class BenchReport:
         ]
         content = {
             "title": self.title,
+            "unit": self.unit,
             "machine": self.machine,
             "peak_flops": self.peaks,
             "measurements": measurements,

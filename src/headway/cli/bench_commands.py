@@ -6,11 +6,14 @@ from typing import Annotated
 import typer
 
 from headway.cli.arguments import Device
+from headway.cli.help_pages import Group
 from headway.cli.options import command
 from headway.cli.standard_streams import write
 from headway.config import WRITES_FIGURE, WRITES_FILE
 
-bench_app = typer.Typer(no_args_is_help=True, help="Measure speed beside other implementations, in the same run.")
+bench_app = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Measure speed beside other implementations, in the same run."
+)
 
 Size = Annotated[list[str], typer.Option(help="base, small; can be given several times.")]
 Rounds = Annotated[int, typer.Option(min=1, max=10**6, help="Turns of each contender; medians are reported.")]
@@ -93,7 +96,7 @@ def bench_mixers(
 def bench_race(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, finished or not.")],
     metric: Annotated[str | None, typer.Option(help="Of dev.", show_default="the first")] = None,
-    goal: Annotated[float | None, typer.Option(help="The score whose time is wanted.")] = None,
+    goal: Annotated[float | None, typer.Option(help="The score whose time is wanted.", show_default="none")] = None,
     output: JsonFile = None,
 ) -> None:
     """How soon runs reach a score on dev, by processor time of training."""

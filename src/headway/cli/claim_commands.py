@@ -44,7 +44,10 @@ def results(
     claims: Annotated[Path | None, typer.Option(help="The folder of the claim files.", show_default="claims")] = None,
     output: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/results.md"),
 ) -> None:
-    """Write the page of all records of what was measured, with what was found beside each claim."""
+    """Write the page of all that was measured, with what was found.
+
+    The findings stand beside the claims.
+    """
     from headway.comparison.claims import claims_folder
     from headway.comparison.results import results_page
     from headway.files import write_text

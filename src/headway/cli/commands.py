@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from headway.catalogue import CATALOGUE, listing
-from headway.cli.arguments import LARGEST_SEED, MOST, AllowCode, Device, Precision
+from headway.cli.arguments import LARGEST_SEED, AllowCode, Average, Device, EngineName, Precision
 from headway.cli.bench_commands import bench_app
+from headway.cli.bulk_commands import backtranslate, distill
 from headway.cli.claim_commands import reproduce, results
 from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
@@ -20,8 +21,8 @@ from headway.cli.prediction_options import PREDICT_OPTIONS
 from headway.cli.recipe_commands import recipes_app
 from headway.cli.score_commands import draw_alignments, score_app
 from headway.cli.standard_streams import write
-from headway.cli.verb_groups import Root
-from headway.config import WRITES_FOLDER
+from headway.cli.verb_groups import BEGIN, COMPARE, SHIP, TRAIN, Root
+from headway.config import WRITES_FILE, WRITES_FOLDER
 from headway.log import logger
 
 app = typer.Typer(
@@ -31,18 +32,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Train, compare, look inside and ship attention models for sequence transduction.",
 )
-app.add_typer(data_app, name="data")
-app.add_typer(bench_app, name="bench")
-app.add_typer(score_app, name="score")
-app.add_typer(inspect_app, name="inspect")
-command(app)(export)
-command(app)(push)
-command(app)(pull)
-app.add_typer(recipes_app, name="recipes")
-add_pack_commands(app)
-command(app)(compare)
-command(app)(reproduce)
-command(app)(results)
+app.add_typer(recipes_app, name="recipes", rich_help_panel=BEGIN)
+app.add_typer(data_app, name="data", rich_help_panel=TRAIN)
+app.add_typer(score_app, name="score", rich_help_panel=TRAIN)
+app.add_typer(inspect_app, name="inspect", rich_help_panel=TRAIN)
+app.add_typer(bench_app, name="bench", rich_help_panel=COMPARE)
+command(app, group=COMPARE)(compare)
+command(app, group=COMPARE)(reproduce)
+command(app, group=COMPARE)(results)
+command(app, group=TRAIN)(backtranslate)
+command(app, group=TRAIN)(distill)
+command(app, group=SHIP)(export)
+command(app, group=SHIP)(push)
+command(app, group=SHIP)(pull)
+add_pack_commands(app, SHIP)
 
 
 def _version(show: bool) -> None:
@@ -65,7 +68,7 @@ def _root(
         logger.setLevel(logging.WARNING if quiet else logging.DEBUG)
 
 
-@command(app)
+@command(app, group=TRAIN)
 def train(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")],
     overrides: Annotated[
@@ -79,7 +82,7 @@ def train(
         typer.Option("--dry-run", help="Read, check, build, make a few updates, and say what all will take."),
     ] = False,
 ) -> None:
-    """Train a model from raw text. Killed at any moment, the same command with --resume goes on, bit for bit."""
+    """Train a model from raw text. With --resume, a run that was stopped continues, bit for bit."""
     if dry_run:
         from headway.recipe import load_recipe
         from headway.runs.training.dry_run import dry_run as run_dry
@@ -91,7 +94,7 @@ def train(
     raise typer.Exit(run_training(recipe, output, overrides or (), resume=resume).code)
 
 
-@command(app)
+@command(app, group=TRAIN)
 def predict(
     runs: Annotated[
         list[Path],
@@ -101,33 +104,39 @@ def predict(
         ),
     ],
     options: Annotated[dict[str, Any], Given(PREDICT_OPTIONS)],
-    average: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Use the mean of the run's last N checkpoints.")
+    input: Annotated[
+        Path | None, typer.Option(help="The lines to read; also .gz and .xz.", show_default="standard input")
     ] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="ctranslate2 or onnx: decode with an export, kept beside the run.")
+    output: Annotated[
+        Path | None, WRITES_FILE, typer.Option(help="The file to write.", show_default="standard output")
     ] = None,
+    average: Average = None,
+    engine: EngineName = None,
     device: Device = "auto",
     precision: Precision = "float32",
     allow_code: AllowCode = False,
 ) -> None:
-    """Read lines from standard input, write one output a line, in the same order."""
+    """Read lines from standard input or a file, write one output a line, in the same order."""
+    from headway.cli.standard_streams import output_to
     from headway.cli.streams import run_predict
     from headway.errors import UserError, option
 
     if runs[0].is_file() and runs[0].suffix != ".zip":
-        what = "this is a file, not a run folder: lines are read from standard input"
-        raise UserError(what, where=option("runs"), received=str(runs[0]), allowed="headway predict RUN < FILE")
+        what = "this is a file, not a run folder"
+        allowed = f"headway predict RUN {option('input')} FILE"
+        raise UserError(what, where=option("runs"), received=str(runs[0]), allowed=allowed)
     files = [path for path in runs[1:] if not path.is_dir() and path.suffix != ".zip"]
     runs = [path for path in runs if path not in files]
-    shown = run_predict(
-        runs, options,
-        files=files, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code,
-    )  # fmt: skip
+    with output_to(output):
+        shown = run_predict(
+            runs, options,
+            files=files, lines=input, device=device, average=average, precision=precision, engine=engine,
+            allow_code=allow_code,
+        )  # fmt: skip
     draw_alignments(shown, options.get("alignment_figure"))
 
 
-@command(app, "list")
+@command(app, "list", BEGIN)
 def list_components(
     kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help=f"{', '.join(CATALOGUE)}; all without.")] = None,
 ) -> None:
@@ -139,37 +148,37 @@ def list_components(
     write("\n\n".join(sections))
 
 
-@command(app)
+@command(app, group=COMPARE)
 def lengths(
     recipes: Annotated[
         list[str], typer.Argument(metavar="RECIPE.yaml... [KEY.PATH=VALUE ...]", help="Variants, and changes to all.")
     ],
-    data: Annotated[Path, typer.Option(help="What `headway data lengths` wrote.")],
+    data: Annotated[list[Path], typer.Option(metavar="FOLDER...", help="What `headway data lengths` wrote.")],
     output: Annotated[
         Path, WRITES_FOLDER, typer.Option(help="The folder of all runs; what is finished there is not done again.")
     ],
 ) -> None:
-    """Train variants on a length task, and draw their accuracy at trained and at longer lengths."""
-    from headway.experiments.length_suite import compare_lengths
+    """Train variants on one or more length tasks: draw their accuracy at trained and at longer lengths."""
+    from headway.experiments.length_suite import compare_tasks
 
     files = [Path(recipe) for recipe in recipes if "=" not in recipe]
-    raise typer.Exit(compare_lengths(files, data, output, [change for change in recipes if "=" in change]))
+    raise typer.Exit(compare_tasks(files, data, output, [change for change in recipes if "=" in change]))
 
 
-@command(app)
+@command(app, group=BEGIN)
 def demo(
     output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The run folder to make.")] = Path("runs/dates"),
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of data and model.")] = 1,
 ) -> None:
-    """Learn to read dates in many languages, in a few minutes, from nothing: data, training, scores, a report."""
+    """Learn to read dates in many languages, from nothing: data, training, scores and a report in a few minutes."""
     from headway.experiments.demo import run_demo
 
     raise typer.Exit(run_demo(output, seed))
 
 
-@command(app)
+@command(app, group=BEGIN)
 def doctor() -> None:
-    """Say what this installation has, what is missing for each extra, and whether it works (about 10 seconds)."""
+    """Say what this installation has and whether it works: what is missing for each extra, too (about 10 seconds)."""
     from headway.experiments.doctor import run_doctor
 
     raise typer.Exit(run_doctor(write))

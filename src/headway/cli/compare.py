@@ -41,6 +41,10 @@ def compare(
     comparison, code = _of_grid(given, options, grid) if is_grid else (_of_existing(given, options), 0)
     if comparison is not None and options.output is not None:
         _write_report(comparison, options, own=is_grid)
+    if comparison is not None and options.figure is not None:
+        from headway.comparison.score_figure import draw_scores
+
+        draw_scores(comparison, options.figure)
     if comparison is not None and options.json_output:
         write(json.dumps(comparison.to_json(), ensure_ascii=False, indent=1))
     elif comparison is not None:

@@ -1,15 +1,18 @@
 """The library's log on standard error: notices, warnings, and progress as a live line.
 
 Where standard error is no terminal, progress of work that takes longer than half a minute is a line with the time at
-the start, every half minute and at the end.
+the start, every half minute and at the end. Long work has its first lines at once and after a few seconds, and the
+notices in its course have the time as well.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
@@ -21,6 +24,11 @@ from headway.log import Progress, logger, progress_shown
 console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 EVERY = 30.0  # seconds between two lines of progress in a file
+SOON = 5.0  # seconds until the first numbers of long work
+NARROW = 80  # columns of a terminal below which the bar is half as long
+PARTS = " · "
+
+_stamped = ContextVar("_stamped", default=False)  # whether notices have the time
 
 
 class ConsoleHandler(logging.Handler):
@@ -32,6 +40,8 @@ class ConsoleHandler(logging.Handler):
             message, style = record.getMessage(), None
             if record.levelno >= logging.WARNING:
                 message, style = f"warning: {message}", "yellow"
+            if _stamped.get():
+                message = f"{stamp()} {message}"
             console.print(printable(message), style=style, markup=False)
         except Exception:  # a notice must not end what it is of
             self.handleError(record)
@@ -74,32 +84,51 @@ class _BarsAndLines(Bars):
 
 @contextmanager
 def _live_line(work: Progress) -> Iterator[Callable[[], None]]:
+    title, bar_width = printable(work.title), 20 if console.width >= NARROW else 10
     text = TextColumn("{task.fields[text]}", markup=False)
-    columns = (TextColumn(printable(work.title), markup=False), BarColumn(bar_width=20), text)
+    columns = (TextColumn(title, markup=False), BarColumn(bar_width=bar_width), text)
+    room = console.width - cell_len(title) - bar_width - 2  # a space beside the bar, on each side
     with _BarsAndLines(work, *columns, console=console, transient=True) as bars:
         line = bars.add_task("", total=work.total, text="")
-        yield lambda: bars.update(line, completed=work.done, total=work.total, text=printable(work.text))
+        yield lambda: bars.update(line, completed=work.done, total=work.total, text=fitting(printable(work.text), room))
+
+
+def fitting(text: str, room: int) -> str:
+    """The first parts of a text, as many as fit into so many columns, and at least one."""
+    parts = text.split(PARTS)
+    while len(parts) > 1 and cell_len(PARTS.join(parts)) > room:
+        parts.pop()
+    return PARTS.join(parts)
+
+
+def stamp(when: datetime | None = None) -> str:
+    """A time, by default now, as lines in a file have it."""
+    return f"{when or datetime.now():%Y-%m-%d %H:%M:%S}"
 
 
 @contextmanager
 def _stamped_lines(work: Progress) -> Iterator[Callable[[], None]]:
-    """The first line, with the time of the start, is held back for half a minute: quick work leaves no lines."""
-    start, printed, any_printed = datetime.now(), time.monotonic(), False
+    """The first line of short work is held back for half a minute: quick work leaves no lines."""
+    start, printed, any_printed, wait = datetime.now(), time.monotonic(), False, SOON if work.long else EVERY
+    token = _stamped.set(work.long or _stamped.get())
 
     def line(when: datetime, text: str) -> None:
-        console.print(printable(f"{when:%Y-%m-%d %H:%M:%S} {work.title}{text}"), markup=False)
+        console.print(printable(f"{stamp(when)} {work.title}{text}"), markup=False)
 
     def redraw() -> None:
-        nonlocal printed, any_printed
-        if time.monotonic() - printed < EVERY:
+        nonlocal printed, any_printed, wait
+        if time.monotonic() - printed < wait:
             return
-        if not any_printed:
+        if not any_printed and not work.long:
             line(start, "")
         line(datetime.now(), f": {work.text}")
-        printed, any_printed = time.monotonic(), True
+        printed, any_printed, wait = time.monotonic(), True, EVERY
 
+    if work.long:
+        line(start, "")
     try:
         yield redraw
     finally:
+        _stamped.reset(token)
         if any_printed:
             line(datetime.now(), f": {work.text}")

@@ -1,16 +1,20 @@
 """`headway data ...`: look at data, and make it ready."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headway.cli.arguments import LARGEST_SEED, MOST
+from headway.cli.help_pages import Group
 from headway.cli.options import command
 from headway.cli.standard_streams import write
 from headway.config import WRITES_FOLDER
 
-data_app = typer.Typer(no_args_is_help=True, help="Look at data before training on it, and make it ready.")
+if TYPE_CHECKING:
+    from headway.formats.row_errors import Broken
+
+data_app = typer.Typer(cls=Group, no_args_is_help=True, help="Look at data before training on it, and make it ready.")
 
 Output = Annotated[Path, WRITES_FOLDER, typer.Option(help="The folder to write to.")]
 LENGTH_TASKS = "copy, reverse, addition, summation, parity, sorting, polynomial, lego or scan."
@@ -40,20 +44,63 @@ def data_check(
 def data_split(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A word a row, a blank line between sentences; or, with TARGET, sources."),
+        typer.Argument(
+            metavar="FILE",
+            help="A word a row, a blank line between sentences; with columns, a pair a row; or, with TARGET, sources.",
+        ),
     ],
     target: Annotated[
         Path | None, typer.Argument(metavar="[TARGET]", help="The sources' targets, a line each.")
     ] = None,
     *,
     output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The folder to write train, dev and test to.")],
-    shares: Annotated[tuple[float, float, float], typer.Option(help="Of train, dev and test.")] = (80, 10, 10),
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN...", help="Those of source and target in FILE (.tsv, .jsonl): numbers or names."),
+    ] = None,
+    shares: Annotated[
+        tuple[float, float, float] | None, typer.Option(help="Of train, dev and test.", show_default="80 10 10")
+    ] = None,
+    counts: Annotated[
+        tuple[int, int] | None,
+        typer.Option(help="Sentences or pairs of dev and test; train gets the rest.", show_default="by shares"),
+    ] = None,
+    shuffle: Annotated[
+        bool, typer.Option("--shuffle", help="Draw the parts at random, not in the file's order.")
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=LARGEST_SEED, help="The seed of the draw.", show_default="1")
+    ] = None,
+    disjoint_sources: Annotated[
+        bool, typer.Option("--disjoint-sources", help="Let no source stand in two parts, whatever its target.")
+    ] = False,
+    skip_broken: Annotated[
+        bool, typer.Option("--skip-broken", help="Leave out rows that cannot be read, instead of stopping.")
+    ] = False,
 ) -> None:
-    """Cut sentences, or pairs of lines, into train, dev and test in their own order, so that documents stay whole."""
-    from headway.corpora.split import split_file, split_parallel
+    """Cut sentences or pairs into train, dev and test: in their order, so that documents stay whole, or at random."""
+    from headway.corpora.split import SHARES, SplitOptions, split_parallel, split_sentences, split_table
+    from headway.errors import UserError, check_companions, option
 
-    counts = split_file(file, output, shares) if target is None else split_parallel(file, target, output, shares)
-    write(", ".join(f"{name}: {count:,} sentences" for name, count in counts.items()))
+    given = {"seed": seed is not None, "disjoint_sources": disjoint_sources, "skip_broken": skip_broken}
+    given |= {"shuffle": shuffle, "columns": columns is not None, "target": target is not None}
+    pairs = ("columns", "target")
+    needs = {"seed": ("shuffle",), "disjoint_sources": pairs, "skip_broken": pairs}
+    check_companions([name for name, is_given in given.items() if is_given], needs)
+    if shares is not None and counts is not None:
+        raise UserError("sizes are shares or counts, not both", where=option("counts"), received=list(counts))
+    if columns is not None and target is not None:
+        raise UserError("pairs stand in columns or in two files, not both", where=option("columns"))
+    drawn = (1 if seed is None else seed) if shuffle else None
+    options = SplitOptions(shares or SHARES, counts, drawn, disjoint_sources)
+    broken: Broken = "skip" if skip_broken else "error"
+    if target is not None:
+        split = split_parallel(file, target, output, options, broken)
+    elif columns is not None:
+        split = split_table(file, columns, output, options, broken)
+    else:
+        split = split_sentences(file, output, options)
+    write(split.text())
 
 
 @command(data_app, "labels")
@@ -94,10 +141,11 @@ def data_annotate(
         int | None, typer.Option(min=1, max=1024, help="How many parse.", show_default="one a core")
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Only parse and draw so many sentences a side.")
+        int | None,
+        typer.Option(min=1, max=MOST, help="Only parse and draw so many sentences a side.", show_default="parse all"),
     ] = None,
 ) -> None:
-    """Parse a corpus, both sides; killed at any moment, it goes on where it was when started again."""
+    """Parse a corpus, both sides. If it is killed, the same command continues where it stopped."""
     from headway.experiments.annotation import draw_samples, part_of_file, parts_of_recipe, run_annotate
     from headway.recipe import load_recipe, parse_parser
 

@@ -46,7 +46,10 @@ def push(
     repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository; made where there is none.")],
     private: Annotated[bool, typer.Option("--private", help="Make one that its owner alone sees.")] = False,
 ) -> None:
-    """Upload an export to the hub of Hugging Face (or to HF_ENDPOINT), all files in one commit."""
+    """Upload an export to the hub of Hugging Face in one commit.
+
+    HF_ENDPOINT names another hub.
+    """
     from headway.export.hub import push as upload
 
     write(upload(folder, repository, private=private))
@@ -57,7 +60,10 @@ def pull(
     output: Annotated[Path, typer.Option(help="The folder to make.")],
     revision: Annotated[str | None, typer.Option(help="A branch, tag or commit.", show_default="main")] = None,
 ) -> None:
-    """Download a repository of the hub of Hugging Face (or of HF_ENDPOINT) into a new folder."""
+    """Download a repository of the hub of Hugging Face.
+
+    It becomes a new folder. HF_ENDPOINT names another hub.
+    """
     from headway.export.hub import pull as download
 
     download(repository, output, revision=revision)

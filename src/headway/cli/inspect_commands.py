@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from headway.cli.arguments import RunArgument
+from headway.cli.help_pages import Group
 from headway.cli.options import command
 from headway.cli.standard_streams import write
 from headway.errors import UserError
@@ -32,7 +32,7 @@ VERBS: dict[str, tuple[str, str | None]] = {
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")]
 
 
-class InspectGroup(TyperGroup):
+class InspectGroup(Group):
     """A group whose verb can be left to an option: `inspect RUN --parameters` is `inspect parameters RUN`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -67,7 +67,11 @@ def with_verb(arguments: Sequence[str]) -> list[str]:
     return [verb, *rest]
 
 
-inspect_app = typer.Typer(cls=InspectGroup, no_args_is_help=True, help="Look inside a model.")
+inspect_app = typer.Typer(
+    cls=InspectGroup,
+    no_args_is_help=True,
+    help="Look inside a model. The verb may be left out: RUN alone makes a page, and --figure a heat map.",
+)
 
 
 @command(inspect_app, "page")

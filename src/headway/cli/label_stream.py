@@ -1,7 +1,7 @@
 """Labels over streams of sentences: prediction and forced scoring with a tagger."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions
 from headway.cli.standard_streams import StandardInput, windows, write
@@ -16,22 +16,30 @@ from headway.predictors.predict_options import LabelOptions
 WINDOW = 1000  # lines read together; memory stays flat however many come
 
 
-def predict_labels(predictor: LabelPredictor, options: LabelOptions, output: LabelWriterOptions) -> None:
-    """Label the lines of standard input and write them in their order.
+def predict_labels(
+    predictor: LabelPredictor,
+    options: LabelOptions,
+    output: LabelWriterOptions,
+    lines: Iterable[str],
+    source: StandardInput | None = None,
+) -> None:
+    """Label lines and write them in their order.
 
     Args:
         predictor: the tagger.
         options: how to label.
         output: what is written; by default `marked` for a terminal and `tsv` for anything else.
+        lines: the sentences.
+        source: where they are read as they come; each is then answered as soon as no further one waits.
 
     Raises:
-        UserError: a threshold that cannot be, or standard input that is not UTF-8.
+        UserError: a threshold that cannot be, or lines that are not UTF-8.
     """
     style = STYLES[output.format or ("marked" if sys.stdout.isatty() else "tsv")]
     options = predictor.settled(options)
-    lines, done, coloured = StandardInput(), 0, style is as_marked
+    done, coloured = 0, style is as_marked
     with progress("labelling", unit="lines") as line:
-        for window in windows(lines, WINDOW, lines):
+        for window in windows(lines, WINDOW, source):
             for sentence in predictor.predict(window, options):
                 write(style(sentence, predictor), coloured=coloured)
             sys.stdout.flush()

@@ -35,6 +35,8 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from headway.cli.failures import failures_told
+from headway.cli.help_pages import ALL, write_command_help
+from headway.cli.standard_streams import write
 from headway.config import validated_options
 from headway.errors import UserError
 from headway.errors import option as named_option
@@ -58,7 +60,16 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; `--references a b` is `--references a --references b`."""
+        if ALL in args:
+            formatter = ctx.make_formatter()
+            write_command_help(self, ctx, formatter, whole=True)
+            write(formatter.getvalue(), end="")
+            ctx.exit()
         return super().parse_args(ctx, spread_variadic(args, variadic_flags(self)))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help in the space of a screen."""
+        write_command_help(self, ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a mistake of the user's is 2, and what failed is 1."""
@@ -76,11 +87,11 @@ class Command(TyperCommand):
         return POSITIONAL.get(name, flag_of(name))
 
 
-def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
-    """Make a function, as described above, a command of `app`; the function itself stays what it was."""
+def command(app: typer.Typer, name: str | None = None, group: str | None = None) -> Callable[[Function], Function]:
+    """Make a function, as described above, a command of `app`, in a group of its help; it stays what it was."""
 
     def decorate(function: Function) -> Function:
-        app.command(name, cls=Command)(with_flags(function))
+        app.command(name, cls=Command, rich_help_panel=group)(with_flags(function))
         return function
 
     return decorate
@@ -249,7 +260,7 @@ def _parameter(name: str, option: _Option) -> inspect.Parameter:
     shown = option.extra.get("default_text")  # "" shows none
     declared = typer.Option(
         *_declarations(name, option),
-        help=option.help.replace("[", r"\["),  # square brackets are styles to what prints the help
+        help=option.help,
         min=low,
         max=high,
         metavar=_metavar(option, several),

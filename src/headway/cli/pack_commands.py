@@ -12,10 +12,10 @@ from headway.cli.standard_streams import write
 Pack = Annotated[Path, typer.Argument(metavar="FILE.zip", help="The pack.")]
 
 
-def add_pack_commands(app: typer.Typer) -> None:
-    """Add both commands to `app`."""
-    command(app, "pack")(pack)
-    command(app, "unpack")(unpack)
+def add_pack_commands(app: typer.Typer, group: str) -> None:
+    """Add both commands to `app`, in a group of its help."""
+    command(app, "pack", group)(pack)
+    command(app, "unpack", group)(unpack)
 
 
 def pack(run: RunArgument, output: Pack) -> None:

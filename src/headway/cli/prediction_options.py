@@ -7,13 +7,14 @@ from pydantic import Field, model_validator
 
 from headway.config import WRITES_FIGURE, WRITES_FILE, Section
 from headway.errors import UserError, check_companions, option
-from headway.predictors.predict_options import LabelOptions, PredictOptions, SpeechOptions, TreeOptions
+from headway.predictors.predict_options import SOURCES, WORDS, LabelOptions, PredictOptions, SpeechOptions, TreeOptions
 
 if TYPE_CHECKING:
     from headway.predictors.sequence_predictor import SequencePredictor
     from headway.predictors.word_alignment import Aligner
 
 
+ATTENTION: dict[str, Any] = {"group": "Attention"}
 ALIGNMENT: dict[str, Any] = {"group": "Alignments of words"}
 
 
@@ -23,6 +24,7 @@ class AlignmentOptions(Section):
     alignments: Annotated[Path | None, WRITES_FILE] = Field(
         default=None,
         description="Write word alignments there: Pharaoh i-j links, or weights if the name ends in .jsonl.",
+        json_schema_extra=ALIGNMENT,
     )
     alignment_layer: int | None = Field(
         default=None,
@@ -68,11 +70,21 @@ class WriterOptions(AlignmentOptions):
     """Files and scores that are written beside the outputs of `headway predict`, and a file of forced beginnings."""
 
     scores: bool = Field(default=False, description="Write SCORE TAB TEXT also for one output a line.")
-    prefix: Path | None = Field(default=None, description="A file with the forced beginning of each output.")
-    attention: Annotated[Path | None, WRITES_FILE] = Field(
-        default=None, description="Write the best outputs' attention there, a JSON object a line."
+    prefix: Path | None = Field(
+        default=None,
+        description="A file with the forced beginning of each output.",
+        json_schema_extra={"group": SOURCES},
     )
-    layers: str = Field(default="*.cross", description="Which attention: names with *, separated by commas.")
+    attention: Annotated[Path | None, WRITES_FILE] = Field(
+        default=None,
+        description="Write the best outputs' attention there, a JSON object a line.",
+        json_schema_extra=ATTENTION,
+    )
+    layers: str = Field(
+        default="*.cross",
+        description="Which attention: names with *, separated by commas.",
+        json_schema_extra=ATTENTION,
+    )
 
     @model_validator(mode="after")
     def _attention_of_layers(self) -> Self:
@@ -100,7 +112,9 @@ class LabelWriterOptions(Section):
     """The form in which labelled words are written."""
 
     format: Literal["tsv", "json", "marked"] | None = Field(
-        default=None, description="Taggers: tsv, json or marked (default: marked in a terminal, else tsv)."
+        default=None,
+        description="Taggers: tsv, json or marked (default: marked in a terminal, else tsv).",
+        json_schema_extra=WORDS,
     )
 
 

@@ -104,7 +104,7 @@ def attention_record(prediction: Prediction, line: int, patterns: tuple[str, ...
     }
 
 
-def recording_paths(corpus: AnyCorpus, lines: Iterable[str]) -> Iterator[str]:
+def recording_paths(corpus: AnyCorpus, lines: Iterable[str], origin: str) -> Iterator[str]:
     """The recordings that lines name: paths, rows of a TSV manifest or JSON lines, as in a run's `corpus`.
 
     Raises:
@@ -121,7 +121,7 @@ def recording_paths(corpus: AnyCorpus, lines: Iterable[str]) -> Iterator[str]:
         try:
             path = json.loads(line)[field] if line.startswith("{") else cells[index]
         except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-            where = f"standard input:{number}"
+            where = f"{origin}:{number}"
             raise UserError(f"this line names no recording ({error!r})", where=where, received=line) from error
         yield str(path)
 

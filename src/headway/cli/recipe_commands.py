@@ -5,11 +5,14 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.help_pages import Group
 from headway.cli.options import command
 from headway.cli.standard_streams import write
 from headway.config import WRITES_FOLDER
 
-recipes_app = typer.Typer(invoke_without_command=True, help="List the recipes that come with headway, or copy one.")
+recipes_app = typer.Typer(
+    cls=Group, invoke_without_command=True, help="List the recipes that come with headway, or copy one."
+)
 
 
 @recipes_app.callback()
@@ -25,6 +28,16 @@ def list_recipes(task: Annotated[str | None, typer.Option(help="Those of one tas
     from headway.experiments.recipe_library import recipe_table
 
     write(recipe_table(task).text())
+
+
+@command(recipes_app, "show")
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of a recipe, such as tanaka/mixers/ngram.")],
+) -> None:
+    """Show a recipe's corpus, the commands that train and score it, and what was measured."""
+    from headway.experiments.recipe_library import recipe_facts
+
+    write(recipe_facts(name))
 
 
 @command(recipes_app, "copy")

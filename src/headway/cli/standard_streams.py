@@ -4,10 +4,13 @@ import select
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.errors import UserError, printable
+from headway.files import whole_file
 from headway.formats.lines import BYTE_ORDER_MARK
 from headway.log import say
 
@@ -107,6 +110,21 @@ def write(text: str, *, end: str = "\n", coloured: bool = False) -> None:
     """
     shown = printable(text) if sys.stdout.isatty() and not coloured else text
     sys.stdout.write(shown + end)
+
+
+@contextmanager
+def output_to(path: Path | None) -> Iterator[None]:
+    """Within this context results go to a file, which is there when all of them are; None is standard output."""
+    if path is None:
+        yield
+        return
+    with whole_file(path) as file:
+        text = TextIOWrapper(file, encoding="utf-8", errors="backslashreplace")
+        try:
+            with redirect_stdout(text):
+                yield
+        finally:
+            text.detach()  # which writes what it holds, and leaves the file open
 
 
 def prepare_output() -> None:

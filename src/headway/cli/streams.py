@@ -12,6 +12,7 @@ from headway.cli.prediction_stream import predict_stream, recording_paths, score
 from headway.cli.standard_streams import StandardInput
 from headway.config import validated_options
 from headway.errors import UserError, nearest, option
+from headway.formats.lines import check_file, read_lines
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predict_options import checked_options
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
@@ -29,18 +30,20 @@ def run_predict(
     given: Mapping[str, Any],
     *,
     files: Sequence[Path] = (),
+    lines: Path | None = None,
     device: str = "auto",
     average: int | None = None,
     precision: str = "float32",
     engine: str | None = None,
     allow_code: bool = False,
 ) -> list[WordAlignment]:
-    """Predict for the lines of standard input, or for files, and write to standard output.
+    """Predict for lines, or for recordings, and write to standard output.
 
     Args:
         runs: the run, or several as an ensemble.
         given: the options that were given, of `PREDICT_OPTIONS`.
         files: recordings, for a run that reads speech.
+        lines: the file of lines, plain, .gz or .xz; None for standard input, which is read as it comes.
         device: where to compute.
         average: use the mean of each run's last so many checkpoints.
         precision: of products with weights.
@@ -53,26 +56,37 @@ def run_predict(
     Raises:
         UserError: options that the task does not have or that do not go together, or lines that cannot be read.
     """
+    if lines is not None:
+        check_file(lines, option("input"))
+        if files:
+            raise UserError("recordings are named, or read from a file, not both", where=option("input"))
     predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
     task = predictor.recipe.task
     if files and not isinstance(predictor, SpeechPredictor):
-        what, allowed = f"{task} reads lines from standard input", "headway predict RUN < FILE"
+        what, allowed = f"{task} reads lines", f"headway predict RUN {option('input')} FILE"
         raise UserError(what, where=option("files"), received="files among the runs", allowed=allowed)
     if isinstance(predictor, LabelPredictor):
         options, writer = _parts(given, task, predictor.Options, LabelWriterOptions)
-        predict_labels(predictor, options, writer)
+        predict_labels(predictor, options, writer, *_stream(lines))
         return []
     if isinstance(predictor, SequencePredictor):
         without = OF_TEXT if isinstance(predictor, SpeechPredictor) else ()
         search, output = _parts(given, task, predictor.Options, WriterOptions, without)
         if files:
             return predict_stream(predictor, search, output, files)
-        lines: Iterable[str]
-        lines = source = StandardInput()
+        texts, source = _stream(lines)
         if isinstance(predictor, SpeechPredictor):
-            lines = recording_paths(predictor.recipe.data.train, source)
-        return predict_stream(predictor, search, output, lines, source)
+            texts = recording_paths(predictor.recipe.data.train, texts, str(lines or "standard input"))
+        return predict_stream(predictor, search, output, texts, source)
     raise UserError("the predictor of this task has no stream of lines", where="task", received=task)
+
+
+def _stream(lines: Path | None) -> tuple[Iterable[str], StandardInput | None]:
+    """The lines of a file; or those of standard input, which answers who waits for more."""
+    if lines is not None:
+        return read_lines(lines), None
+    source = StandardInput()
+    return source, source
 
 
 def run_score(

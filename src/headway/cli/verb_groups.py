@@ -7,14 +7,17 @@ and gets all that it needs.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from typer.core import TyperGroup
-
 from headway.cli.failures import failures_told
+from headway.cli.help_pages import Group
 from headway.cli.options import flag_of, spread_variadic, variadic_flags
 
+BEGIN, TRAIN, COMPARE, SHIP = "To begin", "From data to outputs", "Comparing", "Shipping"
 
-class Root(TyperGroup):
+
+class Root(Group):
     """The group of all commands, which tells what fails before one of them runs."""
+
+    order = (BEGIN, TRAIN, COMPARE, SHIP)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the arguments of the group itself."""
@@ -27,7 +30,7 @@ class Root(TyperGroup):
             return super().invoke(ctx)
 
 
-class VerbGroup(TyperGroup):
+class VerbGroup(Group):
     """A group that finds the verb by the arguments where none is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -4,7 +4,6 @@ The cell's folder is an ordinary run folder with `cell.json` beside what a run h
 """
 
 import fcntl
-import json
 import logging
 import multiprocessing
 import os
@@ -23,6 +22,7 @@ from headway.comparison.cell_results import CellResult, read_result, write_resul
 from headway.comparison.grid import NamedCorpus
 from headway.comparison.run_results import result_of_run
 from headway.device import peak_memory, threads_set
+from headway.documents import read_json
 from headway.errors import HeadwayError, RunError
 from headway.files import write_json
 from headway.log import logger, say
@@ -124,7 +124,7 @@ def _make(job: CellJob) -> int:
             write_run_report(job.run)
     if job.result() is None:
         known = job.run / TRAINING
-        memory = json.loads(known.read_text(encoding="utf-8"))["peak_memory"] if known.is_file() else None
+        memory = read_json(known).get("peak_memory") if known.is_file() else None
         result = result_of_run(job.run, job.variant, job.seed, job.tests, job.predict, peak_memory=memory)
         write_result(job.run / CELL, result, job.stamp())
         say(f"{job.name}: finished")

@@ -5,7 +5,6 @@ Shapes: N segments, R sets of references.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
+from headway.documents import read_json
 from headway.errors import UserError
 from headway.files import write_json
 
@@ -155,8 +155,8 @@ def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
     """
     if not path.is_file():
         return None
+    content = read_json(path, what="result of this cell")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
         return CellResult.from_json(content["result"]) if content["of"] == of else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"this cell cannot be read ({error})", where=str(path)) from error

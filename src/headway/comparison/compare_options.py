@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from headway.config import WRITES_FOLDER
+from headway.config import WRITES_FIGURE, WRITES_FOLDER
 from headway.metrics.score_options import METRIC_NAMES, MetricOptions
 
 EXISTING: dict[str, Any] = {"group": "Runs and outputs that exist already"}
@@ -81,6 +81,11 @@ class CompareOptions(ExistingOptions):
         default=None,
         description="The folder for the report, and for what need not be done twice.",
         json_schema_extra={"metavar": "DIR", "default_text": "tables on standard output alone"},
+    )
+    figure: Annotated[Path | None, WRITES_FIGURE] = Field(
+        default=None,
+        description="Draw the scores of all systems, in their order, there (.png, .svg, .pdf).",
+        json_schema_extra={"metavar": "FILE", "default_text": "none"},
     )
     training: Path | None = Field(
         default=None,

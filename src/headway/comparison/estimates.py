@@ -2,25 +2,19 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
-
-from headway.comparison.grid import changed
-from headway.errors import RunError
+from headway.device import threads_set
 from headway.log import silenced
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.loop import train
-from headway.runs.training.preparation import prepare
+from headway.runs.training.dry_run import dry_run
 
 TAIL = 8192  # bytes at the end of metrics.jsonl, more than two lines of it
-TRIED = 6  # updates whose time is measured, after as many that warm up
 
 
 @dataclass(frozen=True)
@@ -79,48 +73,10 @@ def _last_entries(metrics: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def training_seconds(recipe: Recipe, seconds_per_update: float, batches: int | None = None) -> float:
-    """The time of a recipe's training at a speed.
-
-    Args:
-        recipe: how long it is trained.
-        seconds_per_update: the speed.
-        batches: of an epoch, where the recipe counts epochs.
-    """
-    config, ends = recipe.training, list[float]()
-    if config.updates is not None:
-        ends.append(config.updates * seconds_per_update)
-    if config.epochs is not None and batches is not None:
-        ends.append(config.epochs * -(-batches // config.accumulate) * seconds_per_update)
-    if config.minutes is not None:
-        ends.append(60 * config.minutes)
-    return min(ends)
-
-
 def tried_seconds(recipe: Recipe, threads: int) -> float:
-    """The time of a recipe's training, by a few updates of it. Raises as `train` does."""
-    ends = {"training.updates": 2 * TRIED, "training.epochs": None, "training.minutes": None}
-    without_dev: dict[str, Any] = {
-        "data.dev": None,
-        "training.patience": None,
-        "training.best_by": None,
-        "data.lead": [],
-    }
-    often = {"training.log_every": TRIED, "training.checkpoint_every": 2 * TRIED, "training.evaluate_every": None}
-    short, before = changed(recipe, ends | without_dev | often), torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with tempfile.TemporaryDirectory(prefix="headway-") as folder, silenced():
-            if train(short, Path(folder) / "run"):
-                raise RunError("stopped")
-            marks = [entry["seconds"] for entry in _last_entries(RunFolder(Path(folder) / "run").metrics)]
-            batches = None
-            if recipe.training.epochs is not None:
-                corpora = prepare(short, RunFolder(Path(folder) / "run"))
-                batches = len(corpora.train.plan(1, 0, **recipe.training.batch_sizes()))
-    finally:
-        torch.set_num_threads(before)
-    return training_seconds(recipe, (marks[-1] - marks[0]) / TRIED, batches)
+    """The time of a recipe's training, by a few updates and an evaluation. Raises as `train` does."""
+    with silenced(), threads_set(threads):
+        return dry_run(recipe).seconds
 
 
 def expected(variant: str, known: Mapping[str, Sequence[float]]) -> float | None:

@@ -7,14 +7,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
 from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet, read_result, write_result
 from headway.comparison.checks import check_lines, check_names
 from headway.comparison.compare_options import ExistingOptions
 from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.grid import SEED, NamedCorpus, name_of_corpus, slug
 from headway.comparison.run_results import read_corpus, result_of_run
+from headway.documents import parse_yaml
 from headway.errors import UserError, option
 from headway.files import write_text
 from headway.formats.corpus_config import AnyCorpus, parse_corpus, paths_resolved
@@ -179,10 +178,7 @@ def test_sets(options: ExistingOptions, recipe: Recipe) -> list[NamedCorpus]:
     groups, alignments = (path and path.absolute() for path in (options.by, options.alignments))
     corpora: list[AnyCorpus] = []
     for text in options.test:
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise UserError("this corpus is not YAML", where=option("test"), received=text) from error
+        value = parse_yaml(text, option("test"), "this corpus", numbered=False)
         corpora.append(parse_corpus(value, option("test")))
     if options.references:
         if options.source is None:

@@ -1,6 +1,5 @@
-"""Making the cells of a grid: tuned, trained and decoded by workers, killed at any moment, gone on with later."""
+"""Making the cells of a grid: tuned, trained and decoded by workers, and continued where they were stopped."""
 
-import json
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -9,11 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import BaseModel, NonNegativeInt, TypeAdapter
+
 from headway.comparison.cell_process import CellJob, locked
 from headway.comparison.cell_results import CellResult
 from headway.comparison.estimates import expected, progress_of
 from headway.comparison.grid import Grid, PlannedRun, Variant
 from headway.comparison.workers import Worker, Workers
+from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import write_json
 from headway.log import Progress, duration, progress, say, warn
@@ -81,6 +83,16 @@ class GridResult:
     stopped: int = 0
 
 
+class KeptChoice(BaseModel):
+    """The choice of a tuned key, as a file keeps it: what it was made of, and the number of the value."""
+
+    stamp: Any
+    chosen: NonNegativeInt
+
+
+CHOICE = TypeAdapter(KeptChoice)
+
+
 class GridRun:
     """The cells of a grid in a folder.
 
@@ -146,9 +158,9 @@ class GridRun:
         path = self._choice_file(state)
         if not path.is_file():
             return
-        known = json.loads(path.read_text(encoding="utf-8"))
-        if known["stamp"] == _stamp(state):
-            state.value, state.chosen = state.tuning[known["chosen"]].planned.value, True
+        known = shaped(read_json(path, what="choice"), CHOICE, str(path), "this choice")
+        if known.stamp == _stamp(state) and known.chosen < len(state.tuning):
+            state.value, state.chosen = state.tuning[known.chosen].planned.value, True
             for run in state.tuning:
                 run.status = "finished"
 

@@ -6,7 +6,6 @@ in which order they stand on the page. What was found stands in the claim files.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ import headway
 from headway.comparison.claims import read_claims
 from headway.config import Section, Seed, explain
 from headway.device import machine
+from headway.documents import read_json
 from headway.errors import UserError
 from headway.files import write_json
 from headway.recipe import read_tree
@@ -68,10 +68,11 @@ class PageSection(Section):
 
 
 class PageContents(Section):
-    """The page."""
+    """The page. `elsewhere`: files beside the records that other pages show, with `*` for all that fit."""
 
     title: str
     text: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
     sections: tuple[PageSection, ...]
 
 
@@ -112,7 +113,7 @@ def write_record(path: Path, record: ResultRecord) -> None:
 def read_record(path: Path) -> ResultRecord:
     """Read a record. Raises UserError with every mistake."""
     try:
-        record = ResultRecord.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        record = ResultRecord.model_validate(read_json(path, what="record"))
         for table in record.tables:
             Table.from_json(table)
     except ValidationError as error:
@@ -137,7 +138,7 @@ def results_page(results: Path, claims: Path) -> str:
         contents = PageContents.model_validate(read_tree(path))
     except ValidationError as error:
         raise UserError(explain(error, PageContents, str(path))) from error
-    there = {file.relative_to(results).with_suffix("").as_posix(): file for file in sorted(results.rglob("*.json"))}
+    there = {name: file for name, file in _named(results) if not any(map(Path(name).match, contents.elsewhere))}
     lines, shown = [f"# {contents.title}", *_paragraph(contents.text)], set()
     for section in contents.sections:
         names = [name for wanted in section.records for name in _fitting(wanted, list(there), path)]
@@ -152,6 +153,11 @@ def results_page(results: Path, claims: Path) -> str:
     if left := sorted(there.keys() - shown):
         raise UserError("no section of the page has this record", where=str(path), received=", ".join(left))
     return "\n".join(lines) + "\n"
+
+
+def _named(results: Path) -> list[tuple[str, Path]]:
+    """The JSON files of a folder by their names in it."""
+    return [(file.relative_to(results).with_suffix("").as_posix(), file) for file in sorted(results.rglob("*.json"))]
 
 
 def _fitting(wanted: str, names: Sequence[str], where: Path) -> list[str]:

@@ -1,6 +1,5 @@
 """The result of a run: its outputs for test sets, its costs and its learning curve."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -22,6 +21,7 @@ from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.recipe import Recipe
+from headway.runs.inspect.pages import read_metrics
 from headway.runs.inspect.parameters import count_parts
 from headway.runs.load import AnyPredictor, load
 from headway.runs.run_folder import RunFolder
@@ -161,8 +161,7 @@ def result_of_run(
 
 def learning_curve(run: Path) -> Iterator[CurvePoint]:
     """The evaluations on dev of a run."""
-    for line in RunFolder(run).metrics.read_text(encoding="utf-8").splitlines():
-        entry = json.loads(line)
+    for entry in read_metrics(RunFolder(run).metrics):
         if "dev_loss" in entry:
             seconds = entry.get("cpu_seconds", entry["seconds"])
             yield CurvePoint(entry["update"], seconds, {"loss": entry["dev_loss"], **entry["dev"]})

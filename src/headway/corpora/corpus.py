@@ -22,7 +22,8 @@ from headway.corpora.corpus_report import DUPLICATE, EMPTY, TOO_LONG, UNBALANCED
 from headway.corpora.encoding import EncodedChunk, EncodedSide, chunks, encode_all
 from headway.corpora.filters import Filters
 from headway.corpora.plan import EncodedPairs
-from headway.errors import RunError
+from headway.documents import read_json
+from headway.errors import RunError, UserError
 from headway.files import sha256, write_json
 from headway.formats.pairs import PairSource
 from headway.processing.labeller import Labeller
@@ -52,7 +53,7 @@ class Corpus(EncodedPairs):
         fingerprint: a hash of all that decides the content.
 
     Raises:
-        OSError, ValueError, KeyError, TypeError: the folder holds no whole corpus.
+        OSError, ValueError, KeyError, TypeError, UserError: the folder holds no whole corpus.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -60,7 +61,7 @@ class Corpus(EncodedPairs):
         self._source, self._source_offsets, self._target, self._target_offsets, self.lines = (
             read_array(folder / f"{array}.npy") for array in arrays
         )
-        report = CorpusReport.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
+        report = CorpusReport.from_json(read_json(folder / "report.json", what="report"))
         self.report, self.fingerprint = replace(report, name=name), folder.name
         self._labels = {label: read_array(folder / "labels" / f"{label}.npy") for label in report.labels}
         self.source_lengths = np.diff(self._source_offsets).astype(np.int32)
@@ -148,7 +149,7 @@ def _open(folder: Path, name: str) -> Corpus | None:
     """The corpus in `folder`; None where there is none, or where it was cut off, for it to be built anew."""
     try:
         return Corpus(folder, name)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, UserError):
         shutil.rmtree(folder, ignore_errors=True)
         return None
 

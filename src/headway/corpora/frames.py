@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from headway.documents import read_json
 from headway.errors import RunError, UserError
 from headway.files import write_json
 from headway.formats.recordings import hash_of_audio
@@ -58,13 +59,13 @@ class FrameStore:
         content: a hash of all recordings and settings.
 
     Raises:
-        OSError, ValueError, KeyError, TypeError: the folder holds no whole store.
+        OSError, ValueError, KeyError, TypeError, UserError: the folder holds no whole store.
     """
 
     def __init__(self, folder: Path, paths: Sequence[Path], config: AudioConfig) -> None:
         self._paths, self._config, self.content = paths, config, folder.name.partition("-")[0]
         self.lengths = read_array(folder / "lengths.npy")
-        self.facts = [Facts(**values) for values in json.loads((folder / "facts.json").read_text(encoding="utf-8"))]
+        self.facts = [Facts(**values) for values in read_json(folder / "facts.json", list, "facts")]
         self._frames = read_array(folder / "frames.npy").reshape(-1, config.bins) if config.cache else None
         self._ends = np.cumsum(self.lengths)
         if self._frames is not None and len(self._frames) != (self._ends[-1] if len(self._ends) else 0):
@@ -101,7 +102,7 @@ def build_frames(
     folder = stores / f"{_key(paths, config)}-{'frames' if config.cache else 'facts'}"
     try:
         return FrameStore(folder, paths, config)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, UserError):
         shutil.rmtree(folder, ignore_errors=True)
     try:
         with workspace(stores) as work:

@@ -5,11 +5,14 @@ Shapes: N pairs, B batch.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headway.corpora.mixture import Mixture
+from headway.processing.text.subword_sampling import PairSampler
 from headway.tensors.batch import Batch, Ids, Indices, collate
 
 
@@ -75,8 +78,12 @@ class EncodedPairs(ABC):
         target_lengths: (N,) tokens without the end of sentence.
         lines: (N,) the line or row of each pair in its origin, counted from 1.
         fingerprint: a hash of all that decides the content.
+        sampler: what cuts words into other pieces in each epoch; None where they stay as they are.
+        mixture: how corpora are sampled by weight; None where each pair is learned once an epoch.
     """
 
+    sampler: PairSampler | None = None
+    mixture: Mixture | None = None
     source_lengths: NDArray[np.integer]
     target_lengths: NDArray[np.integer]
     lines: Indices
@@ -100,10 +107,25 @@ class EncodedPairs(ABC):
     def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
         """The batches of an epoch (see `plan_epoch`)."""
         source, target = self.source_lengths + 1, self.target_lengths + 1  # with the end of sentence
-        return plan_epoch(source, target, batch_tokens, seed, epoch, batch_sentences)
+        if self.mixture is None:
+            return plan_epoch(source, target, batch_tokens, seed, epoch, batch_sentences)
+        chosen = self.mixture.chosen(seed, epoch)
+        batches = plan_epoch(source[chosen], target[chosen], batch_tokens, seed, epoch, batch_sentences)
+        return [chosen[batch] for batch in batches]
 
-    def collate(self, indices: Indices, generator: torch.Generator | None = None) -> Batch:
-        """The batch of the pairs at `indices` (B,), with the labels that the pairs have; draws no random numbers."""
+    def collate(self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None) -> Batch:
+        """The batch of the pairs at `indices` (B,), with the labels that the pairs have; draws no random numbers.
+
+        With an epoch, the sampler draws the pieces of words as a function of that.
+        """
         chosen = [int(index) for index in indices]
         sources, targets = [self.source(index) for index in chosen], [self.target(index) for index in chosen]
+        if self.sampler is not None and epoch is not None:
+            sample = partial(self._sampled, self.sampler, epoch)
+            sources = [sample(0, index, ids) for index, ids in zip(chosen, sources, strict=True)]
+            targets = [sample(1, index, ids) for index, ids in zip(chosen, targets, strict=True)]
         return collate(sources, targets, indices, [self.labels(index) for index in chosen])
+
+    @staticmethod
+    def _sampled(sampler: PairSampler, epoch: int, side: int, index: int, ids: Ids) -> Ids:
+        return np.asarray(sampler.sample(ids.tolist(), side, epoch, index), dtype=np.int64)

@@ -132,7 +132,7 @@ class SpeechCorpus:
         widths = np.maximum(-(-self._frames // NEARLY) * NEARLY, self._tokens + 1)
         return plan_epoch(widths, widths, batch_tokens, seed, epoch, batch_sentences)
 
-    def collate(self, indices: Indices, generator: torch.Generator | None = None) -> Batch:
+    def collate(self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None) -> Batch:
         """The batch of the utterances at `indices` (B,), some of it hidden where the corpus is for training.
 
         What is hidden is drawn from `generator`, by default the generator of torch.

@@ -1,70 +1,204 @@
-"""Sentences cut into train, dev and test in their order, so that no document ends up in two of them."""
+"""Sentences or pairs cut into train, dev and test: in their order, so that documents stay whole, or at random."""
 
 import math
-from collections.abc import Sequence
-from itertools import islice
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.errors import UserError, option
 from headway.files import write_text
-from headway.formats.lines import blocks, read_lines
+from headway.formats.corpus_format import PairSource
+from headway.formats.json_lines import JsonLines
+from headway.formats.lines import blocks, read_rows
+from headway.formats.parallel_files import ParallelFiles
+from headway.formats.row_errors import Broken, RowErrors
+from headway.formats.tsv import TabSeparated
 
 PARTS = ("train", "dev", "test")
+SHARES = (80.0, 10.0, 10.0)
+COMPRESSED = (".gz", ".xz")
 
 
-def split_file(path: Path, output: Path, shares: Sequence[float]) -> dict[str, int]:
-    """Write the first share of a file's sentences as train, the next as dev, the rest as test.
+@dataclass(frozen=True)
+class SplitOptions:
+    """The sizes of the parts, and what goes into which.
+
+    Attributes:
+        shares: of train, dev and test, in any unit.
+        counts: of dev and test, in the place of shares; train gets the rest.
+        seed: the parts are drawn at random from this seed; None leaves everything in its order.
+        disjoint_sources: no source stands in two parts either, whatever its target.
+    """
+
+    shares: Sequence[float] = SHARES
+    counts: tuple[int, int] | None = None
+    seed: int | None = None
+    disjoint_sources: bool = False
+
+    def assign(self, count: int, where: str) -> list[str]:
+        """The part of each of `count` units. Raises UserError unless every part gets one."""
+        sizes = self._sizes(count)
+        if min(sizes) < 1:
+            raise UserError("there are too few sentences for these parts", where=where, received=count)
+        parts = [name for name, size in zip(PARTS, sizes, strict=True) for _ in range(size)]
+        if self.seed is not None:
+            random.Random(self.seed).shuffle(parts)
+        return parts
+
+    def _sizes(self, count: int) -> tuple[int, int, int]:
+        if self.counts is not None:
+            return (count - sum(self.counts), *self.counts)
+        shares = self.shares
+        if len(shares) != len(PARTS) or not all(0 < share < math.inf for share in shares):
+            raise UserError("there are three shares, all above 0", where=option("shares"), received=list(shares))
+        first = round(count * shares[0] / sum(shares))
+        second = round(count * (shares[0] + shares[1]) / sum(shares))
+        return first, second - first, count - second
+
+
+IN_ORDER = SplitOptions()
+
+
+@dataclass(frozen=True)
+class Split:
+    """The account of a split.
+
+    Attributes:
+        sizes: how many units each part has.
+        unit: what is counted: `sentences` or `pairs`.
+        left_out: what is in no part, in words, with how many.
+    """
+
+    sizes: Mapping[str, int]
+    unit: str
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """The account in a few lines, to be read."""
+        lines = [", ".join(f"{name}: {size:,} {self.unit}" for name, size in self.sizes.items())]
+        lines += [f"left out {count:,}: {what}" for what, count in self.left_out.items() if count]
+        return "\n".join(lines)
+
+
+def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) -> Split:
+    """Cut a file of sentences into parts, each in the file's order.
 
     Args:
         path: sentences with a word a row, which blank lines separate.
         output: the folder to write `train`, `dev` and `test` to, with the suffix of the file.
-        shares: of train, dev and test, in any unit.
-
-    Returns:
-        How many sentences each part has.
+        options: the sizes of the parts.
 
     Raises:
         UserError: a file that cannot be read, or too few sentences for every part to have one.
     """
     sentences = ["".join(f"{row}\n" for _, row in block) for block in blocks(path)]
-    sizes, rest = _sizes(len(sentences), shares, str(path)), iter(sentences)
+    if len(sentences) < len(PARTS):
+        what = "there are too few sentences, which blank lines separate, for these parts"
+        allowed = f"for pairs, a row each, {option('columns')} with their source and target"
+        raise UserError(what, where=str(path), received=len(sentences), allowed=allowed)
+    parts = options.assign(len(sentences), str(path))
     output.mkdir(parents=True, exist_ok=True)
-    for name, size in sizes.items():
-        write_text(output / f"{name}{path.suffix}", "\n".join(islice(rest, size)))
-    return sizes
+    for name in PARTS:
+        chosen = (sentence for sentence, part in zip(sentences, parts, strict=True) if part == name)
+        write_text(output / f"{name}{_suffix(path)}", "\n".join(chosen))
+    return Split(Counter(parts), "sentences")
 
 
-def split_parallel(source: Path, target: Path, output: Path, shares: Sequence[float]) -> dict[str, int]:
-    """`split_file` for two files, plain, .gz or .xz, of which line n of the one belongs to line n of the other.
+def split_parallel(
+    source: Path, target: Path, output: Path, options: SplitOptions = IN_ORDER, broken: Broken = "error"
+) -> Split:
+    """`split_table` for two files, of which line n of the one belongs to line n of the other.
 
-    The parts are plain text with the suffixes of the files, such as `train.ja` and `train.en`. Raises UserError also
-    where the files are not equally long, or their suffixes the same.
+    The parts have the suffixes of the files, such as `train.ja` and `train.en`. Raises UserError also where the files
+    are not equally long, or their suffixes the same.
     """
-    paths = (source, target)
-    suffixes = [Path(path.name.removesuffix(".gz").removesuffix(".xz")).suffix for path in paths]
-    both = f"{source}, {target}"
+    suffixes = [_suffix(path) for path in (source, target)]
     if suffixes[0] == suffixes[1]:
         what = "both files have the same suffix, so that their parts would have one name"
-        raise UserError(what, where=both, received=suffixes[0], allowed="suffixes such as .ja and .en")
-    counts = [sum(1 for _ in read_lines(path)) for path in paths]
-    if counts[0] != counts[1]:
-        raise UserError("both files need the same number of lines", where=both, received=f"{counts[0]} and {counts[1]}")
-    sizes = _sizes(counts[0], shares, both)
+        raise UserError(what, where=f"{source}, {target}", received=suffixes[0], allowed="suffixes such as .ja and .en")
+    return _split_pairs(ParallelFiles(source, target), output, options, broken)
+
+
+def split_table(
+    path: Path, columns: Sequence[str], output: Path, options: SplitOptions = IN_ORDER, broken: Broken = "error"
+) -> Split:
+    """Cut a file with a pair a row into parts, each in the file's order, row by row as they are.
+
+    No pair stands in two parts: test keeps it before dev, and dev before train. Pairs without text on one side are left
+    out. All that is left out is counted.
+
+    Args:
+        path: a table with tabs, or JSON lines where its name ends in .jsonl; plain, .gz or .xz.
+        columns: those of the source and of the targets: numbers, or names in the first row or of the fields.
+        output: the folder to write `train`, `dev` and `test` to, as plain text with the suffix of the file.
+        options: the sizes of the parts.
+        broken: `error` ends at a row that cannot be read, `skip` leaves it out.
+
+    Raises:
+        UserError: a file that cannot be read, no such columns, or too few pairs for every part to have one.
+    """
+    if len(columns) < 2:
+        what = "columns are those of the source and of one or more targets"
+        raise UserError(what, where=option("columns"), received=list(columns))
+    if _suffix(path) == ".jsonl":
+        return _split_pairs(JsonLines(path, tuple(columns)), output, options, broken)
+    if not all(column.isdecimal() for column in columns):
+        return _split_pairs(TabSeparated(path, tuple(columns)), output, options, broken, header=True)
+    if "0" in columns:
+        raise UserError("columns are counted from 1", where=option("columns"), received=list(columns))
+    return _split_pairs(TabSeparated(path, tuple(map(int, columns))), output, options, broken)
+
+
+def _split_pairs(
+    pairs: PairSource, output: Path, options: SplitOptions, broken: Broken, *, header: bool = False
+) -> Split:
+    """Assign the pairs to parts, then write the lines of each file to them; a header goes to all."""
+    pairs.row_errors = RowErrors(broken)
+    lines, keys, empty = list[int](), list[str](), 0
+    for pair in pairs:
+        if not (pair.source.strip() and pair.target.strip()):
+            empty += 1
+            continue
+        lines.append(pair.line)
+        keys.append(pair.source if options.disjoint_sources else "\0".join((pair.source, *pair.references)))
+    parts = options.assign(len(lines), pairs.name)
+    shared = _without_shared(keys, parts)
+    counts = Counter(parts)
+    if not all(counts[name] for name in PARTS):
+        raise UserError("a part has no pair that is not in another one", where=pairs.name, received=dict(counts))
+    part_of = dict(zip(lines, parts, strict=True))
     output.mkdir(parents=True, exist_ok=True)
-    for path, suffix in zip(paths, suffixes, strict=True):
-        lines = read_lines(path)
-        for name, size in sizes.items():
-            write_text(output / f"{name}{suffix}", "".join(f"{line}\n" for line in islice(lines, size)))
-    return sizes
+    for path in pairs.files:
+        texts: dict[str, list[str]] = {name: [] for name in PARTS}
+        for number, row in enumerate(read_rows(path), start=1):
+            part = part_of.get(number)
+            for name in PARTS:
+                if name == part or (header and number == 1):
+                    texts[name].append(f"{row}\n")
+        for name in PARTS:
+            write_text(output / f"{name}{_suffix(path)}", "".join(texts[name]))
+    left_out = {
+        "pairs without text on one side": empty,
+        "rows that cannot be read": pairs.row_errors.count,
+        **{f"of {name}, {what}": count for (name, what), count in shared.items()},
+    }
+    return Split({name: counts[name] for name in PARTS}, "pairs", left_out)
 
 
-def _sizes(count: int, shares: Sequence[float], where: str) -> dict[str, int]:
-    """How many sentences each part gets. Raises UserError unless each gets one."""
-    if len(shares) != len(PARTS) or not all(0 < share < math.inf for share in shares):
-        raise UserError("there are three shares, all above 0", where=option("shares"), received=list(shares))
-    first = round(count * shares[0] / sum(shares))
-    second = round(count * (shares[0] + shares[1]) / sum(shares))
-    sizes = dict(zip(PARTS, (first, second - first, count - second), strict=True))
-    if not all(sizes.values()):
-        raise UserError("there are too few sentences for these parts", where=where, received=count)
-    return sizes
+def _without_shared(keys: Sequence[str], parts: list[str]) -> Counter[tuple[str, str]]:
+    """Take what stands in test out of dev and train, and what stands in dev out of train: its part is `""`."""
+    left_out = Counter[tuple[str, str]]()
+    for kept, others in (("test", ("dev", "train")), ("dev", ("train",))):
+        held = {key for key, part in zip(keys, parts, strict=True) if part == kept}
+        for index, (key, part) in enumerate(zip(keys, parts, strict=True)):
+            if part in others and key in held:
+                parts[index] = ""
+                left_out[part, f"also in {kept}"] += 1
+    return left_out
+
+
+def _suffix(path: Path) -> str:
+    """The suffix of a file's name without that of its compression."""
+    return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix

@@ -133,7 +133,9 @@ class TokenCorpus:
         """The batches of an epoch (see `plan_epoch`)."""
         return plan_epoch(self._lengths, self._lengths, batch_tokens, seed, epoch, batch_sentences)
 
-    def collate(self, indices: Indices, generator: torch.Generator | None = None) -> TokenBatch:
+    def collate(
+        self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None
+    ) -> TokenBatch:
         """The batch of the windows at `indices`; draws no random numbers."""
         chosen = [int(index) for index in indices]
         labels = [self._labels[index] for index in chosen]

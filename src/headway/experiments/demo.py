@@ -11,12 +11,14 @@ from headway.corpora.generated.dates import DateData, DateExample, generate_date
 from headway.device import choose_threads, threads_set
 from headway.errors import UserError, option
 from headway.formats.pairs import Pair
-from headway.log import say
+from headway.log import say, silenced
 from headway.metrics import build_metric
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.drawing import alignment_figure
+from headway.runs.inspect.inspect_options import PageOptions
+from headway.runs.inspect.inspection_page import run_page
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
@@ -31,7 +33,7 @@ def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
     """Make the data, train, score, and leave a run folder with a report.
 
     Args:
-        output: the run folder; a demo that is there already, complete or not, is gone on with.
+        output: the run folder; a demo that is there already, complete or not, is continued.
         seed: of data and model.
         overrides: changes to the demo's recipe.
 
@@ -75,16 +77,17 @@ def _report(output: Path, dates: DateData) -> None:
         notes=["Unambiguous ways of writing only: the month by name, or the year first."],
     )
     given, said = scores["dates never seen"]
-    shown = _examples(given, said)
-    for table in (summary, shown):
+    by_language = _by_language(given, said)
+    for table in (summary, by_language):
         say(f"\n{table.text()}")
     read_as = {example.text: prediction.text for example, prediction in zip(given, said, strict=True)}
     wrong = [example for example in given if read_as[example.text] != example.iso]
     inspected = [*wrong[: SHOWN // 2], *(example for example in _one_a_language(given) if example not in wrong)]
     pairs = [Pair(line, example.text, example.iso) for line, example in enumerate(inspected, start=1)]
     headline = f"{exact_match(given, said):.1f} % right on dates never seen"
-    tables = [summary, _by_language(given, said), shown]
-    report = write_run_report(output, tables, examples_of(predictor, pairs[:SHOWN]), headline)
+    with silenced():
+        run_page(output, PageOptions.model_validate({"sentences": 2 * SHOWN}))
+    report = write_run_report(output, [summary, by_language], examples_of(predictor, pairs[:SHOWN]), headline)
     drawn = _one_a_language(given)[0]
     _draw_alignment(predictor, Pair(1, drawn.text, drawn.iso), output / "alignment.png")
     say(f"\nLook inside:  {report}\nTry your own: echo '3. Mai 2024' | headway predict {output}")
@@ -120,28 +123,22 @@ def _one_a_language(examples: Sequence[DateExample]) -> list[DateExample]:
     return sorted(first.values(), key=lambda example: -len(example.text))
 
 
-def _examples(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> Table:
-    outputs = {example.text: prediction.text for example, prediction in zip(examples, predictions, strict=True)}
-    rows = []
-    for example in sorted(_one_a_language(examples), key=lambda example: example.language):
-        output = outputs[example.text]
-        right = "yes" if output == example.iso else f"no: {example.iso}"
-        rows.append([name_of(example.language), example.text, output, right])
-    return Table(["language", "written", "read as", "right"], rows, title="Dates never seen in training")
-
-
 def name_of(language: str) -> str:
     """The English name of a language, from its code."""
     return Locale.parse(language).get_display_name("en") or language
 
 
 def _by_language(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> Table:
+    """A row a language, with its first mistake or, where there is none, its first date."""
     rows: list[list[Cell]] = []
-    for language in sorted({example.language for example in examples}):
+    for language in sorted({example.language for example in examples}, key=name_of):
         pairs = [pair for pair in zip(examples, predictions, strict=True) if pair[0].language == language]
         right = exact_match([example for example, _ in pairs], [prediction for _, prediction in pairs])
-        rows.append([name_of(language), len(pairs), right])
-    return Table(["language", "dates", Column("right", "%", ".1f")], rows, title="By language")
+        shown, prediction = next((pair for pair in pairs if pair[1].text != pair[0].iso), pairs[0])
+        read = prediction.text if prediction.text == shown.iso else f"{prediction.text}, not {shown.iso}"
+        rows.append([name_of(language), len(pairs), right, shown.text, read])
+    columns: list[str | Column] = ["language", "dates", Column("right", "%", ".1f"), "for example", "read as"]
+    return Table(columns, rows, title="Dates never seen in training, by language")
 
 
 def _draw_alignment(predictor: SequencePredictor, pair: Pair, path: Path) -> None:

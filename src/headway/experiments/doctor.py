@@ -17,6 +17,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
 from headway.runs.load import load
 from headway.runs.training.loop import train
+from headway.tensors.backends import suited_backend
 from headway.tensors.precision import bf16_speed, compared, fitting_precision, trial_linear
 
 SELF_TEST_UPDATES = 200
@@ -79,8 +80,10 @@ def self_test() -> str:
 
 def run_doctor(write: Callable[[str], None]) -> int:
     """Write the findings, a line each; 0 if the self-test passed, 1 if not."""
-    facts, threads = machine(), choose_threads()
-    speed = bf16_speed(*trial_linear(WIDTH), pick_device())
+    facts, threads, device = machine(), choose_threads(), pick_device()
+    layer, width = trial_linear(WIDTH)
+    layer.backend = suited_backend(device, facts["processor"])
+    speed = bf16_speed(layer, width, device)
     lines = {
         "headway": f"{headway.__version__} in {Path(headway.__file__).parent}",
         "python": f"{platform.python_version()} on {facts['system']}",
@@ -88,6 +91,7 @@ def run_doctor(write: Callable[[str], None]) -> int:
         "processor": f"{facts['processor']}, {facts['cores']} cores, {facts['instruction_set']}",
         "threads": f"{threads.number} would be used now ({threads.reason})",
         "precision": f"{fitting_precision(speed)} suits products of {WIDTH} by {WIDTH} (bf16 {compared(speed)})",
+        "products": f"{layer.backend} multiplies in float32",
         "memory": memory(),
     }
     for name, value in lines.items():

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
+from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import sha256, write_json, write_text
 from headway.formats.lines import read_lines
@@ -13,7 +16,7 @@ from headway.log import say
 from headway.metrics import build_metric, scores_by_group
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
-from headway.runs.inspect.drawing import line_chart
+from headway.runs.inspect.drawing import Panel, panel_chart
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
@@ -40,6 +43,9 @@ class LengthScore:
     refused: int
 
 
+SCORES_SHAPE = TypeAdapter(list[LengthScore])
+
+
 @dataclass(frozen=True)
 class LengthTest:
     """A test by `headway data lengths`: prompts and answers with their lengths, and the longest one of training."""
@@ -64,9 +70,9 @@ class LengthTest:
 def read_test(folder: Path) -> LengthTest:
     """The test in a folder of `headway data lengths`. Raises UserError where it is none, or damaged."""
     try:
-        facts = json.loads((folder / "lengths.json").read_text(encoding="utf-8"))
-        trained = facts["trained"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        facts = read_json(folder / "lengths.json")
+        trained = int(facts["trained"])
+    except (UserError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             "this is no folder of `headway data lengths`", where=option("data"), received=str(folder)
         ) from error
@@ -80,10 +86,39 @@ def read_test(folder: Path) -> LengthTest:
     )
 
 
+def compare_tasks(recipes: Sequence[Path], data: Sequence[Path], output: Path, overrides: Sequence[str] = ()) -> int:
+    """Do `compare_lengths` for each of several tasks, in `output/NAME`, and draw them beside each other in `output`.
+
+    One task alone is compared in `output` itself. NAME is that of the folder of its data.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        UserError: as `compare_lengths`, or two folders of data of one name.
+    """
+    if len(data) == 1:
+        return compare_lengths(recipes, data[0], output, overrides)
+    folders = {folder.absolute().name: folder for folder in data}
+    if len(folders) < len(data):
+        raise UserError("a task is named after the folder of its data, so these must differ", where=option("data"))
+    tests = {name: read_test(folder) for name, folder in folders.items()}
+    panels = []
+    for name, folder in folders.items():
+        code = compare_lengths(recipes, folder, output / name, overrides)
+        if code:
+            return code
+        known = [_known_scores(output / name / path.stem, tests[name]) for path in recipes]
+        panels.append(panel_of([score for scores in known for score in scores], tests[name]))
+    draw(panels, output)
+    say(f"\nall tasks: {output / FIGURES[0]}")
+    return 0
+
+
 def compare_lengths(recipes: Sequence[Path], data: Path, output: Path, overrides: Sequence[str] = ()) -> int:
     """Train each recipe on a length task, decode its test, and write `accuracy.csv` and figures into `output`.
 
-    A recipe's run is `output/NAME`, the recipe's file being NAME.yaml. Runs that are there already are gone on with,
+    A recipe's run is `output/NAME`, the recipe's file being NAME.yaml. Runs that are there already are continued,
     and those that are finished, trained and decoded, are not done again.
 
     Args:
@@ -111,7 +146,7 @@ def compare_lengths(recipes: Sequence[Path], data: Path, output: Path, overrides
             return code
         scores += _scores(name, recipe, output / name, test)
         write_table(scores, output / TABLE)
-    draw(scores, test, output)
+    draw([panel_of(scores, test)], output)
     say(f"\n{summary(scores, test.trained)}\n{output / TABLE}, {output / FIGURES[0]}")
     return 0
 
@@ -123,9 +158,9 @@ def _scores(name: str, recipe: Recipe, run: Path, test: LengthTest) -> list[Leng
         "test": sha256(test.folder / "test.tsv"),
         "decoding": recipe.decoding.model_dump(mode="json"),
     }
-    known = json.loads((run / SCORES).read_text(encoding="utf-8")) if (run / SCORES).is_file() else {}
+    known = read_json(run / SCORES) if (run / SCORES).is_file() else {}
     if known.get("of") == stamp:
-        return [LengthScore(**score) for score in known["scores"]]
+        return shaped(known.get("scores"), SCORES_SHAPE, str(run / SCORES), "the scores")
     predictor = load(run, allow_code=True)  # its recipe was just trained with
     assert isinstance(predictor, SequencePredictor)
     scores = score_lengths(name, predictor, test)
@@ -157,21 +192,36 @@ def write_table(scores: Sequence[LengthScore], path: Path) -> None:
     write_text(path, table.csv())
 
 
-def draw(scores: Sequence[LengthScore], test: LengthTest, output: Path) -> None:
-    """Draw accuracy by length into the folder `output`."""
+def _known_scores(run: Path, test: LengthTest) -> list[LengthScore]:
+    """The scores of a run that has just been compared."""
+    recipe = RunFolder(run).read_recipe()
+    return _scores(run.name, recipe, run, test)
+
+
+def panel_of(scores: Sequence[LengthScore], test: LengthTest) -> Panel:
+    """Accuracy by length, a line a variant."""
     lines: dict[str, list[tuple[float, float]]] = {}
+    bars: dict[str, list[tuple[float, float]]] = {}
     for score in scores:
         lines.setdefault(score.variant, []).append((score.length, score.exact_match))
+        bars.setdefault(score.variant, []).append((score.low, score.high))
+    counts = dict.fromkeys((score.length, score.segments) for score in scores)
+    return Panel(
+        test.title,
+        "length",
+        "exact match, %, 95 % intervals",
+        lines,
+        percent=True,
+        bars=bars,
+        counts=list(counts),
+        shaded=(min(score.length for score in scores) - 0.5, test.trained + 0.5, "trained lengths"),
+    )
+
+
+def draw(panels: Sequence[Panel], output: Path) -> None:
+    """Draw accuracy by length, a panel a task, into the folder `output`."""
     for figure in FIGURES:
-        line_chart(
-            lines,
-            output / figure,
-            x="length",
-            y="exact match, %",
-            title=test.title,
-            percent=True,
-            shaded=(min(score.length for score in scores) - 0.5, test.trained + 0.5, "trained lengths"),
-        )
+        panel_chart(panels, output / figure)
 
 
 def summary(scores: Sequence[LengthScore], trained: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
 
 from headway.errors import UserError, option
@@ -12,6 +13,7 @@ from headway.files import write_bytes
 from headway.recipe import read_tree
 from headway.tables import Table
 
+FACTS = ("Corpus", "Train", "Score", "Measured")
 OTHERS = re.compile(r"\b(?:base|match_parameters): *(?:\{to: *)?([\w./-]+\.yaml)")  # the recipes that a recipe names
 
 
@@ -26,16 +28,30 @@ def recipe_names() -> list[str]:
     return [path.relative_to(library()).with_suffix("").as_posix() for path in paths]
 
 
+def opening(path: Path) -> dict[str, str]:
+    """The comment at the beginning of a recipe: what it is, by an empty name, and its facts by `FACTS`."""
+    facts, fact = {"": ""}, ""
+    for line in takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines()):
+        named, _, rest = line.removeprefix("# ").partition(": ")
+        fact, text = (named, rest) if named in FACTS else (fact, line.lstrip("# "))
+        facts[fact] = f"{facts.get(fact, '')} {text}".strip()
+    return facts
+
+
 def about(name: str) -> str:
     """The first sentence of the comment at the beginning of a recipe."""
-    lines = (library() / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
-    comment: list[str] = []
-    for line in lines:
-        if not line.startswith("#"):
-            break
-        comment.append(line.lstrip("# ").rstrip())
-    text = " ".join(comment)
+    text = opening(library() / f"{name}.yaml")[""]
     return re.split(r"(?<!et al)\.\s", text + " ")[0].strip().removesuffix(".")
+
+
+def recipe_facts(name: str) -> str:
+    """A recipe in words: what it is, its corpus, the commands that train and score it, and what was measured.
+
+    Raises:
+        UserError: no recipe has this name.
+    """
+    facts = opening(library() / files_of(name)[0])
+    return "\n".join(text if not fact else f"{fact}: {text}" for fact, text in facts.items())
 
 
 def recipe_table(task: str | None = None) -> Table:
@@ -45,7 +61,8 @@ def recipe_table(task: str | None = None) -> Table:
         allowed = ", ".join(sorted(set(tasks.values())))
         raise UserError("no recipe is for this task", where=option("task"), received=task, allowed=allowed)
     rows = [(name, its_task, about(name)) for name, its_task in tasks.items() if task in (None, its_task)]
-    notes = ["`headway recipes copy NAME` puts a recipe, with those that it begins from, into the current folder."]
+    notes = ["`headway recipes show NAME` has its corpus, the commands that train and score it, and what was measured."]
+    notes += ["`headway recipes copy NAME` puts a recipe, with those that it begins from, into the current folder."]
     return Table(["recipe", "task", "what it is"], rows, notes=notes)
 
 

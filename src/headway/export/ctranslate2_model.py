@@ -122,7 +122,7 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
         ffn_glu=isinstance(feed_forward, SwigluFeedForward),
         rms_norm=isinstance(first.mixer_residual.norm, RmsNorm),
         num_heads_kv=mixer.heads,
-        head_dim=mixer.head_dim,
+        head_dim=mixer.key_dim,
         **_rotation(mixer.position),
     )
     (stack.embeddings if decoder else stack.embeddings[0]).weight = _array(embedding.tokens.weight)
@@ -140,21 +140,26 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
 def _fill_layer(layer: Any, block: Block, like: Attention) -> None:
     """The weights of a block; the heads of all layers have to be those of the first."""
     mixer = _attention(block.mixer)
-    if (mixer.heads, mixer.head_dim) != (like.heads, like.head_dim):
-        raise UserError("CTranslate2 wants as many heads of the same size in every layer", received=str(mixer))
+    _check_heads(mixer, like)
     _fill_linear(layer.self_attention.linear[0], mixer.in_projection)
     _fill_linear(layer.self_attention.linear[1], mixer.out_projection)
     _fill_norm(layer.self_attention.layer_norm, block.mixer_residual.norm)
     if block.cross is not None:
         cross = _multi_head(block.cross)
-        if (cross.heads, cross.head_dim) != (like.heads, like.head_dim):
-            raise UserError("CTranslate2 wants as many heads of the same size in every layer", received=str(cross))
+        _check_heads(cross, like)
         projections = cross.query_projection, cross.memory_projection, cross.out_projection
         for linear, projection in zip(layer.attention.linear, projections, strict=True):
             _fill_linear(linear, projection)
         _fill_norm(layer.attention.layer_norm, block.cross_residual.norm)
     _fill_feed_forward(layer.ffn, block.feed_forward)
     _fill_norm(layer.ffn.layer_norm, block.feed_forward_residual.norm)
+
+
+def _check_heads(attention: Attention | MultiHeadCross, like: Attention) -> None:
+    """Raise UserError where the heads are not those of the first layer, or their keys and values differ in size."""
+    if (attention.heads, attention.key_dim, attention.value_dim) != (like.heads, like.key_dim, like.key_dim):
+        what = "CTranslate2 wants as many heads in every layer, with keys and values of one size"
+        raise UserError(what, received=str(attention))
 
 
 def _fill_feed_forward(layer: Any, network: FeedForward) -> None:

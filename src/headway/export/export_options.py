@@ -53,6 +53,7 @@ class CTranslate2Options(QuantizedOptions):
         "the engine then looks at no others.",
         ge=1,
         le=10**6,
+        json_schema_extra={"default_text": "none: it looks at all"},
     )
 
 

@@ -13,18 +13,18 @@ from headway.errors import UserError, option
 from headway.export import EXPORTERS
 from headway.export.export_options import ExportOptions
 from headway.export.exporter import Exporter, Search
-from headway.export.model_card import card_of
 from headway.export.parity import ParityReport, compare, longest_output, parity_lines
 from headway.files import write_json, write_text
 from headway.log import progress, say
 from headway.predictors.run import Run
 from headway.registry import config_of, foreign_code
 from headway.runs.load import load_run
+from headway.runs.model_card import card_of
+from headway.runs.run_folder import CARD, RunFolder
 from headway.storage import put_in_place, workspace
 from headway.tables import Column, Table
 
 PARITY = "parity.json"
-CARD = "README.md"
 
 
 def open_run(path: Path, *, allow_code: bool = False) -> Run:
@@ -108,7 +108,10 @@ def export_run(
             folder = space / "export"
             search = Search(options.beam or run.recipe.decoding.beam, longest_output(run, lines))
             report = _write(exporter, run, folder, lines, search)
-            card = card_of(run, report, exporter.usage(run), exporter.card(run), options.licence)
+            card = card_of(
+                RunFolder(path), run.recipe, exporter.usage(run),
+                head=exporter.card(run), licence=options.licence, export=_told(report),
+            )  # fmt: skip
             write_text(folder / CARD, card)
             exporter.finish(run, folder, card)
             put_in_place(folder, output)
@@ -124,6 +127,18 @@ def _write(exporter: Exporter, run: Run, folder: Path, lines: list[str], search:
         report = compare(exporter.name, run, exporter.open(folder, run), lines, search, exact=exporter.exact)
     write_json(folder / PARITY, report.to_json())
     return report
+
+
+def _told(report: ParityReport) -> str:
+    """The words of the card on the export."""
+    kind = "labels" if report.search.longest == 1 else f"beam {report.search.beam}, no length penalty"
+    text = (
+        f"Exported as `{report.format}`. {report.equal} of {report.lines} best outputs equal the run's ({kind}). "
+        f"The largest difference of a log probability is {report.score_difference:.1e}. `parity.json` has all numbers."
+    )
+    if report.unknown:
+        text += f" {report.unknown} outputs have unknown tokens, which libraries write in ways of their own."
+    return text
 
 
 def _size(folder: Path) -> float:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import RunError, UserError, option
-from headway.export.exporting import CARD, PARITY
+from headway.export.exporting import PARITY
 from headway.log import say
+from headway.runs.run_folder import CARD
 from headway.storage import put_in_place, workspace
 
 

@@ -61,7 +61,8 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
                 yield f"MarianMTModel has multi-head attention alone, this model has {type(attention).__name__}"
                 return
             assert isinstance(attention, Attention | MultiHeadCross)
-            if attention.heads * attention.head_dim != dim or attention.out_projection.bias is None:
+            sizes = {attention.heads * attention.key_dim, attention.heads * attention.value_dim}
+            if sizes != {dim} or attention.out_projection.bias is None:
                 yield "MarianMTModel has heads of size dim / heads, and projections with biases"
             if isinstance(attention, Attention) and type(attention.position) is not RelativePosition:
                 yield "MarianMTModel has no positions within attention"

@@ -11,6 +11,7 @@ from headway.export.onnx_search import OnnxModel
 from headway.export.parity import answering_by
 from headway.export.tokenizer_files import write_tokenizers
 from headway.models import Seq2Seq
+from headway.models.recurrent.cells import ChoGru
 from headway.predictors.backend import TorchBackend
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -50,7 +51,11 @@ class OnnxExporter(Exporter):
     packages: ClassVar[tuple[str, ...]] = ("onnx", "onnxruntime", "onnxscript")
 
     def refusal(self, run: Run) -> str | None:
-        return None if isinstance(run.model, Seq2Seq) else "a graph is made of models that write token by token"
+        if not isinstance(run.model, Seq2Seq):
+            return "a graph is made of models that write token by token"
+        if any(isinstance(module, ChoGru) for module in run.model.modules()):
+            return "a graph has no step for each word of a source, which the cell cho_gru needs; gru needs none"
+        return None
 
     def form(self, run: Run) -> str:
         return "encoder.onnx and decoder.onnx, a step with its state"

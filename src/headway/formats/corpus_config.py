@@ -7,17 +7,41 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainValidator, SerializeAsAny, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    SerializeAsAny,
+    TypeAdapter,
+    ValidationError,
+)
 
 from headway.config import Section, explain
 from headway.errors import UserError
 from headway.formats import FORMATS
+from headway.tensors.batch import SPECIALS
+
+TAGS = re.compile(r"<[^<>\s]+>( <[^<>\s]+>)*")
+
+
+def _tag(value: str) -> str:
+    """ValueError unless these are tags, none of which has the name of a special token."""
+    if not TAGS.fullmatch(value) or set(SPECIALS) & set(value.split()):
+        raise ValueError(f"a tag is such as <2de>, several such as <2de> <new>; none is {', '.join(SPECIALS)}")
+    return value
 
 
 class CorpusConfig(Section):
-    """The options of a corpus format. Those of type `Path` are looked for where `data.folder` says."""
+    """The options of a corpus format. Those of type `Path` are looked for where `data.folder` says.
+
+    `weight`: of several corpora to train on, how often the pairs of this one are drawn beside the others; all of them
+    have one, or none. `tag`: one or more tokens such as `<2de>` that stand before each source.
+    """
 
     kind: str
+    weight: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    tag: Annotated[str, AfterValidator(_tag)] | None = None
 
 
 # A key that tells the kind by itself: `{tsv: FILE}` stands for `{kind: tsv, path: FILE}`.

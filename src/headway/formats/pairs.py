@@ -45,18 +45,45 @@ class Concatenation(PairSource):
         return content_hash([type(self).__name__, *(source.fingerprint() for source in self.sources)])
 
 
-def open_source(corpus: GivenCorpus, where: str, broken: Broken = "error") -> PairSource:
+class TaggedPairs(PairSource):
+    """The pairs of a source, with a tag before each source that has any text."""
+
+    def __init__(self, source: PairSource, tag: str) -> None:
+        super().__init__(source.name, source.files, (*source.columns, tag))
+        self.untagged, self.tag = source, tag
+
+    def rows(self) -> Iterator[Pair | UserError]:
+        for row in self.untagged.rows():
+            if isinstance(row, UserError) or not row.source.strip():
+                yield row
+            else:
+                yield row._replace(source=f"{self.tag} {row.source}")
+
+    def fingerprint(self) -> str:
+        return content_hash([type(self).__name__, self.tag, self.untagged.fingerprint()])
+
+    def origins(self) -> list[tuple[str, int]]:
+        return self.untagged.origins()
+
+
+def open_source(corpus: GivenCorpus, where: str, broken: Broken = "error", *, tags: bool = True) -> PairSource:
     """The pairs of a corpus, or of several.
 
     Args:
         corpus: as the recipe names it; a mapping is read like a part of a recipe.
         where: its key, such as `data.train`, for messages.
         broken: what becomes of rows that cannot be read.
+        tags: whether sources have the tags of their corpora before them.
 
     Raises:
         UserError: a file that is missing, unreadable or empty; a data set that cannot be loaded.
     """
-    return joined([format.pairs() for format in open_corpora(corpus, where, PAIRS)], broken)
+    formats = open_corpora(corpus, where, PAIRS)
+    sources = [
+        TaggedPairs(format.pairs(), format.config.tag) if tags and format.config.tag else format.pairs()
+        for format in formats
+    ]
+    return joined(sources, broken)
 
 
 def joined(sources: Sequence[PairSource], broken: Broken) -> PairSource:

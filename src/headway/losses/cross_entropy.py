@@ -24,21 +24,27 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     """Loss and gradient in one go over the logits, chunk by chunk; torch's own goes over all of them ten times."""
 
     @staticmethod
-    def forward(context: Any, logits: Tensor, targets: Tensor, weights: Tensor, smoothing: float) -> Tensor:
+    def forward(
+        context: Any, logits: Tensor, targets: Tensor, weights: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
         losses = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
+        unsmoothed = torch.empty_like(losses)
         gradient = torch.empty_like(logits) if context.needs_input_grad[0] else None
         for rows in _chunks(logits):
             target = targets[rows, None]
             scores = logits[rows].float().log_softmax(1)
             picked, mean = scores.gather(1, target).squeeze(1), scores.mean(1)
             losses[rows] = -((1 - smoothing) * picked + smoothing * mean)
+            unsmoothed[rows] = -picked
             if gradient is not None:
                 # d loss / d logits = softmax - target distribution
                 part = scores.exp_().sub_(smoothing / logits.shape[1])
                 part.scatter_add_(1, target, part.new_full(target.shape, smoothing - 1))
                 gradient[rows] = part.mul_(weights[rows, None])
         context.gradient = gradient
-        return losses.dot(weights)
+        sums = losses.dot(weights), unsmoothed.dot(weights)
+        context.mark_non_differentiable(sums[1])
+        return sums
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
@@ -50,8 +56,10 @@ def _chunks(logits: Tensor) -> list[slice]:
     return [slice(start, start + size) for start in range(0, len(logits), size)]
 
 
-def smoothed_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, smoothing: float) -> Tensor:
+def smoothed_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """The cross-entropy with 1 - smoothing on the target and smoothing / V on every word, summed over real positions.
+
+    Beside it stands the same sum without smoothing, which has no gradient and costs no further pass over the logits.
 
     Args:
         logits: (..., V), of any floating type; the sum is made in float32.
@@ -60,8 +68,10 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, smooth
         smoothing: the share of the probability that is spread over the whole vocabulary.
     """
     flat = logits.reshape(-1, logits.shape[-1])
-    loss: Tensor = _SmoothedCrossEntropy.apply(flat, targets.reshape(-1), mask.reshape(-1).float(), smoothing)  # type: ignore[no-untyped-call]
-    return loss
+    sums: tuple[Tensor, Tensor] = _SmoothedCrossEntropy.apply(
+        flat, targets.reshape(-1), mask.reshape(-1).float(), smoothing
+    )  # type: ignore[no-untyped-call]
+    return sums
 
 
 class CrossEntropyConfig(Section):
@@ -79,6 +89,9 @@ class CrossEntropy(LossPart):
     config: CrossEntropyConfig
 
     def __call__(self, output: Output, batch: TargetBatch) -> Mapping[str, Tensor]:
+        return {"cross_entropy": self.sums(output, batch)[0]}
+
+    def sums(self, output: Output, batch: TargetBatch) -> tuple[Tensor, Tensor]:
+        """The loss, and the cross-entropy without smoothing, each summed over the target positions of the batch."""
         smoothing = self.config.label_smoothing
-        loss = smoothed_cross_entropy(output.logits, batch.target_output, batch.target_mask, smoothing)
-        return {"cross_entropy": loss}
+        return smoothed_cross_entropy(output.logits, batch.target_output, batch.target_mask, smoothing)

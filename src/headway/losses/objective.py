@@ -40,10 +40,14 @@ class ObjectiveConfig(Section):
 
 
 class Loss(NamedTuple):
-    """A loss summed over the batch's target tokens, and its parts by name, each summed likewise."""
+    """A loss summed over the batch's target tokens, and its parts by name, each summed likewise.
+
+    `unsmoothed` is the cross-entropy without label smoothing, summed likewise, to be read beside the loss on dev.
+    """
 
     total: Tensor
     parts: Mapping[str, Tensor]
+    unsmoothed: Tensor
 
 
 @dataclass(frozen=True)
@@ -99,8 +103,9 @@ class Objective:
 
     def __call__(self, output: Output, batch: TargetBatch) -> Loss:
         """The loss of a model's output on a batch."""
-        losses: dict[str, Any] = {**self.cross_entropy(output, batch), **output.losses}
+        smoothed, unsmoothed = self.cross_entropy.sums(output, batch)
+        losses: dict[str, Any] = {"cross_entropy": smoothed, **output.losses}
         for part in self.parts.values():
             losses |= part(output, batch)
         first = next(iter(losses.values()))
-        return Loss(sum(losses.values(), start=first.new_zeros(())), losses)
+        return Loss(sum(losses.values(), start=first.new_zeros(())), losses, unsmoothed)

@@ -9,8 +9,11 @@ from pydantic import Field
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 from headway.errors import UserError, nearest
+from headway.log import warn
 from headway.metrics.metric import Metric, Statistics, check_segments
 from headway.metrics.signature import Signature
+
+MANY_TOKENISED = 100  # outputs that end as tokenised text does, from which on it is warned of them, as sacrebleu does
 
 
 class Sacrebleu(Metric):
@@ -81,7 +84,7 @@ class Bleu(Sacrebleu):
                 smooth_method=smooth_method,
                 smooth_value=smooth_value,
                 max_ngram_order=max_ngram_order,
-                force=force or tokenize == "none",
+                force=True,  # the warning is headway's own
             )
         except (ImportError, RuntimeError, OSError) as error:  # a library that is missing, or a model to be downloaded
             reason = " ".join(str(error).split())
@@ -89,6 +92,19 @@ class Bleu(Sacrebleu):
                 f"this tokenizer cannot be loaded ({reason})", where="bleu.tokenize", received=tokenize
             ) from error
         super().__init__(metric, "BLEU")
+        self._warns = not (force or tokenize == "none")
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        """The statistics; text that looks tokenised is warned of, once, unless `force` says that it is meant."""
+        tokenised = sum(hypothesis.rstrip().endswith(" .") for hypothesis in hypotheses) if self._warns else 0
+        if tokenised >= MANY_TOKENISED:
+            self._warns = False
+            warn(
+                f"BLEU: {tokenised:,} of {len(hypotheses):,} outputs end in a full stop behind a space, as tokenised"
+                " text does, and BLEU tokenises them once more. Score text without such spaces, or set tokenize: none."
+                " With force: true the score stays the same, and this warning goes"
+            )
+        return super().statistics(hypotheses, references)
 
     def segment_scores(self, statistics: Statistics) -> Statistics:
         """BLEU of each segment, up to the longest n-gram that it has: sacrebleu's effective order."""

@@ -55,7 +55,7 @@ def build_mixer(
     causal: bool,
     *,
     defaults: Mapping[str, Any] | None = None,
-    where: str = "mixer",
+    where: str | None = None,
     **options: Any,
 ) -> Mixer:
     """A mixer from its recipe entry, `{"kind": "ngram", "n": 4}`, or from its kind and options: `"ngram", n=4`.
@@ -65,11 +65,13 @@ def build_mixer(
         dim: D.
         causal: whether positions may only see the past.
         defaults: options that the model sets for all its mixers; those that a mixer does not have are left out.
-        where: the recipe key, for messages.
+        where: the recipe key, for messages; without one, mistakes in options given by keyword are named by keyword.
         options: further options of that kind.
 
     Raises:
         UserError: an unknown kind or option, or options that the mixer refuses.
     """
+    by_keyword = isinstance(config, str)
     entry = {"kind": config} if isinstance(config, str) else dict(config)
+    where = ("" if by_keyword else "mixer") if where is None else where
     return MIXERS.build(entry | options, dim, causal, defaults=defaults, where=where)

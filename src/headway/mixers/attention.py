@@ -1,6 +1,7 @@
 """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 
-Shapes: B batch, L queries, S keys, K heads, d head, D model, R rows of a state, C its capacity, n new positions.
+Shapes: B batch, L queries, S keys, K heads, d_k key, d_v value, D model, R rows of a state, C its capacity, n new
+positions.
 """
 
 from collections.abc import Mapping
@@ -33,12 +34,12 @@ def attend(
     dropout: float = 0.0,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(Q K^T / sqrt(d) + bias) V, equation 1.
+    """softmax(Q K^T / sqrt(d_k) + bias) V, equation 1: values (B, K, L, d_v), and the weights.
 
     Args:
-        query: (B, K, L, d).
-        key: (B, K, S, d).
-        value: (B, K, S, d).
+        query: (B, K, L, d_k).
+        key: (B, K, S, d_k).
+        value: (B, K, S, d_v).
         allowed: broadcastable to (B, K, L, S), True where a query may attend to a key; None for everywhere.
         causal: additionally restrict query t to keys 0 .. t.
         bias: (K, L, S) or (B, K, L, S), added to the scores.
@@ -64,8 +65,8 @@ def attend(
         scores = scores.add_(additive(allowed, scores.dtype))
     weights = scores.softmax(-1)
     dropped = F.dropout(weights, dropout) if dropout else weights
-    values = torch.bmm(dropped.view(-1, length, keys), value.reshape(-1, keys, size))
-    return values.view(batch, heads, length, size), weights if need_weights else None
+    values = torch.bmm(dropped.view(-1, length, keys), value.reshape(-1, keys, value.shape[3]))
+    return values.view(batch, heads, length, value.shape[3]), weights if need_weights else None
 
 
 def _added(allowed: Tensor | None, bias: Tensor, dtype: torch.dtype) -> Tensor:
@@ -75,7 +76,7 @@ def _added(allowed: Tensor | None, bias: Tensor, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class AttentionState(MixerState):
-    """Keys and values of the positions so far, each (C + 1, R, K, d), of which the last slot takes what is padding.
+    """Keys (C + 1, R, K, d_k) and values (C + 1, R, K, d_v) so far, of which the last slot takes what is padding.
 
     Time comes first, so that a step of rows that stand at one position writes one block of memory.
     """
@@ -101,7 +102,7 @@ class AttentionState(MixerState):
 
 
 def _select_rows(slots: Tensor, rows: Tensor, filled: int | None) -> Tensor:
-    """(C + 1, R', K, d): the `rows` of slots (C + 1, R, K, d), in the first `filled` slots at least."""
+    """(C + 1, R', ...): the `rows` of slots (C + 1, R, ...), in the first `filled` slots at least."""
     if filled is None:
         return slots.index_select(1, rows)
     selected = slots.new_empty(slots.shape[0], len(rows), *slots.shape[2:])
@@ -116,14 +117,16 @@ class Attention(Mixer):
         dim: D.
         causal: whether a position may only see itself and those before it.
         heads: K.
-        head_dim: d, by default D / K (table 3, row B frees it).
+        head_dim: d_k and d_v where they are not given, by default D / K.
+        key_dim: d_k, of queries and keys (table 3, row B shrinks it alone).
+        value_dim: d_v, of values.
         dropout: probability of dropping an attention weight while training.
         bias: whether the four projections have one.
         position: the relative positions that scores depend on: a kind (t5, alibi, rotary), a kind with its options, or
             what makes one for several mixers.
 
     Raises:
-        ValueError: heads do not divide dim and head_dim is not given.
+        ValueError: heads do not divide dim and no size of a head is given.
         UserError: a position that does not exist, or that attention does not read.
     """
 
@@ -134,20 +137,22 @@ class Attention(Mixer):
         *,
         heads: Width = 8,
         head_dim: Width | None = None,
+        key_dim: Width | None = None,
+        value_dim: Width | None = None,
         dropout: Probability = 0.0,
         bias: bool = True,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
     ) -> None:
         super().__init__()
-        self.causal, self.heads, self.head_dim = causal, heads, size_of_head(dim, heads, head_dim)
-        self.dropout = dropout
+        self.causal, self.heads, self.dropout = causal, heads, dropout
+        self.key_dim, self.value_dim = sizes_of_head(dim, heads, head_dim, key_dim, value_dim)
         if not isinstance(position, RelativePositions):
             position = RelativePositions(position, causal)
-        self.position = position.build(heads, self.head_dim)
-        width = heads * self.head_dim
-        self.in_projection = Linear(dim, 3 * width, bias=bias)  # queries, keys, values, one below the other
-        self.out_projection = Linear(width, dim, bias=bias)
-        for block in self.in_projection.weight.chunk(3):
+        self.position = position.build(heads, self.key_dim)
+        self.widths = [heads * self.key_dim, heads * self.key_dim, heads * self.value_dim]
+        self.in_projection = Linear(dim, sum(self.widths), bias=bias)  # queries, keys, values, one below the other
+        self.out_projection = Linear(heads * self.value_dim, dim, bias=bias)
+        for block in torch.split(self.in_projection.weight, self.widths):
             nn.init.xavier_uniform_(block)
         nn.init.xavier_uniform_(self.out_projection.weight)
         if bias:
@@ -172,13 +177,13 @@ class Attention(Mixer):
         return self._finish(values, weights, mask)
 
     def _project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys, values of x (B, L, D), each (B, K, L, d), rotated as at `positions` (L,) or (B, L)."""
-        projected = self.in_projection(x).view(*x.shape[:2], 3, self.heads, self.head_dim)
-        query, key, value = projected.permute(2, 0, 3, 1, 4)
+        """Queries and keys (B, K, L, d_k), rotated as at `positions` (L,) or (B, L), and values (B, K, L, d_v) of x."""
+        projected = torch.split(self.in_projection(x), self.widths, -1)
+        query, key, value = (part.view(*x.shape[:2], self.heads, -1).transpose(1, 2) for part in projected)
         return self.position.rotate(query, positions), self.position.rotate(key, positions), value
 
     def _finish(self, values: Tensor, weights: Tensor | None, mask: Tensor | None) -> Mixed:
-        """Join the heads' values (B, K, L, d), and leave nothing at padding."""
+        """Join the heads' values (B, K, L, d_v), and leave nothing at padding."""
         values = self.out_projection(values.transpose(1, 2).flatten(2))
         if weights is not None and mask is not None:
             weights = weights.masked_fill(~mask[:, None, :, None], 0)
@@ -188,8 +193,14 @@ class Attention(Mixer):
         require_causal(self.causal)
         weight = self.out_projection.weight
         lengths = torch.zeros(rows, dtype=torch.int64, device=weight.device)
-        keys = weight.new_zeros(capacity + 1, rows, self.heads, self.head_dim, dtype=working_dtype(weight))
-        return AttentionState(lengths, keys, torch.zeros_like(keys))
+        return AttentionState(lengths, *self._slots(weight, capacity + 1, rows))
+
+    def _slots(self, weight: Tensor, count: int, rows: int) -> tuple[Tensor, Tensor]:
+        """Zeros for keys (count, R, K, d_k) and values (count, R, K, d_v), where `weight` is."""
+        shape, dtype = (count, rows, self.heads), working_dtype(weight)
+        return weight.new_zeros(*shape, self.key_dim, dtype=dtype), weight.new_zeros(
+            *shape, self.value_dim, dtype=dtype
+        )
 
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, AttentionState)
@@ -214,7 +225,7 @@ class Attention(Mixer):
         return self._read_rows(query, state.keys[:filled], state.values[:filled], positions), after
 
     def _read(self, query: Tensor, keys: Tensor, values: Tensor, first: int) -> Tensor:
-        """(R, n, D): what queries (R, K, n, d) at positions `first`, ... take of all keys and values (S, R, K, d)."""
+        """(R, n, D): what queries (R, K, n, d_k) at positions `first`, ... take of all keys and values (S, R, K, .)."""
         count = query.shape[2]
         read, _ = attend(
             query,
@@ -227,7 +238,7 @@ class Attention(Mixer):
         return self._finish(read, None, None).values
 
     def _read_rows(self, query: Tensor, keys: Tensor, values: Tensor, positions: Tensor) -> Tensor:
-        """(R, n, D): what queries (R, K, n, d) take of keys and values (S, R, K, d) up to their `positions` (R, n)."""
+        """(R, n, D): what queries (R, K, n, d_k) take of keys and values (S, R, K, .) up to `positions` (R, n)."""
         slots = torch.arange(len(keys), device=query.device)
         if torch.compiler.is_compiling() and query.device.type == "cpu":
             # What an eager `select` left as the memory was need not be a number, and zero times NaN is NaN.
@@ -243,7 +254,8 @@ class Attention(Mixer):
         return self._finish(read, None, None).values
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, heads={self.heads}, head_dim={self.head_dim}, dropout={self.dropout}"
+        sizes = f"key_dim={self.key_dim}, value_dim={self.value_dim}"
+        return f"{super().extra_repr()}, heads={self.heads}, {sizes}, dropout={self.dropout}"
 
 
 def _require_room(after: AttentionState, count: int, extremes: tuple[int, int] | None, all_real: bool) -> None:
@@ -269,3 +281,11 @@ def size_of_head(dim: int, heads: int, head_dim: int | None) -> int:
     if head_dim is None and dim % heads:
         raise ValueError(f"heads ({heads}) do not divide dim ({dim}); give head_dim or another number of heads")
     return head_dim or dim // heads
+
+
+def sizes_of_head(
+    dim: int, heads: int, head_dim: int | None, key_dim: int | None, value_dim: int | None
+) -> tuple[int, int]:
+    """d_k and d_v: each as it is given, else `head_dim`, else D / K. Raises ValueError where K does not divide D."""
+    usual = 0 if key_dim and value_dim else size_of_head(dim, heads, head_dim)
+    return key_dim or usual, value_dim or usual

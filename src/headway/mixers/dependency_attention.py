@@ -1,7 +1,7 @@
 """Self-attention in which some heads are biaffine, to be taught dependency heads (Deguchi et al., dependency-based
 self-attention; the biaffine score is that of Dozat and Manning 2017).
 
-Shapes: B batch, L length, K heads, N dependency heads, D model, d head.
+Shapes: B batch, L length, K heads, N dependency heads, D model, d key.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class DependencyAttention(Attention):
         dependency_heads: N.
         key_bias: add u K^T / sqrt(d) to the scores of a dependency head, u learned: how likely each word is a head at
             all. With relative positions that rotate, U and u meet the rotated queries.
-        heads, head_dim, dropout, bias, position: as for `Attention`.
+        heads, head_dim, key_dim, value_dim, dropout, bias, position: as for `Attention`.
 
     Raises:
         ValueError: N is not between 1 and K, or what `Attention` refuses.
@@ -42,18 +42,23 @@ class DependencyAttention(Attention):
         key_bias: bool = False,
         heads: Width = 8,
         head_dim: Width | None = None,
+        key_dim: Width | None = None,
+        value_dim: Width | None = None,
         dropout: Probability = 0.0,
         bias: bool = True,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
     ) -> None:
-        super().__init__(dim, causal, heads=heads, head_dim=head_dim, dropout=dropout, bias=bias, position=position)
+        super().__init__(
+            dim, causal, heads=heads, head_dim=head_dim, key_dim=key_dim, value_dim=value_dim, dropout=dropout,
+            bias=bias, position=position,
+        )  # fmt: skip
         if not 1 <= dependency_heads <= heads:
             raise ValueError(f"dependency_heads must be between 1 and heads ({heads}); received {dependency_heads}")
         self.dependency_heads = dependency_heads
-        self.bilinear = nn.Parameter(torch.empty(dependency_heads, self.head_dim, self.head_dim))
+        self.bilinear = nn.Parameter(torch.empty(dependency_heads, self.key_dim, self.key_dim))
         for matrix in self.bilinear:
             nn.init.xavier_uniform_(matrix)
-        self.key_bias = nn.Parameter(torch.zeros(dependency_heads, 1, self.head_dim)) if key_bias else None
+        self.key_bias = nn.Parameter(torch.zeros(dependency_heads, 1, self.key_dim)) if key_bias else None
 
     def _project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, key, value = super()._project(x, positions)

@@ -1,7 +1,7 @@
 """Local attention: softmax attention within a window of n positions, in time and memory linear in the length.
 
-Shapes: B batch, L length, K heads, D model, d head, C blocks, M queries of a block, S keys that a block sees, R
-rows of a state, n the size of the window, N new positions.
+Shapes: B batch, L length, K heads, D model, d_k key, d_v value, C blocks, M queries of a block, S keys that a block
+sees, R rows of a state, n the size of the window, N new positions.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from headway.config import Probability, Width
 from headway.mixers.attention import Attention, attend
-from headway.mixers.mixer import Mixed, MixerState, State, latest, require_causal, working_dtype
+from headway.mixers.mixer import Mixed, MixerState, State, latest, require_causal
 from headway.mixers.relative import RelativePositions
 from headway.tensors.masks import band_mask
 
@@ -24,7 +24,7 @@ SMALLEST_BLOCK = 32
 
 @dataclass(frozen=True)
 class LocalState(MixerState):
-    """Keys and values of the last n - 1 positions, the newest last, each (n - 1, R, K, d); zeros before the first."""
+    """Keys (n - 1, R, K, d_k) and values (n - 1, R, K, d_v) of the last positions, the newest last; zeros at first."""
 
     keys: Tensor
     values: Tensor
@@ -45,7 +45,7 @@ class LocalAttention(Attention):
         dim: D.
         causal: whether a position may only see itself and those before it.
         n: size of the window on either side, the position itself counted.
-        heads, head_dim, dropout, bias, position: as for `Attention`.
+        heads, head_dim, key_dim, value_dim, dropout, bias, position: as for `Attention`.
 
     Raises:
         ValueError: n is below 1, or what `Attention` refuses.
@@ -59,13 +59,18 @@ class LocalAttention(Attention):
         n: Width = 5,
         heads: Width = 8,
         head_dim: Width | None = None,
+        key_dim: Width | None = None,
+        value_dim: Width | None = None,
         dropout: Probability = 0.0,
         bias: bool = True,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
     ) -> None:
         if n < 1:
             raise ValueError(f"n must be at least 1; received {n}")
-        super().__init__(dim, causal, heads=heads, head_dim=head_dim, dropout=dropout, bias=bias, position=position)
+        super().__init__(
+            dim, causal, heads=heads, head_dim=head_dim, key_dim=key_dim, value_dim=value_dim, dropout=dropout,
+            bias=bias, position=position,
+        )  # fmt: skip
         self.n, self.block = n, max(n - 1, SMALLEST_BLOCK)
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
@@ -75,10 +80,10 @@ class LocalAttention(Attention):
         return self._finish(self._attend_in_blocks(query, key, value, mask), None, mask)
 
     def _attend_in_blocks(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """The values that queries take of the keys and values in their windows, all (B, K, L, d), block by block."""
+        """(B, K, L, d_v): what queries (B, K, L, d_k) take of the keys and values in their windows, block by block."""
         rows, _, length, _ = query.shape
         before, after = self.n - 1, 0 if self.causal else self.n - 1
-        query, key, value = (_blocks(x, self.block) for x in (query, key, value))  # each (B, C, K, M, d)
+        query, key, value = (_blocks(x, self.block) for x in (query, key, value))  # each (B, C, K, M, ...)
         key, value = _with_neighbours(key, before, after), _with_neighbours(value, before, after)
         values, _ = attend(
             query.flatten(0, 1),
@@ -88,7 +93,7 @@ class LocalAttention(Attention):
             bias=self.position(self.block, key.shape[3], -before, query.device),
             dropout=self.dropout if self.training else 0.0,
         )
-        return values.view(query.shape).transpose(1, 2).flatten(2, 3)[:, :, :length]  # (B, K, L, d)
+        return values.view(*query.shape[:4], -1).transpose(1, 2).flatten(2, 3)[:, :, :length]  # (B, K, L, d_v)
 
     def _dense(self, x: Tensor, mask: Tensor | None, need_weights: bool) -> Mixed:
         """All L x L weights: quicker for a few blocks, and what is asked for with `need_weights`."""
@@ -117,8 +122,7 @@ class LocalAttention(Attention):
         require_causal(self.causal)
         weight = self.out_projection.weight
         lengths = torch.zeros(rows, dtype=torch.int64, device=weight.device)
-        keys = weight.new_zeros(self.n - 1, rows, self.heads, self.head_dim, dtype=working_dtype(weight))
-        return LocalState(lengths, keys, torch.zeros_like(keys))
+        return LocalState(lengths, *self._slots(weight, self.n - 1, rows))
 
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, LocalState)
@@ -131,7 +135,7 @@ class LocalAttention(Attention):
         return self._finish(self._read_window(query, keys, values, state), None, None).values, after
 
     def _read_window(self, query: Tensor, keys: Tensor, values: Tensor, state: LocalState) -> Tensor:
-        """The values that queries (R, K, N, d) take of keys and values (n - 1 + N, R, K, d), their own the last N."""
+        """The values that queries (R, K, N, d_k) take of keys and values (n - 1 + N, R, K, .), N their own."""
         count, before, extremes = query.shape[2], self.n - 1, state.bounds()
         if extremes is not None and (extremes[0] == extremes[1] or extremes[0] >= before):
             skipped, real = max(0, before - extremes[0]), None

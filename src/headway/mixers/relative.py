@@ -77,7 +77,7 @@ class T5Bias(ScoreBias):
 
     Args:
         heads: K.
-        head_dim: d (not used).
+        head_dim: d, of queries and keys (not used).
         causal: whether keys only come before their query.
         buckets: how many biases a head has.
         max_distance: from which distance on all offsets share a bucket.
@@ -144,7 +144,7 @@ class Rotary(RelativePosition):
 
     Args:
         heads: K (not used).
-        head_dim: d.
+        head_dim: d, of queries and keys.
         causal: not used.
         share: of the head's dimensions, how many are rotated; the others carry no position.
         base: of the geometric sequence of angles.

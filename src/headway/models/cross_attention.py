@@ -1,7 +1,7 @@
 """Attention from a target to an encoded source: the contract of all kinds, and multi-head attention.
 
-Shapes: B sentences, T queries, S source, K heads, d head, D query, E memory, W hypotheses of a sentence, R = B * W rows
-of a decoding step, those of one sentence one after the other, n new positions of a row.
+Shapes: B sentences, T queries, S source, K heads, d_k key, d_v value, D query, E memory, W hypotheses of a sentence,
+R = B * W rows of a decoding step, those of one sentence one after the other, n new positions of a row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import Probability, Width
-from headway.mixers.attention import attend, size_of_head
+from headway.mixers.attention import attend, sizes_of_head
 from headway.models.choices import Choice
 from headway.tensors.linear import Linear
 
@@ -96,7 +96,7 @@ class CrossMixer(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class MultiHeadView(View):
-    """Keys and values (B, K, S, d), and where a query may look (B, 1, 1, S); None for everywhere."""
+    """Keys (B, K, S, d_k), values (B, K, S, d_v), and where a query may look (B, 1, 1, S); None for everywhere."""
 
     keys: Tensor
     values: Tensor
@@ -111,11 +111,13 @@ class MultiHeadCross(CrossMixer):
         memory_dim: E.
         positions: not used.
         heads: K.
-        head_dim: d, by default D / K.
+        head_dim: d_k and d_v where they are not given, by default D / K.
+        key_dim: d_k, of queries and keys.
+        value_dim: d_v, of values.
         dropout: probability of dropping a weight while training.
 
     Raises:
-        ValueError: heads do not divide dim and head_dim is not given.
+        ValueError: heads do not divide dim and no size of a head is given.
     """
 
     def __init__(
@@ -126,24 +128,26 @@ class MultiHeadCross(CrossMixer):
         *,
         heads: Width = 8,
         head_dim: Width | None = None,
+        key_dim: Width | None = None,
+        value_dim: Width | None = None,
         dropout: Probability = 0.0,
     ) -> None:
         super().__init__()
-        self.heads, self.head_dim, self.dropout = heads, size_of_head(dim, heads, head_dim), dropout
-        self.size, width = dim, heads * self.head_dim
-        self.query_projection = Linear(dim, width)
-        self.memory_projection = Linear(memory_dim, 2 * width)  # keys, then values
-        self.out_projection = Linear(width, dim)
+        self.size, self.heads, self.dropout = dim, heads, dropout
+        self.key_dim, self.value_dim = sizes_of_head(dim, heads, head_dim, key_dim, value_dim)
+        self.widths = [heads * self.key_dim, heads * self.value_dim]
+        self.query_projection = Linear(dim, self.widths[0])
+        self.memory_projection = Linear(memory_dim, sum(self.widths))  # keys, then values
+        self.out_projection = Linear(self.widths[1], dim)
         query, memory, out = self.query_projection, self.memory_projection, self.out_projection
-        for block in (query.weight, *memory.weight.chunk(2), out.weight):
+        for block in (query.weight, *torch.split(memory.weight, self.widths), out.weight):
             nn.init.xavier_uniform_(block)
         for layer in (query, memory, out):
             nn.init.zeros_(layer.bias)
 
     def project(self, memory: Tensor, mask: Tensor | None) -> MultiHeadView:
-        batch, length, _ = memory.shape
-        projected = self.memory_projection(memory).view(batch, length, 2, self.heads, self.head_dim)
-        keys, values = projected.permute(2, 0, 3, 1, 4)
+        projected = torch.split(self.memory_projection(memory), self.widths, -1)
+        keys, values = (part.view(*memory.shape[:2], self.heads, -1).transpose(1, 2) for part in projected)
         if not torch.is_grad_enabled():  # decoding reads them at every step, and would copy them each time
             keys, values = keys.contiguous(), values.contiguous()
         return MultiHeadView(keys, values, None if mask is None else mask[:, None, None, :])
@@ -171,9 +175,9 @@ class MultiHeadCross(CrossMixer):
 
     def scores(self, x: Tensor, view: View) -> Tensor:
         assert isinstance(view, MultiHeadView)
-        scores: Tensor = self._queries(x) @ view.keys.transpose(2, 3) * self.head_dim**-0.5
+        scores: Tensor = self._queries(x) @ view.keys.transpose(2, 3) * self.key_dim**-0.5
         return scores
 
     def _queries(self, x: Tensor) -> Tensor:
-        """(B, K, T, d)."""
-        return self.query_projection(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)  # type: ignore[no-any-return]
+        """(B, K, T, d_k)."""
+        return self.query_projection(x).unflatten(-1, (self.heads, self.key_dim)).transpose(1, 2)  # type: ignore[no-any-return]

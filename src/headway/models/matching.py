@@ -1,18 +1,20 @@
 """Sizing a model to the number of parameters of another."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
 from headway.errors import UserError
 from headway.mixers import MIXERS
+from headway.models.model import ModelConfig
 from headway.models.presets import model_section
 from headway.models.stacks import MatchConfig, StackedConfig
 
 LARGEST = 1 << 16
 
-Build = Callable[[StackedConfig], nn.Module]
+Build = Callable[[ModelConfig], nn.Module]
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -34,11 +36,11 @@ def matched(config: StackedConfig, build: Build) -> StackedConfig:
     if match is None:
         return config
 
-    def count(section: StackedConfig) -> int:
+    def count(section: ModelConfig) -> int:
         with torch.device("meta"):
             return count_parameters(build(section))
 
-    goal = match.to if isinstance(match.to, int) else count(_other(match))
+    goal = match.to if isinstance(match.to, int) else count(other_model(match.to))
     low, high = 1, 2
     while high < LARGEST and count(_with_size(config, match, high)) < goal:
         low, high = high, 2 * high
@@ -57,9 +59,15 @@ def matched(config: StackedConfig, build: Build) -> StackedConfig:
     return _with_size(config, match, size)
 
 
-def _other(match: MatchConfig) -> StackedConfig:
-    other = model_section(match.to)
-    assert isinstance(other, StackedConfig)
+def other_model(to: Any) -> ModelConfig:
+    """The model whose number of parameters is wanted. Raises UserError where it is none that reads and writes."""
+    where = "model.match_parameters.to"
+    try:
+        other = model_section(to)
+    except UserError as error:
+        raise UserError(str(error), where=where) from error
+    if not isinstance(other, ModelConfig):
+        raise UserError("the parameters of this kind of model cannot be matched", where=where, received=other.kind)
     return other
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from headway.config import explain, merge, named
-from headway.errors import UserError
+from headway.errors import UserError, shortened
 from headway.models.components import MODELS
 from headway.models.model import ModelSection
 from headway.registry import config_of
@@ -83,6 +83,6 @@ def _expanded(value: Any) -> dict[str, Any]:
         changes = {key: change for key, change in value.items() if key != "preset"}
         preset = value["preset"]
         if not (isinstance(preset, str) and preset in PRESETS):
-            raise UserError(f"unknown preset {preset!r}", where="model", allowed=PRESETS)
+            raise UserError(f"unknown preset {shortened(preset)}", where="model", allowed=PRESETS)
         value = merge(PRESETS[preset], changes)
     return {"kind": "transformer", **value}

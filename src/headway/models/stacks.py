@@ -63,8 +63,10 @@ class MatchConfig(Section):
 
 
 class StackedConfig(ModelConfig):
-    """The options that models made of Transformer blocks share. `head_dim` frees the size of a head from dim / heads.
+    """The options that models made of Transformer blocks share.
 
+    `head_dim` frees the size of a head from dim / heads; `key_dim` is that of queries and keys alone, `value_dim` that
+    of values (d_k and d_v of Vaswani et al. 2017).
     `feed_forward`: the hidden size of a network with `activation`, or a kind with its options, such as
     `{kind: swiglu, hidden: 1024}`. `norm`: where the norm stands, `norm_kind` which one it is (layer, rms).
     `position`: a kind, or a kind with its options; one that attention itself reads goes to every mixer that can use it.
@@ -74,6 +76,8 @@ class StackedConfig(ModelConfig):
     feed_forward: Width | dict[str, Any] = 2048
     heads: Width = 8
     head_dim: Width | None = None
+    key_dim: Width | None = None
+    value_dim: Width | None = None
     attention_dropout: Probability = 0.0
     activation: Literal["relu", "gelu", "swish"] = "relu"
     norm: Literal["post", "pre"] = "post"
@@ -83,7 +87,8 @@ class StackedConfig(ModelConfig):
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
-        if self.head_dim is None and self.dim % self.heads:
+        given = self.head_dim or (self.key_dim and self.value_dim)
+        if not given and self.dim % self.heads:
             raise ValueError(
                 f"heads ({self.heads}) do not divide dim ({self.dim}); set head_dim or another number of heads"
             )
@@ -145,7 +150,8 @@ def build_blocks(
 
 def _attention_options(config: StackedConfig) -> dict[str, Any]:
     """The options that the model sets for all its attention, self and cross."""
-    return {"heads": config.heads, "head_dim": config.head_dim, "dropout": config.attention_dropout}
+    sizes = {name: getattr(config, name) for name in ("heads", "head_dim", "key_dim", "value_dim")}
+    return sizes | {"dropout": config.attention_dropout}
 
 
 def _build_cross(config: StackedConfig, options: dict[str, Any], where: str) -> CrossMixer:

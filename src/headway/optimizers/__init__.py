@@ -14,7 +14,12 @@ __all__ = ["OPTIMIZERS", "SCHEDULES"]
 OPTIMIZERS: Registry["Optimizer"] = Registry(
     "optimizer",
     "torch.optim:Optimizer",
-    {"adam": "headway.optimizers.optimizers:FusedAdam", "adamw": "headway.optimizers.optimizers:FusedAdamW"},
+    {
+        "adam": "headway.optimizers.optimizers:FusedAdam",
+        "adamw": "headway.optimizers.optimizers:FusedAdamW",
+        "sgd": "headway.optimizers.optimizers:FusedSgd",
+        "adadelta": "headway.optimizers.optimizers:ForeachAdadelta",
+    },
 )
 
 SCHEDULES: Registry["Schedule"] = Registry(
@@ -25,5 +30,7 @@ SCHEDULES: Registry["Schedule"] = Registry(
         "noam": "headway.optimizers.schedules:Noam",
         "linear": "headway.optimizers.schedules:LinearDecay",
         "constant": "headway.optimizers.schedules:Constant",
+        "step": "headway.optimizers.schedules:StepDecay",
+        "plateau": "headway.optimizers.schedules:PlateauDecay",
     },
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 from torch import nn
-from torch.optim import Adam, AdamW, Optimizer
+from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer
 
 from headway.config import Probability, Section, Whole
 from headway.errors import UserError, nearest
@@ -15,13 +15,15 @@ from headway.optimizers import OPTIMIZERS, SCHEDULES
 from headway.optimizers.schedules import Schedule, ScheduleContext
 from headway.registry import config_of, validated
 
+WeightDecay = Annotated[float, Field(ge=0, le=1e6)]
+
 
 class AdamConfig(Section):
     """The options of Adam and AdamW."""
 
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-9
-    weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    weight_decay: WeightDecay = 0.0
 
     def arguments(self) -> dict[str, Any]:
         """The options as torch names them; the learning rate is set before each update."""
@@ -50,6 +52,48 @@ class FusedAdamW(AdamW):
 
     def __init__(self, parameters: Iterable[nn.Parameter], config: AdamConfig) -> None:
         super().__init__(parameters, **config.arguments())
+
+
+class SgdConfig(Section):
+    """The options of stochastic gradient descent, which is plain by default."""
+
+    momentum: Probability = 0.0
+    nesterov: bool = False
+    weight_decay: WeightDecay = 0.0
+
+    @model_validator(mode="after")
+    def _nesterov_has_momentum(self) -> SgdConfig:
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov is a kind of momentum: set momentum")
+        return self
+
+
+class FusedSgd(SGD):
+    """Stochastic gradient descent, with momentum by option (Sutskever et al. 2013)."""
+
+    Config = SgdConfig
+
+    def __init__(self, parameters: Iterable[nn.Parameter], config: SgdConfig) -> None:
+        super().__init__(parameters, lr=0.0, **config.model_dump(), fused=True)
+
+
+class AdadeltaConfig(Section):
+    """The options of Adadelta; Zeiler's own method has a learning rate of 1."""
+
+    rho: Probability = 0.95
+    epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-6
+    weight_decay: WeightDecay = 0.0
+
+
+class ForeachAdadelta(Adadelta):
+    """Adadelta (Zeiler 2012)."""
+
+    Config = AdadeltaConfig
+
+    def __init__(self, parameters: Iterable[nn.Parameter], config: AdadeltaConfig) -> None:
+        super().__init__(
+            parameters, lr=0.0, rho=config.rho, eps=config.epsilon, weight_decay=config.weight_decay, foreach=True
+        )
 
 
 class OptimizerConfig(Section):
@@ -88,20 +132,24 @@ class OptimizerConfig(Section):
 
 
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
-    """The optimizer of all parameters of `model`. Raises UserError for options that it refuses."""
-    return OPTIMIZERS.build({"kind": config.kind, **config.options()}, model.parameters(), where="optimizer")
+    """The optimizer of all parameters of `model` that learn. Raises UserError for options that it refuses."""
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return OPTIMIZERS.build({"kind": config.kind, **config.options()}, learning, where="optimizer")
 
 
-def build_schedule(config: OptimizerConfig, *, dim: int | None, updates: int | None) -> Schedule:
-    """The learning rate as a function of the update.
+def build_schedule(
+    config: OptimizerConfig, *, dim: int | None, updates: int | None, evaluated: bool = True
+) -> Schedule:
+    """The learning rate as a function of the progress.
 
     Args:
         config: the recipe's section.
         dim: D of the model, where it has one.
         updates: the last update, where it is known.
+        evaluated: whether there is a dev corpus to evaluate on.
 
     Raises:
         UserError: a schedule that needs what is not known, or options that it refuses.
     """
-    context = ScheduleContext(config.learning_rate, config.warmup, dim, updates)
+    context = ScheduleContext(config.learning_rate, config.warmup, dim, updates, evaluated)
     return SCHEDULES.build(config.schedule, context, where="optimizer.schedule")

@@ -1,7 +1,28 @@
 """Learning rates over the updates. Updates count from 1."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+from headway.config import Count
+
+Factor = Annotated[float, Field(gt=0, lt=1)]
+
+
+class TrainingProgress(NamedTuple):
+    """The point in training where an update stands. It is the same in a run that was resumed.
+
+    Attributes:
+        update: its number.
+        epochs: the passes over the corpus that were made before it; 2.5 is the middle of the third.
+        gains: of each evaluation before it, whether its score was better than all scores before.
+    """
+
+    update: int
+    epochs: float = 0.0
+    gains: Sequence[bool] = ()
 
 
 class ScheduleContext(NamedTuple):
@@ -12,22 +33,24 @@ class ScheduleContext(NamedTuple):
         warmup: the recipe's `optimizer.warmup`, in updates.
         dim: D of the model, None where it has none.
         updates: the last update, None where it is not known.
+        evaluated: whether there is a dev corpus to evaluate on.
     """
 
     learning_rate: float
     warmup: int
     dim: int | None = None
     updates: int | None = None
+    evaluated: bool = True
 
 
 class Schedule(ABC):
-    """The learning rate as a function of the update; keyword-only arguments of a subclass are its options."""
+    """The learning rate as a function of the progress; keyword-only arguments of a subclass are its options."""
 
     def __init__(self, context: ScheduleContext) -> None:
         self.context = context
 
     @abstractmethod
-    def __call__(self, update: int) -> float:
+    def __call__(self, progress: TrainingProgress) -> float:
         """The learning rate of an update."""
 
     def warm(self, update: int) -> float:
@@ -38,10 +61,10 @@ class Schedule(ABC):
 class InverseSquareRoot(Schedule):
     """Linear warm-up to `learning_rate`, then proportional to update ** -0.5."""
 
-    def __call__(self, update: int) -> float:
+    def __call__(self, progress: TrainingProgress) -> float:
         """The learning rate of an update."""
-        decayed = (max(self.context.warmup, 1) / update) ** 0.5
-        return float(self.context.learning_rate * min(self.warm(update), decayed))
+        decayed = (max(self.context.warmup, 1) / progress.update) ** 0.5
+        return float(self.context.learning_rate * min(self.warm(progress.update), decayed))
 
 
 class Noam(Schedule):
@@ -56,9 +79,9 @@ class Noam(Schedule):
             raise ValueError("noam needs a model.dim, which this model has not")
         self.dim = context.dim
 
-    def __call__(self, update: int) -> float:
+    def __call__(self, progress: TrainingProgress) -> float:
         """The learning rate of an update."""
-        warmup = self.context.warmup
+        update, warmup = progress.update, self.context.warmup
         rise = update * warmup**-1.5 if warmup else update**-0.5
         return float(self.context.learning_rate * self.dim**-0.5 * min(update**-0.5, rise))
 
@@ -75,15 +98,84 @@ class LinearDecay(Schedule):
             raise ValueError("a linear schedule ends at training.updates, which is not given")
         self.updates = context.updates
 
-    def __call__(self, update: int) -> float:
+    def __call__(self, progress: TrainingProgress) -> float:
         """The learning rate of an update."""
-        left = max(0.0, (self.updates + 1 - update) / max(1, self.updates + 1 - self.context.warmup))
-        return self.context.learning_rate * min(self.warm(update), left)
+        left = max(0.0, (self.updates + 1 - progress.update) / max(1, self.updates + 1 - self.context.warmup))
+        return self.context.learning_rate * min(self.warm(progress.update), left)
 
 
 class Constant(Schedule):
     """Linear warm-up to `learning_rate`, which then stays."""
 
-    def __call__(self, update: int) -> float:
+    def __call__(self, progress: TrainingProgress) -> float:
         """The learning rate of an update."""
-        return self.context.learning_rate * self.warm(update)
+        return self.context.learning_rate * self.warm(progress.update)
+
+
+class StepDecay(Schedule):
+    """Linear warm-up to `learning_rate`, which is multiplied by `factor` at some ends of epochs.
+
+    Luong et al. (2015) halve it after the fifth epoch and after each epoch that follows, Sutskever et al. (2014) after
+    the fifth and after each half epoch that follows (`every: 0.5`).
+
+    Args:
+        context: what it depends on.
+        after: the epochs before the first decay.
+        every: the epochs between two decays.
+        factor: of each decay.
+    """
+
+    def __init__(
+        self,
+        context: ScheduleContext,
+        *,
+        after: Annotated[float, Field(ge=0, le=1e9)] = 5.0,
+        every: Annotated[float, Field(ge=1e-3, le=1e9)] = 1.0,
+        factor: Factor = 0.5,
+    ) -> None:
+        super().__init__(context)
+        self.after, self.every, self.factor = after, every, factor
+
+    def __call__(self, progress: TrainingProgress) -> float:
+        """The learning rate of an update."""
+        beyond = progress.epochs - self.after
+        decays = 1 + int(beyond / self.every) if beyond >= 0 else 0
+        return float(self.context.learning_rate * self.warm(progress.update) * self.factor**decays)
+
+
+class PlateauDecay(Schedule):
+    """Linear warm-up to `learning_rate`, which is multiplied by `factor` where evaluations bring no better score.
+
+    The score is that of `training.best_by`.
+
+    Args:
+        context: what it depends on.
+        patience: the evaluations in a row without a better score, since the last decay, that make a decay.
+        factor: of each decay.
+        lowest: the share of `learning_rate` that it never falls below.
+
+    Raises ValueError where nothing is evaluated.
+    """
+
+    def __init__(
+        self,
+        context: ScheduleContext,
+        *,
+        patience: Count = 2,
+        factor: Factor = 0.5,
+        lowest: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+    ) -> None:
+        super().__init__(context)
+        if not context.evaluated:
+            raise ValueError("a plateau is one of the scores on dev, and there is no data.dev")
+        self.patience, self.factor, self.lowest = patience, factor, lowest
+
+    def __call__(self, progress: TrainingProgress) -> float:
+        """The learning rate of an update."""
+        decays = waiting = 0
+        for gained in progress.gains:
+            waiting = 0 if gained else waiting + 1
+            if waiting == self.patience:
+                decays, waiting = decays + 1, 0
+        share = max(self.lowest, self.factor**decays)
+        return float(self.context.learning_rate * self.warm(progress.update) * share)

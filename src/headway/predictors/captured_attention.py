@@ -41,6 +41,10 @@ class CapturedAttention:
     rows: list[str]
     columns: list[str]
 
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.weights.shape))
+        return f"<CapturedAttention: layers {', '.join(str(layer + 1) for layer in self.layers)}; weights {shape}>"
+
 
 def patterns_of(capture: Capture) -> tuple[str, ...]:
     """Patterns of names: all of them for `all`, else as they are given, as one text separated by commas or several."""
@@ -123,6 +127,16 @@ def by_kind(names: Sequence[str]) -> dict[str, dict[int, str]]:
         name = AttentionName.parse(text)
         kinds.setdefault(name.group, {})[name.layer or 0] = text
     return {kind: dict(sorted(layers.items())) for kind, layers in kinds.items()}
+
+
+def alignment_layer(names: Sequence[str]) -> str | None:
+    """The attention to the source that aligns best: that of the last layer but one, or of the only one.
+
+    In this layer alignments of Transformers are best (Garg et al. 2019, table 2). None where none of `names`, lowest
+    layer first, is attention to the source.
+    """
+    cross = [name for name in names if AttentionName.parse(name).kind == "cross"]
+    return cross[max(0, len(cross) - 2)] if cross else None
 
 
 def stack_layers(weights: Mapping[str, Floats], names: Mapping[int, str]) -> Floats:

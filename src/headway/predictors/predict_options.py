@@ -7,6 +7,7 @@ these fields. An option that is None, or not given, keeps its default, which for
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 AnyOptions = TypeVar("AnyOptions", bound="PredictorOptions")
 Capture = str | tuple[str, ...]
 SAMPLING: dict[str, Any] = {"group": "Sampling"}
+SOURCES = "Sources"
+SPEECH: dict[str, Any] = {"group": "Speech"}
+WORDS: dict[str, Any] = {"group": "Parsing and taggers"}
 
 
 class PredictorOptions(Section):
@@ -57,14 +61,16 @@ class BatchOptions(PredictorOptions):
 class SamplingOptions(PredictorOptions):
     """Outputs that are drawn at random instead of searched for."""
 
-    sample: bool = Field(
-        default=False, description="Draw outputs at random instead of searching.", json_schema_extra=SAMPLING
-    )
+    sample: bool = Field(default=False, description="Draw outputs at random.", json_schema_extra=SAMPLING)
     temperature: float = Field(
         default=1.0, description="Flattens (> 1) or sharpens (< 1).", ge=0.01, le=1000, json_schema_extra=SAMPLING
     )
     top_k: int | None = Field(
-        default=None, description="Only the k most probable tokens.", ge=1, le=10**9, json_schema_extra=SAMPLING
+        default=None,
+        description="Only the k most probable tokens.",
+        ge=1,
+        le=10**9,
+        json_schema_extra={**SAMPLING, "default_text": "all"},
     )
     top_p: float = Field(
         default=1.0, description="Only the nucleus of this mass.", ge=0.001, le=1, json_schema_extra=SAMPLING
@@ -93,9 +99,13 @@ class SourceOptions(PredictorOptions):
         description="Longest source in tokens, or frames.",
         ge=1,
         le=10**9,
-        json_schema_extra={"default_text": "the recipe's, or what the model can read"},
+        json_schema_extra={"default_text": "the recipe's, or what the model can read", "group": SOURCES},
     )
-    truncate: bool = Field(default=False, description="Cut sources that are too long instead of stopping.")
+    truncate: bool = Field(
+        default=False,
+        description="Cut sources that are too long instead of stopping.",
+        json_schema_extra={"group": SOURCES},
+    )
 
 
 class PredictOptions(SourceOptions, CaptureOptions, SamplingOptions, SearchOptions):
@@ -103,7 +113,8 @@ class PredictOptions(SourceOptions, CaptureOptions, SamplingOptions, SearchOptio
 
     `max_source_length` stands for the recipe's `data.truncate_source`. `truncate` cuts a source that has more tokens
     (or frames) than `max_source_length`, or than the model can read, instead of refusing it; so does a recipe that
-    truncates sources. `capture` names attention by patterns, or is `all`.
+    truncates sources. `capture` names attention by patterns, or is `all`. `dictionary` says what is written for source
+    words that replace unknown ones.
     """
 
     nbest: int = Field(
@@ -111,6 +122,10 @@ class PredictOptions(SourceOptions, CaptureOptions, SamplingOptions, SearchOptio
         description="Outputs a line: SCORE TAB TEXT lines, N for each line, if above 1.",
         ge=1,
         le=MOST_HYPOTHESES,
+    )
+    dictionary: Path | None = Field(
+        default=None,
+        description="For unknown words that are copied: a file of what to write for them, SOURCE TAB TARGET a line.",
     )
     prefixes: tuple[str, ...] | None = Field(
         default=None, description="The forced beginning of each output, as text.", json_schema_extra={"flag": None}
@@ -131,6 +146,9 @@ class PredictOptions(SourceOptions, CaptureOptions, SamplingOptions, SearchOptio
         """
         given = {name: value for name, value in self.given().items() if name in SearchOptions.model_fields}
         merged = validated_options(SearchOptions, recipe.model_dump() | given)
+        if self.dictionary is not None and merged.unknown_words == "keep":
+            what = f"a dictionary is for {option('unknown_words')} copy"
+            raise UserError(what, where=option("dictionary"), received=str(self.dictionary))
         if not self.sample and self.nbest > merged.beam:
             raise UserError(
                 "more outputs than the beam has",
@@ -142,7 +160,9 @@ class PredictOptions(SourceOptions, CaptureOptions, SamplingOptions, SearchOptio
 class SpeechOptions(PredictOptions):
     """The options of speech recognition."""
 
-    skip_broken: bool = Field(default=False, description="Speech: an empty line for a recording that cannot be read.")
+    skip_broken: bool = Field(
+        default=False, description="An empty line for a recording that cannot be read.", json_schema_extra=SPEECH
+    )
 
 
 class TreeOptions(PredictOptions):
@@ -151,18 +171,24 @@ class TreeOptions(PredictOptions):
     format: Literal["brackets", "linear", "drawing"] = Field(
         default="brackets",
         description="Parsing: brackets (default), linear (what the model writes, not repaired) or drawing.",
-        json_schema_extra={"default_text": ""},
+        json_schema_extra={**WORDS, "default_text": ""},
     )
-    tagged: bool = Field(default=False, description="Parsing: words have tags, as in dog_NN.")
+    tagged: bool = Field(default=False, description="Parsing: words have tags, as in dog_NN.", json_schema_extra=WORDS)
 
 
 class LabelOptions(BatchOptions, CaptureOptions):
     """The options of taggers."""
 
     threshold: float | Literal["dev"] | None = Field(
-        default=None, description="Error detection: from which probability on a word is wrong; dev: the best there."
+        default=None,
+        description="Error detection: from which probability on a word is wrong; dev: the best there.",
+        json_schema_extra={**WORDS, "default_text": "the run's"},
     )
-    raw: bool = Field(default=False, description="Taggers: cut text into words first, instead of at spaces.")
+    raw: bool = Field(
+        default=False,
+        description="Taggers: cut text into words first, instead of at spaces.",
+        json_schema_extra=WORDS,
+    )
 
     @field_validator("threshold", mode="before")
     @classmethod

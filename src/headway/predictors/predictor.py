@@ -37,6 +37,11 @@ class Predictor(ABC, Generic[In, Out]):
     def __init__(self, runs: Sequence[Run], device: torch.device) -> None:
         self.runs, self.device, self.recipe = tuple(runs), device, runs[0].recipe
 
+    def __repr__(self) -> str:
+        runs = ", ".join(str(run.path) for run in self.runs)
+        count = sum(parameter.numel() for parameter in self.runs[0].model.parameters())
+        return f"<{type(self).__name__} {runs}: {self.recipe.task}, {self.recipe.model.kind}, {count:,} parameters>"
+
     @abstractmethod
     def predict(
         self, inputs: In | Sequence[In], options: BaseModel | None = None, *, first_line: int = 1, **keywords: Any

@@ -27,6 +27,7 @@ from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
 from headway.predictors.run import Run
 from headway.predictors.tree_formatter import TreeFormatter
+from headway.predictors.unknown_words import UnknownWords, unknown_words
 from headway.processing.audio.audio_files import Recording
 from headway.processing.processor import NO_WORDS, Encoded
 from headway.processing.text.text_processor import TextProcessor
@@ -50,6 +51,7 @@ class Request:
         search: the options of search, those of the recipe included.
         formatter: the way from inputs to the model's text and back.
         first_line: the number of the first input.
+        unknown: what replaces unknown words; None where they are kept.
     """
 
     raw: Sequence[Any]
@@ -60,6 +62,7 @@ class Request:
     search: SearchOptions
     formatter: Formatter
     first_line: int
+    unknown: UnknownWords | None
 
 
 class SequencePredictor(Predictor[Recording, Prediction]):
@@ -117,9 +120,10 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 outputs = self._search(request, rows)
                 best = [hypotheses[0] for hypotheses in outputs]
                 captured = self._capture([request.sources[row].values for row in rows], best, request.options.capture)
-            for row, hypotheses, attention in zip(rows, outputs, captured, strict=True):
+                replaced = self._replace_unknown(request, rows, outputs)
+            for row, hypotheses, attention in zip(rows, replaced, captured, strict=True):
                 results[row] = self._prediction(
-                    raw[row], request.sources[row], hypotheses[: request.options.nbest], attention, request.formatter
+                    raw[row], request.sources[row], hypotheses, attention, request.formatter
                 )
         empty = [TextHypothesis("", 0.0, [], [])] * request.options.nbest
         return [
@@ -143,7 +147,32 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 sources.append(Encoded([]))
                 problems[row] = str(error)
         prefixes = self._prefixes(options, len(raw))
-        return Request(raw, sources, problems, prefixes, options, search, formatter, first_line)
+        unknown = self._unknown_words(options) if search.unknown_words == "copy" else None
+        return Request(raw, sources, problems, prefixes, options, search, formatter, first_line, unknown)
+
+    def _unknown_words(self, options: PredictOptions) -> UnknownWords:
+        """The replacement of unknown words. Raises UserError where the model cannot say it."""
+        own = isinstance(self.backend, TorchBackend) and self.backend.model is self.models[0]
+        if len(self.models) > 1 or not own:
+            what = "words are copied where the attention of the run's own model says so: give one run, and no engine"
+            raise UserError(what, where=option("unknown_words"), received="copy", allowed="keep")
+        return unknown_words(self.attention_names(), self.source, self.target, options.dictionary)
+
+    def _replace_unknown(
+        self, request: Request, rows: Sequence[int], outputs: Sequence[Sequence[Hypothesis]]
+    ) -> list[list[tuple[Hypothesis, Sequence[str]]]]:
+        """The best outputs of each row, each with the words that replace its unknown ones."""
+        best = [hypotheses[: request.options.nbest] for hypotheses in outputs]
+        words: dict[tuple[int, int], list[str]] = {}
+        places = [(row, rank) for row, some in enumerate(best) for rank, one in enumerate(some) if UNKNOWN in one.ids]
+        if request.unknown is not None and places:
+            sources = [request.sources[rows[row]].values for row, _ in places]
+            hypotheses, layer = [best[row][rank] for row, rank in places], request.unknown.layer
+            captured = self._capture(sources, hypotheses, (layer,))
+            for place, source, hypothesis, attention in zip(places, sources, hypotheses, captured, strict=True):
+                line = request.formatter.source(request.raw[rows[place[0]]])
+                words[place] = request.unknown(line, source, hypothesis.ids, attention[layer])
+        return [[(one, words.get((row, rank), ())) for rank, one in enumerate(some)] for row, some in enumerate(best)]
 
     def _encode(self, line: Any, options: PredictOptions, formatter: Formatter, number: int) -> Encoded:
         """A source, cut where that is asked for. Raises UserError where it is too long."""
@@ -258,18 +287,18 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         self,
         raw: Any,
         source: Encoded,
-        hypotheses: Sequence[Hypothesis],
+        hypotheses: Sequence[tuple[Hypothesis, Sequence[str]]],
         attention: dict[str, NDArray[np.float32]],
         formatter: Formatter,
     ) -> Prediction:
         words = (NO_WORDS, NO_WORDS)
         if attention:
-            words = self.source.words(source.values), self.target.words(hypotheses[0].ids)
+            words = self.source.words(source.values), self.target.words(hypotheses[0][0].ids)
         axes = {name: self.models[0].attention_axes(name) for name in attention}
         return Prediction(
             self.source.name(raw),
             self.source.tokens(source.values) if isinstance(self.source, TextProcessor) else [],
-            [self._hypothesis(raw, hypothesis, formatter) for hypothesis in hypotheses],
+            [self._hypothesis(raw, hypothesis, unknown, formatter) for hypothesis, unknown in hypotheses],
             attention,
             *words,
             axes,
@@ -277,8 +306,11 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             source.truncated,
         )
 
-    def _hypothesis(self, raw: Any, hypothesis: Hypothesis, formatter: Formatter) -> TextHypothesis:
-        written = self.target.decode(hypothesis.ids)
+    def _hypothesis(
+        self, raw: Any, hypothesis: Hypothesis, unknown: Sequence[str], formatter: Formatter
+    ) -> TextHypothesis:
+        ids = hypothesis.ids
+        written = self.target.decode_words(ids, unknown) if unknown else self.target.decode(ids)
         text, repairs = formatter.output(raw, written)
         tokens, log_probabilities = self.target.tokens(hypothesis.ids), list(hypothesis.log_probabilities)
         return TextHypothesis(text, hypothesis.score, tokens, log_probabilities, written, repairs)
@@ -318,7 +350,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 forced = self._forced(output.logits, batch, [target_ids[row] for row in rows])
                 captured = self._cut(output.attention, batch, capture)
             for row, hypothesis, weights in zip(rows, forced, captured, strict=True):
-                results[row] = self._prediction(inputs[row], sources[row], [hypothesis], weights, formatter)
+                results[row] = self._prediction(inputs[row], sources[row], [(hypothesis, ())], weights, formatter)
         return [result for result in results if result is not None]
 
     def _forced(self, logits: Tensor, batch: Batch, targets: Sequence[Sequence[int]]) -> list[Hypothesis]:

@@ -36,7 +36,10 @@ class TreeFormatter(Formatter):
     def output(self, line: str, text: str) -> Formatted:
         if self.style == LINEAR:
             return Formatted(text)
-        repaired = repair(text, *self._read(line))
+        words, tags = self._read(line)
+        if not words:
+            return Formatted("")
+        repaired = repair(text, words, tags)
         return Formatted(STYLES[self.style](repaired.tree), repaired.counts)
 
     def _read(self, line: str) -> tuple[list[str], list[str] | None]:

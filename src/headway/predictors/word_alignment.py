@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError, option
-from headway.predictors.captured_attention import AttentionName
+from headway.predictors.captured_attention import AttentionName, alignment_layer
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.processor import Words
@@ -69,9 +69,16 @@ class Aligner:
     layer: str
     heads: tuple[int, ...] | None = None
 
-    def __call__(self, prediction: Prediction) -> WordAlignment:
-        """The alignment of a prediction that was made with the attention `layer`; an empty line has an empty one."""
+    def __call__(self, prediction: Prediction, *, split: bool = False) -> WordAlignment:
+        """The alignment of a prediction that was made with the attention `layer`; an empty line has an empty one.
+
+        Args:
+            prediction: with its attention.
+            split: a side of one word is aligned by its tokens, such as characters.
+        """
         source, target = prediction.source_words, prediction.words
+        if split:
+            source, target = _split(source, prediction.source_tokens), _split(target, prediction.tokens)
         if self.layer not in prediction.attention:
             return WordAlignment((), (), np.zeros((0, 0)))
         weights = prediction.attention[self.layer]
@@ -84,6 +91,13 @@ class Aligner:
         return WordAlignment(source.texts, target.texts, merge_words(mean, source, target))
 
 
+def _split(words: Words, tokens: Sequence[str]) -> Words:
+    """The tokens of a side in the place of its only word."""
+    if len(words.texts) != 1 or len(words.of) != len(tokens):
+        return words
+    return Words(tuple(tokens), tuple(range(len(tokens))))
+
+
 def build_aligner(
     predictor: SequencePredictor, layer: int | None = None, heads: Sequence[int] | None = None
 ) -> Aligner:
@@ -91,8 +105,7 @@ def build_aligner(
 
     Args:
         predictor: the model.
-        layer: the decoder's layer, from 0. By default the last but one of those that attend to the source, in which
-            alignments of Transformers are best (Garg et al. 2019, table 2), or the only one.
+        layer: the decoder's layer, from 0; by default as `alignment_layer` has it.
         heads: from 0; all by default.
 
     Raises:
@@ -100,7 +113,7 @@ def build_aligner(
     """
     names = cross_layers(predictor)
     if layer is None:
-        chosen = names[max(0, len(names) - 2)]
+        chosen = str(alignment_layer(names))
     else:
         chosen = str(AttentionName("decoder", layer, "cross"))
         if chosen not in names:

@@ -15,6 +15,8 @@ SEGMENTERS: "Registry[Segmenter]" = Registry(
         "none": "headway.processing.text.segmentation:Segmenter",
         "whitespace": "headway.processing.text.segmentation:WhitespaceSegmenter",
         "moses": "headway.processing.text.segmentation:MosesSegmenter",
+        "sudachi": "headway.processing.text.japanese:SudachiSegmenter",
+        "kytea": "headway.processing.text.japanese:KyteaSegmenter",
     },
 )
 
@@ -27,6 +29,7 @@ VOCABULARIES: "Registry[Vocabulary]" = Registry(
         "char": "headway.processing.text.subwords:SubwordVocabulary",
         "marian": "headway.processing.text.marian_vocabulary:MarianVocabulary",
         "word": "headway.processing.text.word_vocabulary:WordVocabulary",
+        "tagged": "headway.processing.text.tagged_vocabulary:TaggedVocabulary",
         "whitespace": "headway.processing.text.word_vocabulary:WordVocabulary",
     },
 )

@@ -13,13 +13,15 @@ from typing import Any, ClassVar, NamedTuple, Self
 from pydantic import TypeAdapter
 
 from headway.documents import read_json, shaped
-from headway.errors import UserError
+from headway.errors import HeadwayError, UserError
 from headway.files import write_json
+from headway.memory import is_out_of_memory
 from headway.processing.processor import Encoded, Processor
 from headway.processing.text.truncation import Truncation
 
 LABELS = "labels.json"
 PACKAGE = "package:"
+PANIC = "PanicException"  # of the language that tokenizers are written in, and no Exception
 LIST_OF_LABELS = TypeAdapter(list[str])
 
 
@@ -57,6 +59,32 @@ def transformers_quiet() -> Iterator[Any]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def loading(part: str, received: str) -> Iterator[Any]:
+    """The library, for what it reads from files. Raises UserError, with its words, for whatever it cannot make of them.
+
+    Args:
+        part: what is loaded, as in `this encoder`.
+        received: its name or folder.
+    """
+    with transformers_quiet() as transformers:
+        try:
+            yield transformers
+        except (HeadwayError, MemoryError):
+            raise
+        except BaseException as error:  # files of others let the library, and what it is made of, raise anything
+            if is_out_of_memory(error) or not (isinstance(error, Exception) or type(error).__name__ == PANIC):
+                raise
+            first = next(iter(str(error).splitlines()), "")
+            known = isinstance(error, OSError | ValueError)
+            raise UserError(
+                f"cannot load {part} ({first if known else f'{type(error).__name__}: {first}'})",
+                where="model.encoder",
+                received=received,
+                allowed="a Hugging Face name or folder",
+            ) from error
 
 
 def encoder_location(name: str) -> str:
@@ -105,21 +133,15 @@ class WordProcessor(Processor):
             UserError: there is none, or it needs code that comes with it.
         """
         location = str(folder)
-        with transformers_quiet() as transformers:
-            try:
-                tokenizer = transformers.AutoTokenizer.from_pretrained(
-                    location, add_prefix_space=True, trust_remote_code=False
-                )
-                code = tokenizer.init_kwargs.get("auto_map")
-                if code:  # the library has taken another class instead, whose tokens may be others
-                    raise UserError("this tokenizer needs code that comes with it, which is never executed",
-                                    where="model.encoder", received=code)  # fmt: skip
-                return cls(tokenizer, location)
-            except (OSError, ValueError) as error:
-                raise UserError(
-                    f"cannot load this encoder's tokenizer ({str(error).splitlines()[0]})",
-                    where="model.encoder", received=location, allowed="a Hugging Face name or folder",
-                ) from error  # fmt: skip
+        with loading("this encoder's tokenizer", location) as transformers:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                location, add_prefix_space=True, trust_remote_code=False
+            )
+            code = tokenizer.init_kwargs.get("auto_map")
+            if code:  # the library has taken another class instead, whose tokens may be others
+                raise UserError("this tokenizer needs code that comes with it, which is never executed",
+                                where="model.encoder", received=code)  # fmt: skip
+            return cls(tokenizer, location)
 
     def save(self, folder: Path) -> None:
         self.tokenizer.save_pretrained(str(folder))

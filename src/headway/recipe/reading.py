@@ -16,8 +16,10 @@ from headway.documents import dump_yaml, parse_yaml, read_yaml
 from headway.errors import UserError, option
 from headway.files import exists
 from headway.formats.corpus_config import paths_resolved
-from headway.models import ModelSection, TaggerConfig, model_section
+from headway.models import ModelSection, TaggerConfig
+from headway.models.matching import other_model
 from headway.parses.parsers import AnyParser, ParserConfig
+from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe.origins import fill_from_origins
 from headway.recipe.sections import Recipe
 
@@ -59,22 +61,23 @@ def recipe_of(tree: dict[str, Any], beside: Path) -> Recipe:
 def _resolve_match(tree: dict[str, Any], beside: Path, below: Sequence[Path] = ()) -> None:
     """Put the model of the recipe that `model.match_parameters` names instead of its path."""
     to = _matched(tree)
-    if to is None:
+    if isinstance(to, dict):
+        _set_matched(tree, other_model(to).model_dump(mode="json"))
+    if not isinstance(to, str):
         return
     path = Path(to) if exists(Path(to)) else beside / to
     other = read_tree(path)
     if path.resolve() in below or len(below) == MOST_BASES:
         raise UserError("recipes cannot match each other's parameters", where="model.match_parameters", received=to)
     _resolve_match(other, path.parent, [*below, path.resolve()])
-    _set_matched(tree, model_section(other.get("model", {})).model_dump(mode="json"))
+    _set_matched(tree, other_model(other.get("model", {})).model_dump(mode="json"))
 
 
-def _matched(tree: dict[str, Any]) -> str | None:
-    """The recipe that `model.match_parameters` names, if it names one."""
+def _matched(tree: dict[str, Any]) -> Any:
+    """The recipe, the model or the number that `model.match_parameters` names, if it names one."""
     model = tree.get("model")
     match = model.get("match_parameters") if isinstance(model, dict) else None
-    to = match.get("to") if isinstance(match, dict) else match
-    return to if isinstance(to, str) else None
+    return match.get("to") if isinstance(match, dict) else match
 
 
 def _set_matched(tree: dict[str, Any], to: Any) -> None:
@@ -100,7 +103,7 @@ def read_tree(path: Path, below: Sequence[Path] = (), *, alone: bool = False) ->
         if "base" in tree:
             raise UserError("the recipe of a run has no base", where=f"{path}: base", received=tree["base"])
         return tree
-    if (to := _matched(tree)) is not None and exists(path.parent / to):
+    if isinstance(to := _matched(tree), str) and exists(path.parent / to):
         _set_matched(tree, str((path.parent / to).resolve()))  # beside this recipe, not one that begins from it
     if "base" not in tree:
         return tree
@@ -165,6 +168,14 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
             return config
         return config.model_copy(update={"encoder": str(folder)})
 
+    def prepared(config: PreparationConfig) -> PreparationConfig:
+        """A segmenter whose model is a file here."""
+        segment = config.segment
+        if isinstance(segment, str) or not isinstance(segment.get("model"), str):
+            return config
+        path = resolve(Path(segment["model"]))
+        return config.model_copy(update={"segment": {**segment, "model": str(path)}}) if exists(path) else config
+
     data, parses = recipe.data, recipe.data.parses
     parses = parses.model_copy(
         update={
@@ -176,10 +187,13 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
     resolved = {
         "train": paths_resolved(data.train, resolve),
         "dev": data.dev and paths_resolved(data.dev, resolve),
+        "general": data.general and paths_resolved(data.general, resolve),
         "folder": None,
         "parses": parses,
     }
-    return recipe.model_copy(update={"data": data.model_copy(update=resolved), "model": model(recipe.model)})
+    text = TextConfig(source=prepared(recipe.text.source), target=prepared(recipe.text.target))
+    changes = {"data": data.model_copy(update=resolved), "model": model(recipe.model), "text": text}
+    return recipe.model_copy(update=changes)
 
 
 def dump_recipe(recipe: Recipe) -> str:

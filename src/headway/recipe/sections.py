@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 from pydantic_core import PydanticCustomError
 
-from headway.config import Count, Metrics, Section, Seed
+from headway.config import Count, Metrics, Probability, Section, Seed, Width
 from headway.corpora.filters import Filters
 from headway.corpora.lead import LeadConfig
 from headway.errors import UserError
@@ -28,20 +28,24 @@ class DataConfig(Filters):
     """The corpora, and which of their examples are kept.
 
     `train` and `dev`: a corpus (`headway list formats`), or a list of several, one after the other. `folder`: where
-    their relative paths begin. `lead`: beginnings of the dev sources that are scored as if they were outputs, beside
-    the model's. `parses` names the parsers of both sides; `audio` says how recordings become frames.
+    their relative paths begin. `general`: a second dev set, of what a model can do before it goes on with other data;
+    it is evaluated beside dev, and what is forgotten is said. `lead`: beginnings of the dev sources that are scored as
+    if they were outputs, beside the model's. `parses` names the parsers of both sides; `audio` says how
+    recordings become frames.
     """
 
     train: CorpusField
     dev: CorpusField | None = None
+    general: CorpusField | None = None
     folder: Path | None = None
     lead: tuple[LeadConfig, ...] = ()
     parses: ParsesConfig = ParsesConfig()
     audio: AudioConfig = AudioConfig()
 
     def corpora(self) -> dict[str, AnyCorpus]:
-        """Train and, where there is one, dev, by their keys."""
-        return {"data.train": self.train} | ({} if self.dev is None else {"data.dev": self.dev})
+        """Train and, where there are such, dev and the general dev set, by their keys."""
+        others = {"data.dev": self.dev, "data.general": self.general}
+        return {"data.train": self.train} | {name: corpus for name, corpus in others.items() if corpus is not None}
 
     def lenient(self) -> DataConfig:
         """The same corpora, of which all that cannot be read is left out."""
@@ -55,16 +59,46 @@ class AverageConfig(Section):
     count: Count = 1
 
 
+class LoraConfig(Section):
+    """Low-rank adaptation (Hu et al. 2022): weights stay as they are, and some linear maps learn a small change.
+
+    `rank` of the change, which is scaled by `alpha` / `rank`; `dropout` of what it reads. `linears`: patterns of the
+    names of linear maps. The final weights have the changes merged into them.
+    """
+
+    rank: Width = 8
+    alpha: Annotated[float, Field(gt=0, le=1e6)] = 16.0
+    dropout: Probability = 0.0
+    linears: Annotated[tuple[str, ...], Field(min_length=1)] = ("*.*",)
+
+
+class SubwordSamplingConfig(Section):
+    """Words are cut into other pieces in each epoch, drawn at random; dev and prediction are not touched.
+
+    `alpha`: of a byte-pair encoding the probability with which a merge is left out (Provilkov et al. 2020), of a
+    unigram model the power of the probabilities of segmentations (Kudo 2018). Batches are planned by lengths without
+    sampling; a sentence that would get longer than `data.max_length` keeps its pieces.
+    """
+
+    alpha: Annotated[float, Field(gt=0, le=1)] = 0.1
+    sides: Literal["both", "source", "target"] = "both"
+
+
 class TrainingConfig(Section):
     """The training loop.
 
     `from`: a run whose vocabulary and final weights training begins with; sections on task, text, vocabulary and model
     that are left out are that run's.
+    `extend_vocabulary`: the vocabularies of that run get up to so many further tokens each, from the training corpus.
+    `subword_sampling`: other pieces of the same words in each epoch.
+    `lora`: what begins from a run or a model learns low-rank changes alone.
     `updates`, `epochs`, `minutes`: the end, whichever comes first. `batch_tokens` counts padded tokens of the longer
     side (of speech: frames) and is global: over all processes; with `batch_sentences`, a batch is so many examples
     instead. `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or
     a dev metric; says which checkpoints are the best and, with `patience`, ends training once that many evaluations
-    brought no better one.
+    brought no better one. `mean_over`: gradients are those of the mean loss a target token, or a sentence (Sutskever et
+    al. 2014, Luong et al. 2015). `most_forgotten`: training ends where `data.general` is worse by more than that, in
+    the same measure, than before the first update; checkpoints after that are none of the best.
     `precision`: `auto` takes bf16 where products of the model's sizes are measured to be quicker in it, else float32.
     `activation_checkpointing`: layers are computed a second time on the way back, for less memory and more time.
     `compile`: training steps are compiled first, which takes minutes and makes later ones quicker; the numbers are
@@ -79,6 +113,7 @@ class TrainingConfig(Section):
     batch_tokens: Count = 4096
     batch_sentences: Count | None = None
     accumulate: Count = 1
+    mean_over: Literal["tokens", "sentences"] = "tokens"
     clip_norm: Annotated[float, Field(gt=0, le=1e38)] | None = 1.0
     precision: Literal["auto", "float32", "bf16"] = "auto"
     seed: Seed = 1
@@ -88,6 +123,7 @@ class TrainingConfig(Section):
     dev_metrics: Metrics | None = None
     best_by: str | None = None
     patience: Count | None = None
+    most_forgotten: Annotated[float, Field(ge=0, le=1e6)] | None = None
     keep_last: Count = 3
     average: AverageConfig = AverageConfig()
     max_bad_updates: Count = 3
@@ -97,6 +133,9 @@ class TrainingConfig(Section):
     compile: bool = False
     activation_checkpointing: bool = False
     from_: Path | None = Field(default=None, alias="from")
+    extend_vocabulary: Count | None = None
+    lora: LoraConfig | None = None
+    subword_sampling: SubwordSamplingConfig | None = None
 
     @model_validator(mode="after")
     def _coherent(self) -> TrainingConfig:
@@ -104,6 +143,8 @@ class TrainingConfig(Section):
             raise ValueError("give updates, epochs or minutes: training needs an end")
         if self.evaluate_every and self.evaluate_every % self.checkpoint_every:
             raise ValueError("evaluate_every must be a multiple of checkpoint_every")
+        if self.extend_vocabulary and self.from_ is None:
+            raise ValueError("extend_vocabulary is of the run of training.from, which is not given")
         if self.compile and self.activation_checkpointing:
             raise ValueError("give compile or activation_checkpointing: the compiler decides what it computes again")
         return self

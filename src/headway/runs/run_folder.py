@@ -24,10 +24,12 @@ from headway.recipe import Recipe, dump_recipe, flatten, parse_recipe, read_tree
 from headway.registry import names_of_a_run
 from headway.runs.checkpoint_files import damage, list_checkpoints
 from headway.runs.migration import FORMAT, todays_recipe
+from headway.tensors.low_rank import merged
 
 # Names that headway gives in a run folder, before `.tmp` while they are written.
+CARD = "README.md"
 LEFTOVERS = "|".join(
-    map(re.escape, ("recipe.yaml", "vocabulary", WEIGHTS, "metrics.jsonl", "manifest.json", "report.html"))
+    map(re.escape, ("recipe.yaml", "vocabulary", WEIGHTS, "metrics.jsonl", "manifest.json", "report.html", CARD))
 )
 
 
@@ -44,9 +46,12 @@ class ManifestEntries(BaseModel):
     updates: int = 0
     seconds: float = 0.0
     data: dict[str, str] = {}
+    examples: dict[str, int] = {}
+    target_tokens: int = 0
     machine: dict[str, Any] = {}
     precision: str = ""
     bf16_speed: float | None = None
+    backend: str = ""
     averaged_updates: list[int] = []
     trained: dict[str, Any] = {}
     vocabulary: dict[str, str] = {}
@@ -92,6 +97,11 @@ class RunFolder:
     def manifest_file(self) -> Path:
         """Versions, seeds, hashes of data and weights, machine."""
         return self.path / "manifest.json"
+
+    @property
+    def card(self) -> Path:
+        """The model card."""
+        return self.path / CARD
 
     @property
     def report(self) -> Path:
@@ -233,7 +243,7 @@ def _identity(file: Path) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def read_weights(file: Path) -> dict[str, Tensor]:
+def read_tensors(file: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file. Raises UserError where it is damaged."""
     with _reading(file):
         return load_file(file)
@@ -250,9 +260,9 @@ def _reading(file: Path) -> Iterator[None]:
 
 def average_weights(files: list[Path]) -> dict[str, Tensor]:
     """The mean of the weights in `files`, summed in float64 in the order given. Raises UserError where they differ."""
-    total = {name: tensor.double() for name, tensor in read_weights(files[0]).items()}
+    total = {name: tensor.double() for name, tensor in merged(read_tensors(files[0])).items()}
     for file in files[1:]:
-        weights = read_weights(file)
+        weights = merged(read_tensors(file))
         if _shapes(weights) != _shapes(total):
             raise UserError(f"these weights are of another model than those of {files[0]}", where=str(file))
         for name, tensor in weights.items():

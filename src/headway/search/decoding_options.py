@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -27,7 +27,8 @@ class SearchOptions(Section):
     """Search. Scores are log probabilities over ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14).
 
     The longest output is `max_length` tokens where given, else `max_length_ratio` * source + `max_length_offset`. No
-    sequence of `no_repeat_ngram` tokens comes twice in an output; 0 allows all.
+    sequence of `no_repeat_ngram` tokens comes twice in an output; 0 allows all. `unknown_words`: `copy` replaces each
+    word that the target vocabulary does not have by the source word that it attends to most (Luong et al. 2015).
     """
 
     beam: int = _of_recipe(4, "Hypotheses kept; 1 is greedy.", gt=0, le=MOST_HYPOTHESES)
@@ -37,6 +38,9 @@ class SearchOptions(Section):
     max_length_ratio: float = _of_recipe(1.0, "Else so many tokens for each of the source, and ...", ge=0, le=1000)
     max_length_offset: int = _of_recipe(50, "... so many more.", ge=0, le=LONGEST)
     no_repeat_ngram: int = _of_recipe(0, "No N tokens in a row come twice in an output; 0 allows it.", ge=0, le=LONGEST)
+    unknown_words: Literal["keep", "copy"] = _of_recipe(
+        "keep", "Words that are not in the vocabulary: keep <unk>, or copy the source word that they attend to."
+    )
     batch_tokens: int = _of_recipe(4096, "Source tokens (or frames) decoded at once.", gt=0, le=10**9)
 
     @model_validator(mode="after")

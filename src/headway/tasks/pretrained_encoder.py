@@ -11,7 +11,11 @@ import torch
 
 from headway.errors import UserError
 from headway.models import Tagger, TaggerConfig
-from headway.processing.pretrained import encoder_location, transformers_quiet
+from headway.processing.pretrained import encoder_location, loading
+
+# The most that an encoder can ask for, by the key of its configuration.
+LARGEST = {"hidden_size": 1 << 16, "num_hidden_layers": 1000, "vocab_size": 1 << 24, "max_position_embeddings": 1 << 24,
+           "intermediate_size": 1 << 20, "num_attention_heads": 1 << 12}  # fmt: skip
 
 
 def encoder_config(name_or_path: str, *, stored: bool = False) -> Any:
@@ -24,16 +28,15 @@ def encoder_config(name_or_path: str, *, stored: bool = False) -> Any:
     Raises:
         UserError: there is none, or it is no encoder.
     """
-    with transformers_quiet() as transformers:
-        try:
-            config = transformers.AutoConfig.from_pretrained(
-                name_or_path, trust_remote_code=False, local_files_only=stored
-            )
-        except (OSError, ValueError) as error:
+    with loading("this encoder", name_or_path) as transformers:
+        config = transformers.AutoConfig.from_pretrained(name_or_path, trust_remote_code=False, local_files_only=stored)
+    for name, most in LARGEST.items():
+        size = getattr(config, name, 0)
+        if not isinstance(size, int) or size > most:
             raise UserError(
-                f"cannot load this encoder ({str(error).splitlines()[0]})",
-                where="model.encoder", received=name_or_path, allowed="a Hugging Face name or folder",
-            ) from error  # fmt: skip
+                f"the {name} of this encoder is none that can be", where=f"{name_or_path}: config.json",
+                received=size, allowed=f"up to {most:,}",
+            )  # fmt: skip
     if getattr(config, "is_encoder_decoder", False):
         raise UserError(
             "this model has a decoder; only encoders label words", where="model.encoder", received=name_or_path
@@ -54,21 +57,15 @@ def build_tagger(config: TaggerConfig, labels: int, stored: Path, *, initial: bo
     Raises:
         UserError: an encoder that cannot be loaded.
     """
-    with transformers_quiet() as transformers:
-        if initial and config.pretrained:
-            name_or_path = encoder_location(config.encoder)
-            try:
-                encoder = transformers.AutoModel.from_pretrained(
-                    name_or_path, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
-                )
-            except (OSError, ValueError) as error:
-                raise UserError(
-                    f"cannot load this encoder ({str(error).splitlines()[0]})",
-                    where="model.encoder",
-                    received=name_or_path,
-                ) from error
-        else:
-            config_of_run = encoder_config(str(stored), stored=True)
+    if initial and config.pretrained:
+        name_or_path = encoder_location(config.encoder)
+        with loading("this encoder", name_or_path) as transformers:
+            encoder = transformers.AutoModel.from_pretrained(
+                name_or_path, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+            )
+    else:
+        config_of_run = encoder_config(str(stored), stored=True)
+        with loading("this encoder", str(stored)) as transformers:
             encoder = transformers.AutoModel.from_config(config_of_run, dtype=torch.float32, trust_remote_code=False)
     if getattr(encoder, "pooler", None) is not None:
         encoder.pooler = None  # it reads the whole sentence, which no word's label depends on

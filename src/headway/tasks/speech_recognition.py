@@ -26,7 +26,7 @@ from headway.processing.processor import Processors
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
 from headway.recipe import Recipe
 from headway.storage import keep_folder
-from headway.tasks.task import Corpora, Example, RawCorpus, RawExample, Task, check_raw_corpus
+from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus
 from headway.tasks.translation import example_of
 
 WINDOW = 128  # recordings decoded together: their frames take about 0.5 MB each
@@ -111,9 +111,10 @@ class SpeechRecognition(Task):
         train, dev = corpora["data.train"], corpora.get("data.dev")
         if not len(train):
             raise UserError("no recording is left to train on", where="data.train", received=train.report.dropped)
-        utterances = [] if dev is None else dev.utterances
-        decode = partial(_decode, recipe, processors, utterances)
-        return Corpora(processors, train, decode, dev, [[utterance.text for utterance in utterances]])
+        if dev is None:
+            return Corpora(processors, train)
+        decode = partial(_decode, recipe, processors, dev.utterances)
+        return Corpora(processors, train, DevSet(dev, decode, [[utterance.text for utterance in dev.utterances]]))
 
     def processors(self, folder: Path) -> Processors:
         return Processors(AudioProcessor.load(folder), TextProcessor.load(folder / TARGET))

@@ -24,6 +24,7 @@ from headway.models import Model
 from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
 from headway.processing.processor import Processors
+from headway.processing.text.extension import WHERE as EXTENSION
 from headway.recipe import Recipe
 from headway.tensors.batch import Indices, TargetBatch
 
@@ -43,10 +44,16 @@ class TrainingCorpus(Protocol):
         """N."""
 
     def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
-        """The batches of one epoch, as positions; each example is in exactly one. A pure function."""
+        """The batches of one epoch, as positions; each example is in exactly one, unless
+        corpora are sampled by weight. A pure function."""
 
-    def collate(self, indices: Indices, generator: torch.Generator | None = None) -> TargetBatch:
-        """The batch of the examples at `indices`, on the CPU; random numbers, if it needs any, are the generator's."""
+    def collate(
+        self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None
+    ) -> TargetBatch:
+        """The batch of the examples at `indices`, on the CPU; random numbers, if it needs any, are the generator's.
+
+        With an epoch, which training gives, an example may be cut into other pieces in each.
+        """
 
 
 class DevOutputs(NamedTuple):
@@ -56,6 +63,24 @@ class DevOutputs(NamedTuple):
     references: list[list[str]]
 
 
+class DevSet(NamedTuple):
+    """Examples that are not learned from.
+
+    Attributes:
+        corpus: the examples, encoded.
+        decode: the outputs of a model, in evaluation mode on a device, as metrics read them; draws no randomness.
+        references: sets of wanted outputs.
+    """
+
+    corpus: TrainingCorpus
+    decode: Callable[[Model[Any], torch.device], list[str]]
+    references: list[list[str]]
+
+    def outputs(self, model: Model[Any], device: torch.device) -> DevOutputs:
+        """The outputs of a model, beside the wanted ones."""
+        return DevOutputs(self.decode(model, device), self.references)
+
+
 @dataclass(frozen=True)
 class Corpora:
     """All that training needs, made from a recipe.
@@ -63,27 +88,21 @@ class Corpora:
     Attributes:
         processors: what encoded the examples.
         train: the examples that are learned from.
-        decode: the outputs of a model, in evaluation mode on a device, for dev, as metrics read them; draws no
-            randomness.
-        dev: the examples that are not learned from; None without them.
-        references: sets of wanted outputs for dev.
+        dev: those that are not; None without them.
+        general: those of `data.general`, likewise.
         baselines: outputs for dev that need no model, by name, to be scored beside it.
     """
 
     processors: Processors
     train: TrainingCorpus
-    decode: Callable[[Model[Any], torch.device], list[str]]
-    dev: TrainingCorpus | None = None
-    references: list[list[str]] = field(default_factory=list)
+    dev: DevSet | None = None
+    general: DevSet | None = None
     baselines: Mapping[str, list[str]] = field(default_factory=dict)
 
-    def dev_outputs(self, model: Model[Any], device: torch.device) -> DevOutputs:
-        """The outputs of a model for dev, beside the wanted ones."""
-        return DevOutputs(self.decode(model, device), self.references)
-
     def dev_baselines(self) -> dict[str, DevOutputs]:
-        """The outputs that need no model, by name."""
-        return {name: DevOutputs(texts, self.references) for name, texts in self.baselines.items()}
+        """The outputs for dev that need no model, by name."""
+        references = [] if self.dev is None else self.dev.references
+        return {name: DevOutputs(texts, references) for name, texts in self.baselines.items()}
 
 
 @dataclass(frozen=True)
@@ -166,8 +185,10 @@ class Task(ABC):
         Config: the options that a task may have.
         name: the name in the recipe's `task`.
         metrics: what dev is scored by unless the recipe says otherwise.
+        mixes_corpora: whether it reads `data.general`, and weights and tags of corpora.
     """
 
+    mixes_corpora: ClassVar[bool] = False
     Config: ClassVar[type[BaseModel]] = Section
     name: ClassVar[str]
     metrics: ClassVar[tuple[dict[str, Any], ...]]
@@ -179,11 +200,22 @@ class Task(ABC):
     def check(self, recipe: Recipe) -> None:
         """Find what cannot work before any work is done. Raises UserError."""
 
-    def check_origin(self, recipe: Recipe) -> None:
-        """Find out whether a model can begin as `model.from` says. Raises UserError."""
+    def check_origin(self, recipe: Recipe) -> Model[Any] | None:
+        """The model that begins as `model.from` says; None where that says nothing. Raises UserError."""
         if recipe.model.from_ is not None:
             what = f"a model for {self.name} does not begin from another"
             raise UserError(what, where="model.from", received=recipe.model.from_)
+        return None
+
+    def check_extension(self, recipe: Recipe, processors: Processors) -> None:
+        """Raise UserError where these processors cannot get further tokens; reads no data."""
+        what = f"the vocabulary of a model for {self.name} does not grow"
+        raise UserError(what, where=EXTENSION, received=recipe.training.extend_vocabulary, allowed="translation")
+
+    def extend(self, recipe: Recipe, older: Path, folder: Path) -> None:
+        """Store processors in `folder`: those of the folder `older`, with up to `training.extend_vocabulary` tokens
+        of the training corpus each. Called after `check_extension`."""
+        raise NotImplementedError
 
     @abstractmethod
     def check_data(self, recipe: Recipe) -> DataReport:

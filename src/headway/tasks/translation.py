@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,8 +12,10 @@ import torch
 from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, shared_by
 from headway.corpora.lead import LeadConfig, lead
+from headway.corpora.mixture import Mixture, split_by_origin
 from headway.corpora.overlap import overlap
 from headway.errors import UserError
+from headway.formats.corpus_config import parts
 from headway.formats.corpus_format import PAIRS, check_product
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, open_source
@@ -27,6 +29,10 @@ from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.labeller import Labeller
 from headway.processing.processor import Processors
+from headway.processing.text.extension import WHERE as EXTENSION
+from headway.processing.text.extension import check_extensible, extended_processors, tagged
+from headway.processing.text.subword_sampling import KINDS as SAMPLED
+from headway.processing.text.subword_sampling import PairSampler, SubwordSampler
 from headway.processing.text.text_processor import (
     TextProcessor,
     load_processors,
@@ -37,8 +43,10 @@ from headway.processing.text.text_processor import (
 from headway.recipe import Recipe
 from headway.storage import keep_folder
 from headway.tasks.marian_import import fill_from_marian, marian_processors
-from headway.tasks.task import Corpora, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
+from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
 from headway.tensors.batch import collate
+
+SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
 
 
 class Translation(Task):
@@ -51,14 +59,20 @@ class Translation(Task):
     name = "translation"
     metrics: ClassVar[tuple[dict[str, Any], ...]] = ({"name": "bleu"}, {"name": "chrf"})
     product: ClassVar[str] = PAIRS
+    mixes_corpora = True
 
     def check(self, recipe: Recipe) -> None:
-        for name, corpus in (("train", recipe.data.train), ("dev", recipe.data.dev)):
-            if corpus is not None:
-                check_product(corpus, f"data.{name}", self.product)
+        for name, corpus in recipe.data.corpora().items():
+            check_product(corpus, name, self.product)
         config = recipe.model_as(ModelConfig)
         if config.reads_frames():
             raise UserError(f"{self.name} has no recordings that this could read", where="model.front_end")
+        if recipe.training.from_ is None:
+            _check_tags(recipe, _tags(recipe))
+        _check_sampling(recipe)
+        if _tags(recipe) and (labels := Objective(recipe.objective).labels):
+            what = f"the objective learns {', '.join(labels)}, of sentences without tags"
+            raise UserError(what, where="data.train", received=" ".join(_tags(recipe)))
         with torch.device("meta"):  # the vocabularies are not known yet, so that nothing can be matched
             model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, recipe.vocabulary.shared)
         check_objective(recipe, model)
@@ -67,9 +81,28 @@ class Translation(Task):
             what = f"the objective learns {', '.join(labels)}, which are those of whole sentences"
             raise UserError(what, where="data.truncate_source", received=recipe.data.truncate_source)
 
-    def check_origin(self, recipe: Recipe) -> None:
-        if recipe.model.from_ is not None:
-            self.model(recipe, Processors(*marian_processors(recipe)))
+    def check_origin(self, recipe: Recipe) -> Seq2Seq | None:
+        if recipe.model.from_ is None:
+            return None
+        return self.model(recipe, Processors(*marian_processors(recipe)))
+
+    def check_extension(self, recipe: Recipe, processors: Processors) -> None:
+        check_extensible(_both(processors))
+
+    def extend(self, recipe: Recipe, older: Path, folder: Path) -> None:
+        count, before = recipe.training.extend_vocabulary, load_processors(older)
+        corpus = open_source(recipe.data.train, "data.train", recipe.data.broken, tags=False)
+        assert count is not None
+        longer = extended_processors(before, count, lambda: ((pair.source, pair.target) for pair in corpus))
+        source, target = tagged(longer, _tags(recipe))
+        sizes = f"{source.size - before[0].size} source and {target.size - before[1].size} target tokens"
+        say(f"vocabulary: {sizes} are new")
+        characters = set(source.characters), set(target.characters)
+        for pair in corpus:
+            characters[0].update(pair.source)
+            characters[1].update(pair.target)
+        newer = with_characters(source, characters[0]), with_characters(target, characters[1])
+        keep_folder(folder, partial(save_processors, newer))
 
     def check_data(self, recipe: Recipe) -> DataCheck:
         lenient = recipe.model_copy(update={"data": recipe.data.lenient()})
@@ -78,7 +111,8 @@ class Translation(Task):
         sources = {name: open_source(corpus, name, "skip") for name, corpus in given.items()}
         processors = new_processors(lenient)
         corpora = [
-            _encode(source, lenient, processors, name, keep_all=name == "data.dev") for name, source in sources.items()
+            _encode(source, lenient, processors, name, keep_all=name != "data.train")
+            for name, source in sources.items()
         ]
         shared = shared_by(sources["data.train"], sources.get("data.dev"))
         return DataCheck([corpus.report for corpus in corpora], broken, allowed_by(recipe.data.broken), *shared)
@@ -88,26 +122,30 @@ class Translation(Task):
         dev_source = open_source(recipe.data.dev, "data.dev", recipe.data.broken) if recipe.data.dev else None
         labellers = head_labellers(recipe.data.train, recipe.data.parses, Objective(recipe.objective).labels)
         both = _prepared_processors(recipe, folder)
+        _check_tags(recipe, both[0].vocabulary.tags)
         say(f"vocabulary: {both[0].size} source and {both[1].size} target tokens")
         train = _encode(train_source, recipe, both, "data.train", keep_all=False, labellers=labellers)
         say(train.report.text())
         if not len(train):
             raise UserError("no pair is left to train on", where="data.train", received=train.report.dropped)
+        _check_lengths(recipe, both, train)
         for labeller in labellers:
             _check_heads(labeller, train.report)
-        dev = _encode(dev_source, recipe, both, "data.dev", keep_all=True) if dev_source is not None else None
-        if dev_source is not None and dev is not None:
-            say(dev.report.text())
+        train.mixture = _mixture(recipe, train)
+        train.sampler = _sampler(recipe, both)
+        held_out = {
+            name: _dev_set(recipe, both, open_source(corpus, name, recipe.data.broken), name)
+            for name, corpus in recipe.data.corpora().items()
+            if name != "data.train"
+        }
+        if dev_source is not None:
             overlap(train_source, dev_source).tell()
         pairs = list(dev_source) if dev_source is not None else []
-        processors = Processors(*both)
-        decode = partial(_decode, recipe, processors, [pair.source for pair in pairs])
-        references = [list(texts) for texts in zip(*(pair.references for pair in pairs), strict=True)]
         language = recipe.text.source.language
         beginnings = {
             config.name: [lead(pair.source, config, language) for pair in pairs] for config in self.leads(recipe, pairs)
         }
-        return Corpora(processors, train, decode, dev, references, beginnings)
+        return Corpora(Processors(*both), train, held_out.get("data.dev"), held_out.get("data.general"), beginnings)
 
     def leads(self, recipe: Recipe, dev: Sequence[Pair]) -> Sequence[LeadConfig]:
         """The beginnings of dev sources that are scored beside the model; by default those of the recipe."""
@@ -117,9 +155,7 @@ class Translation(Task):
         return Processors(*load_processors(folder))
 
     def model(self, recipe: Recipe, processors: Processors, *, initial: bool = True) -> Seq2Seq:
-        source, target = processors
-        assert isinstance(source, TextProcessor)
-        assert isinstance(target, TextProcessor)
+        source, target = _both(processors)
         shared = source.vocabulary.shares_ids_with(target.vocabulary)
         model = build_model(recipe.model_as(ModelConfig), source.size, target.size, shared)
         if initial and recipe.model.from_ is not None:
@@ -149,6 +185,13 @@ class Translation(Task):
         return RawCorpus(sum(1 for _ in pairs), examples)
 
 
+def _both(processors: Processors) -> tuple[TextProcessor, TextProcessor]:
+    source, target = processors
+    assert isinstance(source, TextProcessor)
+    assert isinstance(target, TextProcessor)
+    return source, target
+
+
 def example_of(prediction: Prediction, reference: str | None) -> Example:
     """A prediction as reports show it."""
     return Example(
@@ -172,19 +215,36 @@ def examples_of(predictor: SequencePredictor, pairs: Sequence[Pair]) -> list[Exa
 
 def _check_positions(recipe: Recipe, model: Seq2Seq) -> None:
     def fit(length: int) -> bool:
-        """Whether the model can read a source and a target of `length` tokens."""
+        """Whether the model can read a source and a target of `length` tokens, and will read such when it predicts."""
         longest = model.longest_target(length)
-        return longest is None or length <= longest
+        return length <= model.longest_source() and (longest is None or length <= longest)
 
     length = recipe.data.max_length
     if not fit(length):
         most = next(shorter for shorter in range(length, -1, -1) if fit(shorter) or not shorter)
         raise UserError(
-            "sentences may be longer than there are learned positions",
+            "sentences may be longer than what the model reads",
             where="data.max_length",
             received=length,
             allowed=f"up to {most}, or a higher model.max_position",
         )
+
+
+def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcessor], train: Corpus) -> None:
+    """Raise UserError where training has longer sources, or targets, than the model reads: words have many pieces."""
+    config = recipe.model_as(ModelConfig)
+    shared = processors[0].vocabulary.shares_ids_with(processors[1].vocabulary)
+    with torch.device("meta"):
+        model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, shared)
+    for source in np.unique(train.source_lengths).tolist():
+        target = int(train.target_lengths[train.source_lengths == source].max())
+        longest = model.longest_target(source)
+        if source > model.longest_source() or (longest is not None and target > longest):
+            most = model.longest_source() if longest is None else min(model.longest_source(), longest)
+            raise UserError(
+                f"a pair of {source} and {target} pieces is longer than what the model reads", where="data.max_length",
+                received=recipe.data.max_length, allowed=f"up to {most} pieces, or a higher model.max_position",
+            )  # fmt: skip
 
 
 def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
@@ -203,6 +263,15 @@ def _decode(
     return [prediction.text for prediction in predictor.predict(sources, truncate=True)]
 
 
+def _dev_set(recipe: Recipe, both: tuple[TextProcessor, TextProcessor], source: PairSource, name: str) -> DevSet:
+    """All pairs of a corpus that are not learned from, saying what was read."""
+    corpus = _encode(source, recipe, both, name, keep_all=True)
+    say(corpus.report.text())
+    pairs = list(source)
+    decode = partial(_decode, recipe, Processors(*both), [pair.source for pair in pairs])
+    return DevSet(corpus, decode, [list(texts) for texts in zip(*(pair.references for pair in pairs), strict=True)])
+
+
 def _prepared_processors(recipe: Recipe, folder: Path) -> tuple[TextProcessor, TextProcessor]:
     """The run's processors: read from `folder`, or trained on the training corpus and stored there."""
     if folder.is_dir():
@@ -214,8 +283,8 @@ def _prepared_processors(recipe: Recipe, folder: Path) -> tuple[TextProcessor, T
 
 def new_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
     """Processors with vocabularies trained on the training corpus."""
-    corpus = open_source(recipe.data.train, "data.train", recipe.data.broken)
-    for side in ("source", "target"):
+    corpus = open_source(recipe.data.train, "data.train", recipe.data.broken, tags=False)
+    for side in SIDES:
         if not any(getattr(pair, side).strip() for pair in corpus):
             raise UserError(f"no pair has any text as its {side}", where=corpus.name)
 
@@ -232,8 +301,69 @@ def new_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
 
     kinds = dict.fromkeys(config.kind for config in (recipe.vocabulary, recipe.vocabulary.target) if config)
     say(f"vocabulary: training ({', '.join(kinds)})")
-    source, target = train_processors(recipe.text, recipe.vocabulary, pairs)
+    source, target = tagged(train_processors(recipe.text, recipe.vocabulary, pairs), _tags(recipe))
     return with_characters(source, characters[0]), with_characters(target, characters[1])
+
+
+def _tags(recipe: Recipe) -> list[str]:
+    """The tags of the corpora that are trained on, in their order, each once."""
+    tags = (part.tag.split() for _, part in parts(recipe.data.train, "data.train") if part.tag)
+    return list(dict.fromkeys(chain.from_iterable(tags)))
+
+
+def _check_tags(recipe: Recipe, known: Sequence[str]) -> None:
+    """Raise UserError where a corpus has a tag that is not known."""
+    for name, corpus in recipe.data.corpora().items():
+        for key, part in parts(corpus, name):
+            if new := [tag for tag in (part.tag or "").split() if tag not in known]:
+                allowed = f"{', '.join(known) or 'no tags'}; with training.from, {EXTENSION} adds tags"
+                raise UserError("training knows no such tag", where=f"{key}.tag", received=new[0], allowed=allowed)
+
+
+def _check_sampling(recipe: Recipe) -> None:
+    """Raise UserError where pieces cannot be sampled."""
+    config = recipe.training.subword_sampling
+    if config is None:
+        return
+    where, target = "training.subword_sampling", recipe.vocabulary.target or recipe.vocabulary
+    kinds = {"source": recipe.vocabulary.kind, "target": target.kind}
+    for side in SIDES if config.sides == "both" else (config.sides,):
+        if kinds[side] not in SAMPLED:
+            what = f"the vocabulary of the {side} has no pieces to draw"
+            raise UserError(
+                what, where=where, received=kinds[side], allowed="bpe or unigram; or sides: of the other side"
+            )
+    if labels := Objective(recipe.objective).labels:
+        what = f"the objective learns {', '.join(labels)}, which are those of the pieces without sampling"
+        raise UserError(what, where=where)
+
+
+def _sampler(recipe: Recipe, both: tuple[TextProcessor, TextProcessor]) -> PairSampler | None:
+    """The sampler of pieces. Raises UserError where a vocabulary has none."""
+    config = recipe.training.subword_sampling
+    if config is None:
+        return None
+    try:
+        source, target = (
+            SubwordSampler(processor.vocabulary, config.alpha) if config.sides in ("both", side) else None
+            for processor, side in zip(both, SIDES, strict=True)
+        )
+    except ValueError as error:
+        raise UserError(str(error), where="training.subword_sampling") from error
+    return PairSampler((source, target), recipe.training.seed, recipe.data.max_length)
+
+
+def _mixture(recipe: Recipe, train: Corpus) -> Mixture | None:
+    """How the corpora are sampled, where they have weights. Raises UserError where nothing is left of one."""
+    corpora = parts(recipe.data.train, "data.train")
+    weights = [part.weight for _, part in corpora if part.weight is not None]
+    if len(weights) < 2:
+        return None
+    positions = split_by_origin(train.lines, [last for _, last in train.report.origins])
+    for (key, _), part in zip(corpora, positions, strict=True):
+        if not len(part):
+            raise UserError("no pair is left of this corpus to be drawn", where=key, received=train.report.dropped)
+    return Mixture(positions, weights)
 
 
 def _check_heads(labeller: HeadLabeller, report: CorpusReport) -> None:

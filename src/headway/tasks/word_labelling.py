@@ -28,7 +28,7 @@ from headway.processing.processor import Processors
 from headway.recipe import Recipe
 from headway.storage import keep_folder
 from headway.tasks.pretrained_encoder import build_tagger, encoder_config
-from headway.tasks.task import Corpora, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
+from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
 
 
 class TokenTask(Task):
@@ -89,9 +89,10 @@ class TokenTask(Task):
         for corpus in corpora:
             say(corpus.report.text())
         processors = Processors(words, labels)
-        decode = partial(_decode, recipe, processors, [sentence.words for sentence in dev or ()])
-        dev_corpus = corpora[1] if dev is not None else None
-        return Corpora(processors, corpora[0], decode, dev_corpus, gold(dev or []))
+        if dev is None:
+            return Corpora(processors, corpora[0])
+        decode = partial(_decode, recipe, processors, [sentence.words for sentence in dev])
+        return Corpora(processors, corpora[0], DevSet(corpora[1], decode, gold(dev)))
 
     def _open(self, corpus: AnyCorpus, where: str, errors: RowErrors) -> list[Labelled]:
         sentences = open_labelled(corpus, where, self.product, self.labels, errors)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headway.models import RecurrentConfig
 from headway.models.recurrent import Recurrent
+from headway.models.recurrent.cells import ChoGru
 from headway.tensors.batch import Batch
 from tests.reference import cross_attention, softmax
 
@@ -30,6 +31,18 @@ def gru(weights: list[Tensor], x: Tensor, state: State) -> State:
     return [(1 - z) * n + z * h]
 
 
+def cho_gru(weights: list[Tensor], x: Tensor, state: State) -> State:
+    """Cho et al. (2014), equations 5 to 8: the reset gate comes before the product."""
+    w, b, u_gates, u = weights
+    (h,) = state
+    w_r, w_z, w_n = w.chunk(3)
+    b_r, b_z, b_n = b.chunk(3)
+    u_r, u_z = u_gates.chunk(2)
+    r = torch.sigmoid(w_r @ x + u_r @ h + b_r)
+    z = torch.sigmoid(w_z @ x + u_z @ h + b_z)
+    return [z * h + (1 - z) * torch.tanh(w_n @ x + u @ (r * h) + b_n)]
+
+
 def lstm(weights: list[Tensor], x: Tensor, state: State) -> State:
     """Hochreiter and Schmidhuber (1997), with a forget gate."""
     w, u, b, d = weights
@@ -39,12 +52,15 @@ def lstm(weights: list[Tensor], x: Tensor, state: State) -> State:
     return [torch.sigmoid(o) * torch.tanh(c), c]
 
 
-def weights_of(cells: torch.nn.RNNBase, layer: int = 0) -> list[Tensor]:
+def weights_of(cells: torch.nn.RNNBase | ChoGru, layer: int = 0) -> list[Tensor]:
+    if isinstance(cells, ChoGru):
+        inputs = cells.inputs[layer]
+        return [inputs.weight, inputs.bias, cells.gates[layer].weight, cells.contents[layer].weight]
     return [getattr(cells, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
 
 
 def cell_of(config: RecurrentConfig):
-    return gru if config.cell == "gru" else lstm
+    return {"gru": gru, "cho_gru": cho_gru, "lstm": lstm}[config.cell]
 
 
 def read(config: RecurrentConfig, model: Recurrent, words: list[Tensor]) -> tuple[list[Tensor], list[State]]:
@@ -149,10 +165,10 @@ def multi_head(model: Recurrent, source: list[Tensor], h: Tensor) -> tuple[Tenso
 
 
 def readout(config: RecurrentConfig, model: Recurrent, h: Tensor, context: Tensor | None, word: Tensor) -> Tensor:
-    if config.readout == "state":
+    if config.readout.kind == "state":
         return h
     parts, weight = [h] if context is None else [context, h], model.decoder.readout.weight.weight
-    if config.readout == "tanh":
+    if config.readout.kind == "tanh":
         return torch.tanh(weight @ torch.cat(parts))
     both = weight @ torch.cat([*parts, word])
     return torch.stack([torch.maximum(both[2 * i], both[2 * i + 1]) for i in range(len(both) // 2)])
@@ -168,7 +184,7 @@ def sentence(config: RecurrentConfig, model: Recurrent, source: Tensor, target: 
     attention, place, fed = config.attention, 0, torch.zeros(model.decoder.readout.size, dtype=embedded[0].dtype)
     logits, rows = [], []
     for time, word in enumerate(words):
-        context, x = None, word
+        context, x, previous = None, word, states[-1][0]
         if attention.kind != "none" and attention.timing == "bahdanau":
             context, weights, place = attend(config, model, values, states[-1][0], time, place)
             x = torch.cat([word, context])
@@ -179,7 +195,7 @@ def sentence(config: RecurrentConfig, model: Recurrent, source: Tensor, target: 
             x = states[layer][0]
         if attention.kind != "none" and attention.timing == "luong":
             context, weights, place = attend(config, model, values, x, time, place)
-        fed = readout(config, model, x, context, word)
+        fed = readout(config, model, previous if config.readout.state == "previous" else x, context, word)
         logits.append(model.projection.weight @ fed)
         if attention.kind != "none":
             rows.append(torch.stack(weights))

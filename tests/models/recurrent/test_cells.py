@@ -1,5 +1,7 @@
 """Rows of different lengths are read right, in turns and packed alike."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from headway.models.recurrent import cells as recurrent_cells
 from headway.models.recurrent.cells import (
     bf16_is_supported,
     build_cells,
+    read,
     read_gated,
     read_in_turns,
     read_packed,
@@ -17,8 +20,10 @@ LENGTHS = [[4, 7, 1, 7, 2], [3, 3, 3], [1], [1, 2, 3, 4, 5, 6]]
 
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-@pytest.mark.parametrize("read", [read_in_turns, read_packed])
+@pytest.mark.parametrize(
+    ("cell", "read"),
+    [*itertools.product(["gru", "lstm"], [read_in_turns, read_packed]), ("cho_gru", read_in_turns), ("cho_gru", read)],
+)
 def test_every_row_is_read_as_if_alone(cell, read, lengths):
     torch.manual_seed(1)
     cells = build_cells(cell, 3, 5, layers=2).double()
@@ -50,7 +55,7 @@ def test_the_trial_of_bf16_leaves_random_numbers_alone_wherever_it_is_asked_for(
     assert len(answers) == 1
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", ["gru", "lstm", "cho_gru"])
 @pytest.mark.parametrize("supported", [True, False])
 def test_cells_without_a_kernel_for_bf16_compute_in_float32(cell, supported, monkeypatch):
     if supported and not bf16_is_supported():

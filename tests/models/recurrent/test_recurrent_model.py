@@ -179,6 +179,11 @@ def test_every_combination_is_taken_or_refused_by_name():
         ({"attention": {"score": "multi_head", "window": "local-m"}}, "window does nothing with score multi_head"),
         ({"attention": {"score": "multi_head", "kind": "hard"}}, "kind does nothing with score multi_head"),
         ({"readout": "state", "attention": {"kind": "none"}, "tied": "target"}, "readout state predicts from"),
+        ({"readout": {"size": 3}, "tied": "target"}, r"readout tanh predicts from readout.size \(3\)"),
+        ({"readout": {"kind": "state", "size": 3}}, "readout state is of the size decoder.hidden"),
+        ({"readout": {"kind": "tanh", "state": "previous"}}, "would not know the last word"),
+        ({"readout": {"kind": "maxout", "state": "previous"}}, "belongs to attention of timing bahdanau"),
+        ({"readout": {"kind": "maxout", "state": "previous"}, "attention": "none"}, "belongs to attention of timing"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes, message):
@@ -195,8 +200,17 @@ def test_a_source_longer_than_the_positions_of_location_scores():
     assert toys.model().longest_target(5) is None
 
 
-def test_attention_may_be_written_as_its_kind():
-    assert toys.config(attention="hard").attention.kind == "hard"
+def test_attention_and_readout_may_be_written_as_their_kinds():
+    config = toys.config(attention="hard", readout="maxout")
+    assert (config.attention.kind, config.readout.kind) == ("hard", "maxout")
+
+
+def test_all_weights_begin_within_the_range():
+    torch.manual_seed(1)
+    model = build_model(toys.config(uniform_range=0.1, **toys.VARIANTS["bahdanau as printed"]), 50, 50, False)
+    weights = torch.cat([parameter.flatten() for parameter in model.parameters()])
+    assert weights.abs().max() <= 0.1
+    assert weights.std().item() == pytest.approx(0.1 / 3**0.5, rel=0.05)
 
 
 def gru_size(inputs: int, hidden: int) -> int:

@@ -23,6 +23,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "bahdanau": {
         "attention": {"score": "additive", "timing": "bahdanau"}, "cell": "gru", "readout": "maxout", **ODD,
     },
+    "bahdanau as printed": {
+        "attention": {"score": "additive", "timing": "bahdanau"}, "cell": "cho_gru", **ODD,
+        "readout": {"kind": "maxout", "size": 3, "state": "previous"},
+    },
+    "luong, cho, another size": {
+        "attention": {"score": "general", "input_feeding": True}, "cell": "cho_gru",
+        "readout": {"kind": "tanh", "size": 7}, "encoder": {"reverse": True},
+    },
     "bahdanau, state": {"attention": {"score": "dot", "timing": "bahdanau"}, "readout": "state"},
     "luong dot": {"attention": {"score": "dot"}},
     "luong general": {"attention": {"score": "general"}, **ODD},

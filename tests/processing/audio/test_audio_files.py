@@ -7,6 +7,7 @@ import soundfile
 from headway.errors import UserError
 from headway.processing.audio import audio_files as reading
 from headway.processing.audio.audio_files import facts_of, library, name_of, read_recording, write_wav
+from tests.processing.audio import tones
 from tests.processing.audio.tones import tone
 
 KINDS = [("wav", "PCM_16", 1e-4), ("wav", "FLOAT", 1e-7), ("flac", "PCM_16", 1e-4), ("flac", "PCM_24", 1e-6)]
@@ -88,6 +89,26 @@ def streamed(flac: bytes, samples: int) -> bytes:
     start = 8 + 10 + 3
     kept = flac[start] & 0xF0
     return flac[:start] + bytes([kept | samples >> 32]) + (samples & 0xFFFFFFFF).to_bytes(4, "big") + flac[start + 5 :]
+
+
+def test_a_wav_file_with_two_chunks_of_samples_is_named(tmp_path):
+    path = tones.write(tmp_path / "two.wav", tones.say("low"))
+    assert len(read_recording(path, tones.RATE))
+    with path.open("ab") as file:
+        file.write(b"data\x00\x00\x00\x00")
+    for read in (facts_of, lambda path: read_recording(path, tones.RATE)):
+        with pytest.raises(UserError, match=r"two\.wav: this recording has more than one chunk of samples"):
+            read(path)
+
+
+@pytest.mark.parametrize("rate", [1, 999, 10**6 + 1, 2**31 - 1])
+def test_a_rate_that_no_recording_has_is_named(tmp_path, rate):
+    path = tones.write(tmp_path / "odd.wav", tones.say("low"), rate)
+    for read in (facts_of, lambda path: read_recording(path, tones.RATE)):
+        with pytest.raises(UserError, match=r"odd\.wav: no recording has this sample rate"):
+            read(path)
+    with pytest.raises(UserError, match="no recording has this sample rate"):
+        read_recording((tones.say("low"), rate), tones.RATE)
 
 
 def test_a_flac_header_is_not_believed(tmp_path):

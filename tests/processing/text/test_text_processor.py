@@ -272,14 +272,14 @@ def test_damaged_folders_are_errors_of_the_user(tmp_path: Path) -> None:
 
 
 def test_a_sample_is_even_and_the_same_in_every_process() -> None:
-    sample = side_module._sample(map(str, range(10_000)), 1000)
+    sample = side_module.sampled(map(str, range(10_000)), 1000)
     assert len(set(sample)) == 1000
     assert 4700 < sum(map(int, sample)) / 1000 < 5300
-    script = "from headway.processing.text.text_processor import _sample\n"
-    script += "print(' '.join(_sample(map(str, range(10_000)), 1000)))"
+    script = "from headway.processing.text.text_processor import sampled\n"
+    script += "print(' '.join(sampled(map(str, range(10_000)), 1000)))"
     other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert other.stdout.split() == sample
-    assert side_module._sample(range(5), 5) == [0, 1, 2, 3, 4]
+    assert side_module.sampled(range(5), 5) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("shared", [False, True])

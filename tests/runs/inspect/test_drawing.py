@@ -37,10 +37,10 @@ def test_panels_share_their_lines_and_each_has_its_own_look(tmp_path: Path, monk
     monkeypatch.setattr(drawing, "save_figure", lambda figure, path: saved.append(figure))
     lines = {"first": [(0.0, 1.0), (1.0, 3.0)], "last": [(0.0, 2.0), (1.0, 1.0)], "evenly": [(0.0, 1.5), (1.0, 1.5)]}
     with_all = Panel(
-        "left", "x", "y", lines, limits=(0, 4), baseline="evenly", names=["a", "b"], bars={"first": [0.5, 0.25]},
-        dots=[(0, 1), (1, 2)],
+        "left", "x", "y", lines, limits=(0, 4), baseline="evenly", names=["a", "b"],
+        bars={"first": [(0.5, 1.25), (2.75, 3.5)]}, dots=[(0, 1), (1, 2)],
     )  # fmt: skip
-    panel_chart([with_all, Panel("right", "x", "z", {"first": [(3, 1)]})], tmp_path / "a.svg", ordered=True)
+    panel_chart([with_all, Panel("right", "x", "z", {"first": [(3, 1), (4, 2)]})], tmp_path / "a.svg", ordered=True)
     (figure,) = saved
     left, right = figure.axes
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["left", "right"]
@@ -51,8 +51,37 @@ def test_panels_share_their_lines_and_each_has_its_own_look(tmp_path: Path, monk
     assert len({str(line.get_color()) for line in drawn.values()}) == 3
     assert list(drawn["last"].get_ydata()) == [2, 1]
     assert [segment[:, 1].tolist() for segment in left.containers[0].lines[2][0].get_segments()] == [
-        [0.5, 1.5], [2.75, 3.25]
+        [0.5, 1.25], [2.75, 3.5]
     ]  # fmt: skip
     assert left.collections[-1].get_offsets().tolist() == [[0, 1], [1, 2]]
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["first", "last", "evenly"]
+
+
+def test_a_single_point_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[Figure] = []
+    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: saved.append(figure))
+    panel = Panel("quality", "length", "BLEU", {"": [(5, 23.456)]}, bars={"": [(20.0, 26.5)]})
+    panel_chart([panel], tmp_path / "a.svg", of="runs/dates")
+    (axes,) = saved[0].axes
+    assert [text.get_text() for text in axes.texts] == ["23.46 (20 to 26.5)", "BLEU, length 5"]
+    assert not axes.lines
+    assert saved[0].get_suptitle() == "runs/dates"
+
+
+@pytest.mark.parametrize(
+    ("values", "begins", "says"), [([20.0, 60.0], 0, ""), ([80.0, 90.0], None, " (axis cut)"), ([-2.0, 3.0], None, "")]
+)
+def test_an_axis_begins_at_zero_or_says_that_it_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[float], begins: float | None, says: str
+) -> None:
+    saved: list[Figure] = []
+    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: saved.append(figure))
+    line = list(zip([1, 2], values, strict=True))
+    panel = Panel("t", "length", "BLEU", {"a": line}, counts=[(1, 10), (2, 12)])
+    panel_chart([panel, panel._replace(limits=(10, 100))], tmp_path / "a.svg")
+    axes, chosen = saved[0].axes
+    assert (chosen.get_ylabel(), chosen.get_ylim()) == ("BLEU (axis cut)", (10, 100))
+    assert axes.get_ylabel() == f"BLEU{says}"
+    assert begins is None or axes.get_ylim()[0] == begins
+    assert {text.get_text() for text in axes.texts} >= {"10", "12"}

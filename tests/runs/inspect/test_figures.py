@@ -1,6 +1,5 @@
 """Figures: they show the weights and tokens they were given, whatever the script, without a warning."""
 
-import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,6 @@ from headway.runs.inspect.drawing import (
     MISSING,
     alignment_figure,
     alignment_page,
-    learning_curve,
     pick_fonts,
     visible_token,
 )
@@ -120,23 +118,6 @@ def test_tokens_are_visible_alone() -> None:
     assert [visible_token(token) for token in ("a", " ", "", "ा")] == ["a", "␣", "␣", "◌ा"]
 
 
-def test_learning_curve_shows_losses_and_metrics(tmp_path: Path, drawn: list[Figure]) -> None:
-    lines = [
-        {"update": 10, "loss": 2.0},
-        {"update": 20, "loss": 1.0},
-        {"update": 20, "dev_loss": 1.5, "dev": {"bleu": 12.0}},
-    ]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.svg")
-    loss, bleu = drawn[0].axes
-    assert {line.get_label(): line.get_xydata().tolist() for line in loss.lines} == {
-        "training": [[10, 2.0], [20, 1.0]],
-        "dev": [[20, 1.5]],
-    }
-    assert bleu.get_title(loc="left") == "bleu"
-    assert bleu.lines[0].get_xydata().tolist() == [[20, 12.0]]
-
-
 def test_users_mistakes(tmp_path: Path) -> None:
     shown = example(["a", "b"])
     with pytest.raises(UserError, match=r"decoder\.0\.cross, decoder\.1\.cross"):
@@ -145,10 +126,7 @@ def test_users_mistakes(tmp_path: Path) -> None:
         alignment_figure(shown, tmp_path / "a.docx")
     with pytest.raises(UserError, match="no attention"):
         alignment_figure(Example("a", "b", None, None, ["a"], ["b"]), tmp_path / "a.png")
-    (tmp_path / "metrics.jsonl").write_text("")
-    with pytest.raises(UserError, match="no training loss"):
-        learning_curve(tmp_path / "metrics.jsonl", tmp_path / "a.png")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == []
 
 
 def test_global_settings_are_left_alone(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from headway.losses import DependencyConfig
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.capture import TOGETHER
 from headway.runs.inspect.contributions import contributions
+from headway.runs.inspect.html_page import quantise
 from headway.runs.inspect.inspection import Inspected, Layer, Map, inspect
-from headway.runs.inspect.inspection_page import pack_sentences, quantise, write_inspection
+from headway.runs.inspect.inspection_page import pack_sentences, write_inspection
 from headway.runs.run_folder import RunFolder
 from headway.tasks.task import RawExample
 from tests.conftest import Command, Reversal
@@ -135,6 +136,17 @@ def test_alignments_are_of_the_output_or_of_the_reference_that_gold_is_of(predic
     assert said.alignment.error_rate == pytest.approx(100 * (1 - hits / (len(links) + 1)))
     with pytest.raises(UserError, match=r"words that the sentences do not have.*2 source and 2 target words"):
         list(inspect(predictor, raw(["ab cd"], ["dc ba"]), ["2-0"]))
+
+
+def test_single_words_are_aligned_by_their_tokens(predictor: SequencePredictor) -> None:
+    (said,) = inspect(predictor, [RawExample("abcd")])
+    (prediction,) = predictor.predict(["abcd"], capture="*.cross")
+    assert said.alignment is not None
+    layer = said.alignment.map.layers[0]
+    assert (list(layer.columns), list(layer.rows)) == (prediction.source_tokens, prediction.tokens)
+    cross = prediction.attention[layer.name].mean(0)[:-1, :-1]  # without the end marks
+    np.testing.assert_allclose(layer.values[0], cross, rtol=1e-6)
+    assert said.alignment.map.measure == "weight between words, or the tokens of a side of one word"
 
 
 def test_a_predictor_that_nothing_is_known_of() -> None:

@@ -238,7 +238,7 @@ def test_tokens_have_their_probabilities_and_outputs_their_scores(page: Page) ->
     assert [float(each) for each in bars] == [0.9, 0.5, 1.0, 0.031, 0.99]
     assert output.locator(".chip").nth(3).get_attribute("title") == "probability 3.1 %"
     page.get_by_text("1 more output").click()
-    expect(page.locator("#outputs li")).to_contain_text(["2018−1.500"])
+    expect(page.locator("#outputs li")).to_contain_text(["2018score −1.500"])
     expect(page.locator("#lines div", has_text="reference")).to_contain_text("2081")
 
 

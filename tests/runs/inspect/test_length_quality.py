@@ -7,7 +7,8 @@ import pytest
 
 from headway.errors import UserError
 from headway.metrics import build_metric
-from headway.runs.inspect.length_quality import LengthTotals, score_by_length, scores_of_totals
+from headway.metrics.significance import bootstrap_interval
+from headway.runs.inspect.length_quality import LengthStatistics, score_by_length, score_lengths_of
 from tests.conftest import Command
 
 SOURCES = ["a", "a b", "a b c", "a b c d", "a b c d e", "a b c d e f"]
@@ -24,8 +25,10 @@ def test_bins_are_corpora_of_their_own() -> None:
         for bin, rows in enumerate((slice(0, 2), slice(2, 4), slice(4, 6))):
             for system, outputs in systems.items():
                 alone = metric.score(outputs[rows], [RIGHT[rows]]).value
-                assert found.scores[system][bin] == pytest.approx(alone)
-    assert found.scores["short"] == [100, 100, 0]
+                interval = bootstrap_interval(metric, metric.statistics(outputs[rows], [RIGHT[rows]]))
+                assert found.scores[system][bin].value == pytest.approx(alone)
+                assert found.scores[system][bin].interval == interval
+    assert [bin.value for bin in found.scores["short"]] == [100, 100, 0]
 
 
 def test_bins_have_equally_many_segments_unless_told() -> None:
@@ -43,13 +46,12 @@ def test_segments_can_come_one_by_one() -> None:
     outputs = [source.upper() if draw < 0.7 else "B" for source, draw in zip(sources, random.random(200), strict=True)]
     references = [source.upper() for source in sources]
     metric = build_metric("bleu")
-    whole, totals = score_by_length(metric, {"a": outputs}, [references], sources), LengthTotals(metric)
+    whole, statistics = score_by_length(metric, {"a": outputs}, [references], sources), LengthStatistics(metric)
     for output, reference, source in zip(outputs, references, sources, strict=True):
-        totals.add([output], [[reference]], [source])
-    assert scores_of_totals({"a": totals}).scores["a"] == pytest.approx(whole.scores["a"])
+        statistics.add([output], [[reference]], [source])
+    assert score_lengths_of({"a": statistics}).scores == whole.scores
     lengths = [len(source.split()) for source in sources]
-    assert totals.edges() == np.unique(np.quantile(lengths, np.arange(1, 6) / 6, method="lower")).tolist()
-    assert len(totals.sums) == len(set(lengths))  # as large as there are lengths
+    assert statistics.edges() == np.unique(np.quantile(lengths, np.arange(1, 6) / 6, method="lower")).tolist()
 
 
 def test_the_command_line(run_headway: Command, tmp_path: Path) -> None:
@@ -64,10 +66,11 @@ def test_the_command_line(run_headway: Command, tmp_path: Path) -> None:
     flags = ("--metric", "exact_match", "--by-length", tmp_path / "a.svg", "--length-bins", "3")
     code, out, _ = run_headway("score", *files, *flags, "--source", tmp_path / "source")
     assert code == 0
-    table = [line.split() for line in out.splitlines()[-4:]]
+    table = [line.split() for line in out.splitlines()[-8:]]
     assert table == [
         ["source", "words", "1-3", "4-6"], ["segments", "3", "3"], ["right", "100.00", "100.00"],
-        ["short", "100.00", "33.33"],
+        ["95", "%", "from", "100.00", "100.00"], ["to", "100.00", "100.00"],
+        ["short", "100.00", "33.33"], ["95", "%", "from", "100.00", "0.00"], ["to", "100.00", "100.00"],
     ]  # fmt: skip
     assert "<svg" in (tmp_path / "a.svg").read_text()
     ended = run_headway("score", *files, *flags)

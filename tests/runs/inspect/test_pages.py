@@ -14,7 +14,7 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 from headway.errors import UserError
-from headway.runs.inspect.pages import MOST_POINTS, curves, pack_weights, read_metrics, write_report
+from headway.runs.inspect.pages import BITS, MOST_POINTS, curves, link_inside, read_metrics, write_report
 from headway.tables import Table
 from headway.tasks.task import Example
 from tests.runs.inspect.browser import open_browser
@@ -94,10 +94,39 @@ def test_payload_holds_what_was_given(tmp_path: Path, metrics: Path) -> None:
     assert shown["sourceTokens"] == [*"3 ม.ค. 2021", "</s>"]
 
 
-def test_weights_survive_packing() -> None:
-    weights = example(heads=3).attention["decoder.0.cross"]
-    unpacked = np.frombuffer(zlib.decompress(base64.b64decode(pack_weights(weights))), np.uint8).reshape(weights.shape)
-    np.testing.assert_allclose(unpacked / 255, weights, atol=0.5 / 255 + 1e-9)
+def test_weights_survive_packing(tmp_path: Path, metrics: Path) -> None:
+    shown = example(heads=3)
+    write_report(tmp_path / "report.html", title="Dates", summary={}, metrics=metrics, examples=[shown])
+    (layer,) = Page(tmp_path / "report.html").payload()["examples"][0]["attention"]
+    weights = shown.attention["decoder.0.cross"]
+    assert (layer["title"], layer["heads"]) == ("decoder layer 1, cross", 3)
+    packed = np.frombuffer(zlib.decompress(base64.b64decode(layer["data"])), np.uint8).reshape(weights.shape)
+    unpacked = layer["most"] * (packed / (2**BITS - 1)) ** 2
+    step = 1 / (2**BITS - 1)
+    assert (np.abs(unpacked - weights) <= np.sqrt(weights * layer["most"]) * step + step**2 / 4 + 1e-9).all()
+
+
+def test_training_and_dev_loss_are_drawn_as_the_same_quantity(tmp_path: Path, metrics: Path) -> None:
+    report = tmp_path / "report.html"
+    write_report(report, title="Dates", summary={}, metrics=metrics)
+    assert Page(report).payload()["losses"] == [["objective", "loss"], ["dev", "dev_loss"]]  # of an older version
+    with metrics.open("a") as file:
+        file.write('{"update": 200, "loss": 2.5, "unsmoothed_loss": 1.5}\n')
+    write_report(report, title="Dates", summary={}, metrics=metrics)
+    assert Page(report).payload()["losses"] == [["training", "unsmoothed_loss"], ["dev", "dev_loss"]]
+
+
+def test_a_report_gets_its_link_when_the_page_inside_is_there(tmp_path: Path, metrics: Path) -> None:
+    report = tmp_path / "report.html"
+    link_inside(report)  # there is none yet
+    write_report(report, title="Dates", summary={}, metrics=metrics)
+    assert Page(report).text_of("script", id="inside")[0].strip() == "null"
+    link_inside(report)
+    linked = report.read_bytes()
+    assert Page(report).text_of("script", id="inside")[0].strip() == '"inside.html"'
+    (tmp_path / "inside.html").write_text("")
+    write_report(report, title="Dates", summary={}, metrics=metrics)
+    assert report.read_bytes() == linked
 
 
 def test_text_never_becomes_markup(tmp_path: Path, metrics: Path) -> None:
@@ -146,14 +175,17 @@ def test_a_browser_shows_curves_and_weights(tmp_path: Path, metrics: Path) -> No
         assert box is not None
         cells.hover(position={"x": 2.5 * box["width"] / columns, "y": 3.5 * box["height"] / rows})
         weight = shown.attention["decoder.0.cross"].mean(0)[3, 2]
+        most = shown.attention["decoder.0.cross"].max()
         expect(page.locator("#readout")).to_contain_text("1 ← ม")
         said = float(page.locator("#readout").inner_text().split()[-1])
-        assert said == pytest.approx(weight, abs=0.005 + 0.5 / 255)
-        expect(page.locator("#most")).to_have_text("1.00")
-        expect(page.locator("#uniform")).to_have_text(f"uniform {1 / columns:.2f}")
+        assert said == pytest.approx(weight, abs=0.0005 + np.sqrt(weight * most) / 255)
+        expect(page.locator("#most")).to_have_text("1.000")
+        expect(page.locator("#uniform")).to_have_text(f"uniform {1 / columns:.3f}")
         page.locator("#stretch").check()
-        expect(page.locator("#most")).to_have_text(f"{shown.attention['decoder.0.cross'].mean(0).max():.2f}")
-        for place in ("#charts figure >> nth=0", "#legend"):
+        largest = shown.attention["decoder.0.cross"].mean(0).max()
+        assert float(page.locator("#most").inner_text()) == pytest.approx(largest, abs=0.005)
+        expect(page.locator("#look-inside")).to_contain_text("headway inspect")
+        for place in ("#charts figure >> nth=0", "#saving"):
             assert saved(page, place, "SVG").startswith(b"<svg")
             assert saved(page, place, "PNG").startswith(b"\x89PNG")
         assert troubles == []

@@ -22,10 +22,10 @@ def test_training_leaves_a_report_of_dev_sentences(reversal: Reversal) -> None:
     assert page.startswith("<!DOCTYPE html>")
     assert "headway · run" in page
     assert "34,496 parameters" in page
-    for name in ("decoder.0.cross", "decoder.1.cross", "dev.exact_match", "dev_loss"):
+    for name in ("decoder layer 1, cross", "decoder layer 2, cross", "dev.exact_match", "dev_loss"):
         assert name in page
     assert [word for word in reversal.words[:SENTENCES] if word not in page or word[::-1] not in page] == []
-    assert reversal.words[SENTENCES + 50] not in page.split("decoder.0.cross")[0]
+    assert reversal.words[SENTENCES + 50] not in page.split("decoder layer 1, cross")[0]
     assert "http://" not in page.replace("http://www.w3.org/", "")  # it needs nothing from elsewhere
     assert "https://" not in page
 

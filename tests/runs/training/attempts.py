@@ -27,8 +27,8 @@ CHANGES = ("open", "os.mkdir", "os.rename")
 REMOVALS = ("os.remove", "os.rmdir")
 
 
-def die_before_change(number: int, folder: str) -> None:
-    """Kill this process just before its change of that number to files below `folder`."""
+def before_change(number: int, folder: str, act: Callable[[], None]) -> None:
+    """Do something just before this process's change of that number to files below `folder`."""
     left = number
 
     def note(event: str, arguments: tuple) -> None:
@@ -37,9 +37,14 @@ def die_before_change(number: int, folder: str) -> None:
         if event in REMOVALS or (isinstance(path, str | os.PathLike) and os.fspath(path).startswith(folder)):
             left -= 1
             if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+                act()
 
     sys.addaudithook(note)
+
+
+def die_before_change(number: int, folder: str, signal_number: int = signal.SIGKILL) -> None:
+    """Signal this process just before its change of that number to files below `folder`."""
+    before_change(number, folder, partial(os.kill, os.getpid(), signal_number))
 
 
 def die_in_evaluation(number: int) -> None:

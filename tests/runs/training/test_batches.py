@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.runs.training.batches import ahead, planned_updates, prepare_update, update_seed
+from headway.runs.training.batches import ahead, in_time, planned_updates, prepare_update, update_seed
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import launch
 from headway.tensors.batch import collate
@@ -20,7 +20,7 @@ class Noisy:
     def plan(self, seed, epoch, **sizes):
         return [np.array([2 * batch, 2 * batch + 1]) for batch in range(3)]
 
-    def collate(self, indices, generator=None):
+    def collate(self, indices, generator=None, epoch=None):
         drawn = [torch.randint(4, 9, (3,), generator=generator).numpy() for _ in indices]
         return collate(drawn, drawn, indices)
 
@@ -64,6 +64,19 @@ def test_the_next_is_made_by_another_thread_while_this_one_is_used():
     assert made.wait(10)
     assert first is not threading.current_thread()
     assert list(taken) == [first]
+
+
+def test_no_thread_is_taken_from_cores_that_all_compute(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("headway.runs.training.batches.cores", lambda: 4)
+
+    def maker(threads: int, device: str) -> threading.Thread:
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        taken = in_time((threading.current_thread() for _ in range(1)), torch.device(device))
+        return next(taken)
+
+    assert maker(4, "cpu") is threading.current_thread()
+    assert maker(3, "cpu") is not threading.current_thread()
+    assert maker(4, "meta") is not threading.current_thread()
 
 
 def test_errors_come_in_their_turn_and_closing_ends_the_thread():

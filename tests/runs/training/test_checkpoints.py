@@ -35,6 +35,16 @@ def test_the_newest_is_read_back(folder):
     assert checkpoint.optimizer["weight/step"] == 2
 
 
+def test_a_checkpoint_whose_hashes_fit_its_damage_is_refused(folder):
+    newest = folder_of(folder, 2)
+    (newest / "model.safetensors").write_bytes((newest / "model.safetensors").read_bytes()[1:])
+    state = checkpoints.read_state(newest)
+    content = {"state": state["state"], "sha256": checkpoints.hashes_of(newest)}
+    (newest / "state.json").write_text(json.dumps(content | {"own_sha256": hash_of(content)}))
+    with pytest.raises(UserError, match=r"model\.safetensors: these weights cannot be read"):
+        load_latest(folder, pytest.fail)
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
 @pytest.mark.parametrize("harm", ["truncated", "one bit", "missing", "empty"])
 def test_a_damaged_one_is_named_and_the_one_before_is_used(folder, name, harm):

@@ -32,6 +32,7 @@ def test_metrics_have_the_keys_that_others_rely_on(tmp_path):
     keys = {
         "update",
         "loss",
+        "unsmoothed_loss",
         "target_tokens",
         "target_tokens_per_second",
         "learning_rate",
@@ -43,6 +44,21 @@ def test_metrics_have_the_keys_that_others_rely_on(tmp_path):
     assert all(keys <= line.keys() for line in training)
     assert [line["update"] for line in training] == [2, 3, 4, 6]
     assert {"dev_loss", "dev"} <= next(line for line in lines if "dev_loss" in line).keys()
+
+
+def test_training_loss_without_smoothing_is_the_quantity_of_the_dev_loss(tmp_path):
+    recipe = toys.recipe(tmp_path, optimizer={"learning_rate": 1e-12}, epochs=1, updates=50, checkpoint_every=50)
+    same = recipe.data.model_copy(update={"dev": recipe.data.train})
+    smoothed = recipe.objective.model_copy(update={"label_smoothing": 0.3})
+    train(recipe.model_copy(update={"data": same, "objective": smoothed}), tmp_path / "run")
+    *windows, evaluation = metrics(tmp_path / "run")
+    tokens = [line["target_tokens"] for line in windows]
+    means = {
+        name: sum(line[name] * count for line, count in zip(windows, tokens, strict=True)) / sum(tokens)
+        for name in ("loss", "unsmoothed_loss")
+    }
+    assert means["unsmoothed_loss"] == pytest.approx(evaluation["dev_loss"], rel=1e-4)
+    assert means["loss"] != pytest.approx(evaluation["dev_loss"], rel=1e-2)
 
 
 def test_a_run_is_not_overwritten(tmp_path):
@@ -80,7 +96,7 @@ def spoil(monkeypatch, updates):
         calls.append(1)
         loss = whole(self, output, batch)
         factor = float("nan") if len(calls) in updates else 1.0
-        return Loss(loss.total * factor, {name: part * factor for name, part in loss.parts.items()})
+        return Loss(loss.total * factor, {name: part * factor for name, part in loss.parts.items()}, loss.unsmoothed)
 
     monkeypatch.setattr(Objective, "__call__", spoiled)
 
@@ -196,7 +212,7 @@ def test_accumulated_gradients_are_those_of_the_mean_loss_a_token(tmp_path, obje
     parallel = launch(config.training)
     batches = prepare_update(corpus, PlannedUpdate(1, 0, indices, ends_epoch=False), parallel).batches
     records = Records(RunFolder(tmp_path), write=False, tensorboard=False)
-    records.add(PlannedUpdate(1, 0, indices, ends_epoch=False), compute_gradients(step, batches, parallel, None))
+    records.add(PlannedUpdate(1, 0, indices, ends_epoch=False), compute_gradients(step, batches, parallel, None, None))
     (found,) = records.read()
     accumulated = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()
@@ -210,7 +226,9 @@ def test_accumulated_gradients_are_those_of_the_mean_loss_a_token(tmp_path, obje
         assert torch.allclose(one, parameter.grad, rtol=rounding(), atol=rounding(steps=1))
     norm = torch.cat([grad.flatten() for grad in accumulated]).norm()
     assert found.norm == pytest.approx(norm.item(), rel=rounding())
-    clipped = compute_gradients(step.zero_grad() or step, batches, parallel, 0.01)
+    clipped = compute_gradients(step.zero_grad() or step, batches, parallel, 0.01, None)
     assert float(clipped.norm) == pytest.approx(found.norm)
     total = torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm()
     assert total.item() == pytest.approx(0.01, rel=1e-3)
+    by_sentence = compute_gradients(step.zero_grad() or step, batches, parallel, None, 3)
+    assert float(by_sentence.norm) == pytest.approx(found.norm * found.tokens / 3)

@@ -48,7 +48,7 @@ def in_little_memory(work: Callable[[], object]) -> str:
 
 def long_lines(folder: Path, name: str) -> None:
     (folder / f"{name}.tsv").write_text(
-        "".join(f"{'ab ' * 400}\t{'ba ' * 400}\n" for _ in range(400)), encoding="utf-8"
+        "".join(f"{'ab ' * 340}\t{'ba ' * 340}\n" for _ in range(400)), encoding="utf-8"
     )
 
 
@@ -57,7 +57,7 @@ def test_a_process_with_little_memory(tmp_path: Path, part: str, work: str) -> N
     toys.recipe(tmp_path)  # writes the short lines
     long_lines(tmp_path, part)
     recipe = toys.recipe(tmp_path, updates=2, batch_tokens=600_000)
-    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"max_length": 2000})})
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"max_length": 1023})})
     message = in_little_memory(lambda: train(recipe, tmp_path / "run"))
     assert message.startswith(f"memory ran out {work} "), message
     assert "lower training.batch_tokens or batch_sentences" in message

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import headway
 from headway.errors import UserError
+from headway.runs.training.origin import grown
 from tests.conftest import Reversal
 
 
@@ -86,3 +89,37 @@ def test_a_run_without_weights(reversal: Reversal, tree: dict[str, Any], tmp_pat
     with pytest.raises(UserError, match="this run has no model yet"):
         headway.train(tree, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_extended_vocabulary_has_the_old_rows_and_means_of_them(
+    reversal: Reversal, tree: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "train.tsv").write_text("abe\teba\nfaec\tceaf\n" * 8, encoding="utf-8")
+    tree["training"]["extend_vocabulary"] = 5
+    headway.train(tree, tmp_path / "run")
+    older, newer = (headway.load(path, device="cpu") for path in (reversal.run, tmp_path / "run"))
+    size = older.source.size
+    assert sorted(newer.source.tokens(range(size, newer.source.size))) == ["e", "f"]
+    before, after = (load_file(path / "model.safetensors")["source_embedding.tokens.weight"] for path in
+                     (reversal.run, tmp_path / "run"))  # fmt: skip
+    assert torch.allclose(after[:size], before, atol=1e-5)
+    assert torch.allclose(after[size:], before[4:].mean(0).expand(2, -1), atol=1e-5)
+    words = [word for word in reversal.words if len(word) == 4][:8]
+    outputs = [[each.text for each in predictor.predict(words, beam=1)] for predictor in (older, newer)]
+    assert outputs[0] == outputs[1]
+    tree["training"]["updates"] = 4
+    headway.train(tree, tmp_path / "run", resume=True)
+
+
+def test_a_row_is_the_mean_of_its_parts() -> None:
+    weight = torch.arange(12.0).view(6, 2)
+    rows = grown(weight, [[4, 5], [], [5]], torch.Size([9, 2]))
+    assert torch.equal(rows[:6], weight)
+    assert rows[6:].tolist() == [[9, 10], [9, 10], [10, 11]]
+    assert grown(weight, [[4]], torch.Size([9, 2])) is weight
+
+
+def test_a_vocabulary_of_nothing_is_not_extended(tree: dict[str, Any], tmp_path: Path) -> None:
+    tree["training"] = {"updates": 1, "extend_vocabulary": 5}
+    with pytest.raises(UserError, match=r"extend_vocabulary is of the run of .* which is not given"):
+        headway.train(tree, tmp_path / "run")

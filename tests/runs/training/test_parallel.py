@@ -63,5 +63,17 @@ def test_a_mistake_ends_all_processes_with_one_message(tmp_path):
     recipe.write_text(yaml.safe_dump(tree))
     ended = torchrun(recipe, tmp_path / "run")
     assert ended.returncode != 0
-    assert ended.stderr.count("error: data.train") == 1
+    assert ended.stderr.count("error: data.train") == ended.stderr.count("error: ") == 1
     assert "missing.tsv" in ended.stderr
+
+
+def test_a_mistake_in_a_recipe_is_told_by_the_first_process_of_a_machine(tmp_path, monkeypatch, run_headway):
+    tree = yaml.safe_load(dump_recipe(toys.recipe(tmp_path)))
+    tree["model"]["dim"] = "wide"
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(tree))
+    for rank in ("0", "1"):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        ended = run_headway("train", recipe, "--output", tmp_path / "run")
+        assert ended.code == 2
+        assert ended.err.count("error: model.dim") == (rank == "0")

@@ -11,6 +11,7 @@ import yaml
 from headway.errors import UserError
 from headway.runs.checkpoint_files import list_checkpoints
 from headway.runs.training import loop, session
+from headway.runs.training.evaluation import Evaluation
 from headway.runs.training.loop import train
 from tests.runs.training import toys
 from tests.runs.training.kills import assert_same, metrics
@@ -138,6 +139,42 @@ def test_a_signal_leaves_the_lines_of_metrics_as_they_would_be(tmp_path, monkeyp
         assert train(toys.recipe(tmp_path, **settings), tmp_path / "run") == 128 + signal.SIGTERM
     resumed = toys.run(tmp_path, resume=True, **settings)
     assert [line["update"] for line in metrics(alone) if "loss" in line] == [4, 8, 9]
+    assert metrics(resumed) == metrics(alone)
+    assert_same_models(resumed, alone)
+
+
+WAYS = {
+    "plateau": {"kind": "sgd", "momentum": 0.9, "schedule": {"kind": "plateau", "patience": 1}},
+    "step": {"kind": "adadelta", "schedule": {"kind": "step", "after": 0.1, "every": 0.1}},
+    "constant": {"kind": "sgd", "schedule": "constant"},
+}
+
+
+PLATEAU = [1, 1, 1, 1, 1 / 2, 1 / 2, 1 / 4, 1 / 4]
+
+
+@pytest.mark.parametrize(("way", "rates"), [("plateau", PLATEAU), ("step", None), ("constant", [1] * 8)])
+def test_optimizers_and_schedules_go_on_as_they_would(tmp_path, monkeypatch, way, rates):
+    """A signal comes amid the first update after a decay."""
+    optimizer = WAYS[way] | {"learning_rate": 0.01, "warmup": 0}
+    settings = {"optimizer": optimizer, "updates": 8, "log_every": 1, "mean_over": "sentences", "best_by": "loss"}
+    monkeypatch.setattr(session, "evaluate", lambda *given: Evaluation(1.0, {}))  # none is better than the first
+    alone = toys.run(tmp_path, "alone", **settings)
+    shown = [line["learning_rate"] / 0.01 for line in metrics(alone) if "loss" in line]
+    assert len(set(shown)) > 2 if rates is None else shown == pytest.approx(rates)
+    whole = loop.make_update
+
+    def signalled(optimizer, gradients, rate):
+        whole(optimizer, gradients, rate)
+        signals.append(rate)
+        if len(signals) == 5:
+            signal.raise_signal(signal.SIGTERM)
+
+    signals = []
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "make_update", signalled)
+        assert train(toys.recipe(tmp_path, **settings), tmp_path / "run") == 128 + signal.SIGTERM
+    resumed = toys.run(tmp_path, resume=True, **settings)
     assert metrics(resumed) == metrics(alone)
     assert_same_models(resumed, alone)
 

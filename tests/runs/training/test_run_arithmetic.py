@@ -1,6 +1,7 @@
 """Precision and threads of a run: the choice, its record, and that a run goes on as it began."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def speed(monkeypatch: pytest.MonkeyPatch):
     """Sets the speed of bf16 that is measured."""
-    return lambda value: monkeypatch.setattr(run_arithmetic, "measured_speed", lambda recipe, device: value)
+    return lambda value: monkeypatch.setattr(run_arithmetic, "measured_speed", lambda recipe, device, backend: value)
 
 
 def test_auto_takes_what_is_quicker_and_writes_it_down(tmp_path: Path, speed, caplog) -> None:
@@ -37,7 +38,7 @@ def test_auto_takes_what_is_quicker_and_writes_it_down(tmp_path: Path, speed, ca
     assert slow["machine"]["threads"] == torch.get_num_threads()
     assert slow["machine"]["instruction_set"] == torch.backends.cpu.get_cpu_capability()
     assert "bf16 (bf16 is 1.9 times as fast as float32" in caplog.text
-    assert "float32 (bf16 takes 2.0 times as long as float32" in caplog.text
+    assert re.search(r"float32( by oneDNN)? \(bf16 takes 2\.0 times as long as float32", caplog.text)
     assert "WARNING" not in caplog.text
 
 
@@ -104,7 +105,7 @@ def test_measuring_draws_no_random_numbers(tmp_path: Path) -> None:
     bf16_is_supported.cache_clear()
     for each in (recipe, recipe.model_copy(update={"model": recurrent.config()})):
         before = torch.get_rng_state()
-        assert measured_speed(each, CPU) > 0
+        assert measured_speed(each, CPU, "torch") > 0
         assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -132,6 +133,40 @@ def test_layers_that_are_computed_again_give_the_same_run(tmp_path: Path) -> Non
 
 def test_models_without_blocks_cannot_be_computed_again(tmp_path: Path) -> None:
     recipe = toys.recipe(tmp_path, activation_checkpointing=True)
-    recipe = recipe.model_copy(update={"model": recurrent.config()})
+    data = recipe.data.model_copy(update={"max_length": 8})
+    recipe = recipe.model_copy(update={"model": recurrent.config(), "data": data})
     with pytest.raises(UserError, match=r"training\.activation_checkpointing: .* no blocks to compute again"):
         train(recipe, tmp_path / "run")
+
+
+def test_a_run_keeps_the_library_that_multiplies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_arithmetic, "suited_backend", lambda device, processor: "onednn")
+    monkeypatch.setattr(run_arithmetic, "has_onednn", lambda: True)
+    whole = toys.run(tmp_path, "whole")
+    cut = toys.run(tmp_path, "cut", updates=4)
+    assert RunFolder(cut).read_manifest()["backend"] == "onednn"
+    monkeypatch.setattr(run_arithmetic, "suited_backend", lambda device, processor: "torch")
+    toys.run(tmp_path, "cut", resume=True)
+    assert RunFolder(cut).read_manifest()["backend"] == "onednn"
+    assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("manifest", "here", "device", "chosen"),
+    [
+        ({}, True, "cpu", "onednn"),
+        ({"machine": {}}, True, "cpu", "torch"),  # from before there was a choice
+        ({"vocabulary": {}}, True, "cpu", "onednn"),  # killed before anything was computed
+        ({"machine": {}, "backend": "onednn"}, True, "cpu", "onednn"),
+        ({"machine": {}, "backend": "onednn"}, False, "cpu", "torch"),
+        ({"machine": {}, "backend": "onednn"}, True, "meta", "torch"),
+        ({"machine": {}, "backend": "torch"}, True, "cpu", "torch"),
+    ],
+)
+def test_the_library_is_chosen_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: dict, here: bool, device: str, chosen: str
+) -> None:
+    monkeypatch.setattr(run_arithmetic, "suited_backend", lambda device, processor: "onednn")
+    monkeypatch.setattr(run_arithmetic, "has_onednn", lambda: here)
+    recipe = toys.recipe(tmp_path, precision="float32")
+    assert choose_arithmetic(recipe, manifest, torch.device(device)).backend == chosen

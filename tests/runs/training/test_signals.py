@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from headway.runs.checkpoint_files import folder_of, list_checkpoints
-from headway.runs.training import evaluation
+from headway.runs.training import evaluation, loop
 from headway.runs.training.loop import train
 from headway.runs.training.signals import Interrupted, Signals, noted_signals
 from tests.runs.training import toys
@@ -61,20 +61,32 @@ def test_a_signal_in_the_evaluation_that_a_resumed_run_begins_with(tmp_path, mon
     assert_same(alone, toys.run(tmp_path, resume=True, **SETTINGS))
 
 
+def signal_in_update(monkeypatch, number):
+    """Send SIGINT in the update of that number."""
+    whole, calls = loop.make_update, []
+
+    def signalled(*arguments):
+        calls.append(1)
+        if len(calls) == number:
+            signal.raise_signal(signal.SIGINT)
+        whole(*arguments)
+
+    monkeypatch.setattr(loop, "make_update", signalled)
+
+
+def test_a_signal_in_the_last_update_leaves_its_learning_rate_in_the_metrics(tmp_path, monkeypatch):
+    settings = SETTINGS | {"log_every": 3}
+    alone = toys.run(tmp_path, "alone", **settings)
+    with monkeypatch.context() as patch:
+        signal_in_update(patch, 7)
+        assert train(toys.recipe(tmp_path, **settings), tmp_path / "run") == 128 + signal.SIGINT
+    assert_same(alone, toys.run(tmp_path, resume=True, **settings))
+
+
 def test_a_signal_in_the_update_before_an_evaluation_leaves_that_for_later(tmp_path, monkeypatch):
     alone = toys.run(tmp_path, "alone", **SETTINGS)
     with monkeypatch.context() as patch:
-        from headway.runs.training import loop
-
-        whole, calls = loop.make_update, []
-
-        def signalled(*arguments):
-            calls.append(1)
-            if len(calls) == 4:
-                signal.raise_signal(signal.SIGINT)
-            whole(*arguments)
-
-        patch.setattr(loop, "make_update", signalled)
+        signal_in_update(patch, 4)
         assert train(toys.recipe(tmp_path, **SETTINGS), tmp_path / "run") == 128 + signal.SIGINT
     assert state_of(tmp_path / "run", 4)["evaluation_pending"]
     assert_same(alone, toys.run(tmp_path, resume=True, **SETTINGS))

@@ -2,23 +2,14 @@
 const bucketChart = (() => {
   const NARROW = 460, BROAD = 960, MANY = 10; // parts from which on a chart is as broad as the page
   const HEIGHT = 250, LEFT = 48, RIGHT = 12, TOP = 12, BOTTOM = 44;
-  const SIGNS = ["●", "■", "▲", "◆"];
-  const MARKS = [
-    (x, y) => shape("circle", { cx: x, cy: y, r: 4 }),
-    (x, y) => shape("rect", { x: x - 3.6, y: y - 3.6, width: 7.2, height: 7.2 }),
-    (x, y) => shape("path", { d: `M${x},${y - 5} l4.6,8.4 h-9.2 z` }),
-    (x, y) => shape("path", { d: `M${x},${y - 5.2} l4.6,5.2 l-4.6,5.2 l-4.6,-5.2 z` }),
-  ];
-
-  function scaleOf(labels, lines, fromZero) {
+  function scaleOf(labels, lines) {
     const width = labels.length > MANY ? BROAD : NARROW;
-    const numbers = lines.flatMap((line) => line.values.flat()).filter((value) => value !== null);
-    const yTicks = ticks(Math.min(...numbers, ...(fromZero ? [0] : [])), Math.max(...numbers, ...(fromZero ? [0] : [])), 4);
+    const axis = axisOf(lines.flatMap((line) => line.values.flat()).filter((value) => value !== null));
     const step = (width - LEFT - RIGHT) / labels.length;
     return {
-      width, step, yTicks,
+      width, step, axis,
       x: (part, line) => LEFT + step * (part + 0.5) + (line - (lines.length - 1) / 2) * Math.min(14, (0.7 * step) / lines.length),
-      y: (value) => HEIGHT - BOTTOM - ((value - yTicks[0]) / (yTicks.at(-1) - yTicks[0])) * (HEIGHT - TOP - BOTTOM),
+      y: (value) => HEIGHT - BOTTOM - shareOf(axis, value) * (HEIGHT - TOP - BOTTOM),
     };
   }
 
@@ -28,7 +19,7 @@ const bucketChart = (() => {
   function drawn(line, index, { x, y }) {
     const style = `stroke:var(--${line.colour})`;
     return line.values.flatMap(([value, low, high], part) => {
-      const mark = MARKS[index % MARKS.length](x(part, index), y(value));
+      const mark = lookOf(line.look).mark(x(part, index), y(value));
       mark.setAttribute("style", `fill:var(--${line.colour})`);
       const spread = low === null ? [] : [shape("line", { class: "spread", x1: x(part, index), x2: x(part, index), y1: y(low), y2: y(high), style })];
       return [...spread, mark];
@@ -37,17 +28,17 @@ const bucketChart = (() => {
 
   const rounded = (value) => value.toFixed(2).replace("-", "−");
 
-  /** A figure of lines {label, colour, values}, a value being [value, low, high]; `fromZero` keeps zero in sight. */
-  return ({ title, axis, labels, counts, counted }, lines, fromZero) => {
-    const scale = scaleOf(labels, lines, fromZero);
+  /** A figure of lines {label, colour, values, look}, a value being [value, low, high]. */
+  return ({ title, axis, labels, counts, counted }, lines) => {
+    const scale = scaleOf(labels, lines);
     const svg = shape("svg", { viewBox: `0 0 ${scale.width} ${HEIGHT}`, role: "img", "aria-label": title, tabindex: 0 });
     const active = shape("rect", { class: "active", y: TOP, height: HEIGHT - TOP - BOTTOM + 4, width: scale.step, visibility: "hidden" });
-    svg.append(active, ...scale.yTicks.flatMap((tick) => [
-      shape("line", { class: tick === 0 && fromZero ? "zero-line" : "grid", x1: LEFT, x2: scale.width - RIGHT, y1: scale.y(tick), y2: scale.y(tick) }),
+    svg.append(active, ...scale.axis.round.flatMap((tick) => [
+      shape("line", { class: tick === 0 ? "zero-line" : "grid", x1: LEFT, x2: scale.width - RIGHT, y1: scale.y(tick), y2: scale.y(tick) }),
       shape("text", { x: LEFT - 6, y: scale.y(tick) + 4, "text-anchor": "end" }, tidy(tick)),
     ]), ...labels.map((label, part) => shape("text", { x: LEFT + scale.step * (part + 0.5), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }, cut(label, scale.step))),
     shape("text", { x: (LEFT + scale.width - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, axis),
-    ...lines.flatMap((line, index) => drawn(line, index, scale)));
+    ...(scale.axis.cut ? [cutMark(LEFT, HEIGHT - BOTTOM)] : []), ...lines.flatMap((line, index) => drawn(line, index, scale)));
     const caption = element("figcaption", { "aria-live": "polite" });
     let current = -1;
 
@@ -59,8 +50,7 @@ const bucketChart = (() => {
       caption.replaceChildren(...place, ...lines.map((line, index) => {
         const [value, low, high] = part < 0 ? [] : line.values[part];
         const numbers = part < 0 ? "" : low === null ? ` ${rounded(value)}` : ` ${rounded(value)} (${rounded(low)} to ${rounded(high)})`;
-        const sign = element("span", { class: "sign", style: `color:var(--${line.colour})`, "aria-hidden": "true" }, SIGNS[index % SIGNS.length]);
-        return element("span", { class: "marked-key" }, sign, text(line.label), numbers);
+        return keyOf(line, index, numbers);
       }));
     };
     svg.addEventListener("pointermove", (event) => {
@@ -78,6 +68,9 @@ const bucketChart = (() => {
     });
     read(-1);
     const shown = labels.length > MANY ? element("div", { class: "wide" }, svg) : svg;
-    return element("figure", labels.length > MANY ? { class: "broad" } : {}, element("h3", {}, title), shown, caption);
+    const how = scale.axis.cut ? ` · axis cut at ${tidy(scale.axis.round[0])}` : "";
+    const named = `${title}: ${lines.map(({ label, look }) => `${lookOf(look).sign} ${label}`).join(", ")}`;
+    const saving = saveButtons(() => ({ drawing: standalone(svg), title: `${document.title} · ${named}`, width: scale.width, height: HEIGHT }));
+    return element("figure", labels.length > MANY ? { class: "broad" } : {}, element("h3", {}, title, element("small", {}, how)), shown, caption, saving);
   };
 })();

@@ -3,7 +3,7 @@ const page = JSON.parse(find("payload").textContent);
 {
   const COLOURS = 8, MOST_CONCLUSIONS = 6;
   const colours = Object.fromEntries(page.variants.map((name, index) => [name, `series-${index % COLOURS}`]));
-  const dashes = (name) => (page.variants.indexOf(name) >= COLOURS ? "5 3" : undefined);
+  const look = (name) => page.variants.indexOf(name);
   const state = { pair: 0, test: 0, values: "scores" };
   const pairs = page.shown.filter(({ test }) => test === 0).map(({ a, b }) => ({ a, b }));
 
@@ -36,7 +36,7 @@ const page = JSON.parse(find("payload").textContent);
     for (const { metric, lines, table } of page.curves) {
       const name = metric.replaceAll("_", " ");
       const by = (column) => lines.map(({ variant, points }) => ({
-        label: variant, colour: colours[variant], dashes: dashes(variant), points: points.map((point) => [point[column], ...point.slice(2)]),
+        label: variant, colour: colours[variant], look: look(variant), points: points.map((point) => [point[column], ...point.slice(2)]),
       }));
       find("curve-charts").append(element("div", { class: "metric-curves" },
         element("div", { class: "charts" }, lineChart(`${name} on dev by updates`, by(0)), lineChart(`${name} on dev by ${page.time}`, by(1), { one: page.time.replace(/s$/, ""), many: page.time })),
@@ -48,10 +48,10 @@ const page = JSON.parse(find("payload").textContent);
     find("parts").hidden = page.buckets.length === 0;
     const { a, b } = pairs[state.pair];
     find("bucket-charts").replaceChildren(...page.buckets.map((parts) => {
-      const own = Object.entries(parts.scores).map(([name, values]) => ({ label: name, colour: colours[name], values }));
-      const between = parts.differences.filter((one) => one.a === a && one.b === b).map(({ values }) => ({ label: `${b} − ${a}`, colour: colours[b], values }));
+      const own = Object.entries(parts.scores).map(([name, values]) => ({ label: name, colour: colours[name], look: look(name), values }));
+      const between = parts.differences.filter((one) => one.a === a && one.b === b).map(({ values }) => ({ label: `${b} − ${a}`, colour: colours[b], look: look(b), values }));
       const isDifference = state.values === "differences";
-      const made = bucketChart(parts, isDifference ? between : own, isDifference);
+      const made = bucketChart(parts, isDifference ? between : own);
       made.append(element("details", {}, element("summary", {}, "Numbers"), ...tableOf(parts.table)));
       return made;
     }));

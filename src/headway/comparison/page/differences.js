@@ -71,13 +71,14 @@ const differencesView = (() => {
       layer: element("select", { "aria-label": `Layer of ${name}` }),
       head: element("select", { "aria-label": `Head of ${name}` }),
       sorting: element("select", { "aria-label": `Order of columns of ${name}` }),
+      uniform: element("span", { class: "uniform" }), stretch: element("input", { type: "checkbox" }), saving: element("p"),
       tip: find("tip"),
     };
     made.map = element("div", { class: "map" }, ...PARTS.map((part) => made[part]));
     for (const order of ["position", "weight"]) made.sorting.append(element("option", { value: order }, `by ${order}`));
     const controls = element("div", { class: "controls" }, made.kind, made.layer, made.head, made.sorting,
-      element("span", { class: "legend" }, made.least, made.scale, made.most));
-    const figure = element("figure", { "data-variant": name }, element("figcaption", {}, text(name)), controls, made.map, made.readout);
+      element("span", { class: "legend" }, made.least, made.scale, made.most, made.uniform), element("label", {}, made.stretch, " stretch the scale"));
+    const figure = element("figure", { "data-variant": name }, element("figcaption", {}, text(name)), controls, made.map, made.readout, made.saving);
     return { made, figure };
   }
 
@@ -96,6 +97,8 @@ const differencesView = (() => {
     const cross = Math.max(0, maps.findIndex((map) => map.title === "Cross"));
     let turn = 0;
 
+    const titleOf = () => [document.title, figure.dataset.variant, made.layer.selectedOptions[0].textContent, made.head.selectedOptions[0].textContent].join(" · ");
+
     async function update() {
       const map = maps[Number(made.kind.value)], mine = (turn += 1);
       offer(made.layer, map.layers.map((layer, index) => [index, layer.title]));
@@ -113,6 +116,7 @@ const differencesView = (() => {
     offer(made.kind, maps.map((map, index) => [index, map.title]));
     made.kind.value = String(cross);
     for (const select of [made.kind, made.layer, made.head]) select.addEventListener("change", update);
+    made.saving.append(saveButtons(() => ({ ...heatmap.drawing(), title: titleOf() })));
     drawn.add(heatmap);
     update();
   }

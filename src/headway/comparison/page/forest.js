@@ -6,8 +6,8 @@ const forest = (() => {
   function scaleOf(pairs, margin) {
     const ends = pairs.flatMap(({ low, high }) => [low, high]);
     const round = ticks(Math.min(...ends, -margin, 0), Math.max(...ends, margin, 0), 5);
-    const low = round[0], span = round.at(-1) - low;
-    return { round, at: (value) => `${(((value - low) / span) * 100).toFixed(3)}%`, width: (value) => `${((value / span) * 100).toFixed(3)}%` };
+    const low = round[0], span = round.at(-1) - low, share = (value) => (value - low) / span;
+    return { round, share, at: (value) => `${(share(value) * 100).toFixed(3)}%`, width: (value) => `${((value / span) * 100).toFixed(3)}%` };
   }
 
   function placed(kind, style, ...content) {
@@ -53,6 +53,30 @@ const forest = (() => {
     to.focus();
   }
 
+  /** The plot as an SVG element, for a file. */
+  function drawing(pairs, scale, margin, higher) {
+    const names = pairs.map(({ a, b }) => `${b} against ${a}`), LETTER = 7;
+    const NAME = 24 + LETTER * Math.max(...names.map((name) => name.length)), PLOT = 320, NUMBERS = 260, ROW = 28, AXIS = 44;
+    const x = (value) => NAME + scale.share(value) * PLOT, bottom = pairs.length * ROW;
+    const width = NAME + PLOT + NUMBERS, height = bottom + AXIS;
+    const ink = colour("ink"), muted = colour("muted"), colours = { better: colour("good"), worse: colour("bad") };
+    const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 });
+    if (margin) svg.append(shape("rect", { x: x(-margin), y: 0, width: x(margin) - x(-margin), height: bottom, fill: muted, "fill-opacity": 0.16 }));
+    svg.append(shape("line", { x1: x(0), x2: x(0), y1: 0, y2: bottom, stroke: muted }));
+    pairs.forEach((pair, index) => {
+      const y = (index + 0.5) * ROW, fill = colours[pair.verdict] ?? ink;
+      svg.append(
+        shape("text", { x: NAME - 12, y: y + 4, fill: ink, "text-anchor": "end" }, names[index]),
+        shape("line", { x1: x(pair.low), x2: x(pair.high), y1: y, y2: y, stroke: fill, "stroke-width": 3 }),
+        shape("circle", { cx: x(pair.difference), cy: y, r: 5, fill }),
+        shape("text", { x: NAME + PLOT + 14, y: y + 4, fill: ink }, `${signed(pair.difference)} (${signed(pair.low)} to ${signed(pair.high)}), ${pair.words}`));
+    });
+    svg.append(...scale.round.map((tick) => shape("text", { x: x(tick), y: bottom + 16, fill: muted, "text-anchor": "middle" }, tidy(tick))),
+      shape("text", { x: NAME, y: bottom + 36, fill: muted }, higher ? "← worse" : "← better"),
+      shape("text", { x: NAME + PLOT, y: bottom + 36, fill: muted, "text-anchor": "end" }, higher ? "better →" : "worse →"));
+    return { drawing: svg, width, height };
+  }
+
   return ({ label, margin, higher }, pairs) => {
     const scale = scaleOf(pairs, margin);
     const head = ["", `difference in ${label}, 95 % interval`, "", "p", "verdict"].map((name, column) =>
@@ -60,6 +84,7 @@ const forest = (() => {
     const body = element("tbody", {}, ...pairs.map((pair) => row(pair, scale, margin)), axis(scale, margin, higher));
     body.addEventListener("keydown", walk);
     const caption = margin ? `${label}; even within ±${tidy(margin)}` : label;
-    return element("table", { class: "forest" }, element("caption", {}, caption), element("thead", {}, element("tr", {}, ...head)), body);
+    const saving = saveButtons(() => ({ ...drawing(pairs, scale, margin, higher), title: `${document.title} · difference in ${caption}, 95 % intervals` }));
+    return element("table", { class: "forest" }, element("caption", {}, `${caption} `, saving), element("thead", {}, element("tr", {}, ...head)), body);
   };
 })();

@@ -1,8 +1,9 @@
-"""Recurrent layers, by the framework's fused kernels.
+"""Recurrent layers, by the framework's fused kernels where there are any.
 
 Shapes: B batch, L length, I input, H hidden.
 """
 
+from collections.abc import Sequence
 from functools import cache
 
 import torch
@@ -10,20 +11,75 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from headway.tensors.dropout import Dropout
+from headway.tensors.linear import Linear
+
 SHUT = 1e4
-CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 # The state of all layers: hidden vectors (layers, B, H) and, of an LSTM, memory cells likewise.
 States = tuple[Tensor, ...]
 
 
-def build_cells(cell: str, inputs: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> nn.RNNBase:
-    """`layers` layers of GRU or LSTM in one direction, with dropout between them."""
+class ChoGru(nn.Module):
+    """Layers of the GRU of Cho et al. (2014, section 2.3), whose reset gate comes before the product.
+
+    h' = z h + (1 - z) tanh(W x + U (r h)). `torch.nn.GRU` has r (U h) in its place, for which alone there is a fused
+    kernel. Here each position is a step in Python.
+
+    Args:
+        inputs: I.
+        hidden: H.
+        layers: how many.
+        batch_first: as for `torch.nn.GRU`; it has to be true.
+        dropout: between layers.
+    """
+
+    def __init__(self, inputs: int, hidden: int, layers: int, *, batch_first: bool, dropout: float) -> None:
+        super().__init__()
+        assert batch_first
+        self.hidden_size, self.dropout = hidden, Dropout(dropout)
+        sizes = [inputs, *[hidden] * (layers - 1)]
+        self.inputs = nn.ModuleList(Linear(size, 3 * hidden) for size in sizes)  # r, z, and the new content
+        self.gates = nn.ModuleList(Linear(hidden, 2 * hidden, bias=False) for _ in sizes)
+        self.contents = nn.ModuleList(Linear(hidden, hidden, bias=False) for _ in sizes)
+        for parameter in self.parameters():  # as those of torch.nn.GRU
+            nn.init.uniform_(parameter, -(hidden**-0.5), hidden**-0.5)
+
+    def forward(self, x: Tensor, states: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The top layer's outputs (B, L, H) for x (B, L, I), and the states (layers, B, H) afterwards."""
+        if states is None:
+            states = x.new_zeros(len(self.inputs), len(x), self.hidden_size)
+        after = []
+        for number, h in enumerate(states):
+            x = x if number == 0 else self.dropout(x)
+            gates, contents, outputs = self.gates[number], self.contents[number], []
+            for of_gates, of_content in zip(*self._projected(number, x), strict=True):
+                reset, update = torch.sigmoid(of_gates + gates(h)).chunk(2, -1)
+                new = torch.tanh(of_content + contents(reset * h))
+                h = new + update * (h - new)
+                outputs.append(h)
+            x = torch.stack(outputs, 1)
+            after.append(h)
+        return x, torch.stack(after)
+
+    def _projected(self, number: int, x: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """The share of the inputs (B, L, I) in gates (B, 2H) and in the content (B, H), position by position."""
+        projected = self.inputs[number](x)
+        of_gates, of_content = projected[..., : 2 * self.hidden_size], projected[..., 2 * self.hidden_size :]
+        return of_gates.unbind(1), of_content.unbind(1)
+
+
+CELLS: dict[str, type[nn.GRU] | type[nn.LSTM] | type[ChoGru]] = {"gru": nn.GRU, "lstm": nn.LSTM, "cho_gru": ChoGru}
+Cells = nn.RNNBase | ChoGru
+
+
+def build_cells(cell: str, inputs: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> Cells:
+    """`layers` layers of a kind in one direction, with dropout between them."""
     return CELLS[cell](inputs, hidden, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
 
 
-def run(cells: nn.RNNBase, x: Tensor, states: States | None) -> tuple[Tensor, States]:
-    """The top layer's outputs for x (B, L, I), and the states afterwards; GRU and LSTM alike.
+def run(cells: Cells, x: Tensor, states: States | None) -> tuple[Tensor, States]:
+    """The top layer's outputs for x (B, L, I), and the states afterwards, whatever the kind.
 
     Under autocast they are computed in float32 on a processor that has no such kernel for bf16.
     """
@@ -62,16 +118,16 @@ def _as_states(after: Tensor | States) -> States:
     return after if isinstance(after, tuple) else (after,)
 
 
-def read(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
+def read(cells: Cells, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
     """As `run`, for rows x (B, L, I) of which the first `lengths` (B,) positions are real, 1 or more.
 
     Outputs are zero at padding, and states are those after each row's last position.
     """
     if x.is_meta:  # nothing is computed, so that no length can be looked at: all rows go as far as the longest
         return run(cells, x, None)
-    if torch.compiler.is_exporting():
+    if isinstance(cells, nn.RNNBase) and torch.compiler.is_exporting():
         return read_gated(cells, x, lengths)
-    if x.device.type != "cpu":
+    if isinstance(cells, nn.RNNBase) and x.device.type != "cpu":
         return read_packed(cells, x, lengths)
     return read_in_turns(cells, x, lengths)
 
@@ -108,10 +164,10 @@ def read_packed(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, 
     return values, _as_states(after)
 
 
-def read_in_turns(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
+def read_in_turns(cells: Cells, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
     """`read` without padding: all rows as far as the shortest goes, the others as far as the next, and so on.
 
-    On a CPU packed rows have no fused kernel and take more than twice as long.
+    On a CPU packed rows have no fused kernel and take more than twice as long. `ChoGru` takes none at all.
     """
     longest_first = lengths.argsort(descending=True, stable=True)
     rows, x = len(lengths), x.index_select(0, longest_first)

@@ -148,26 +148,45 @@ class RecurrentState(State):
         )
 
 
-class Readout(nn.Module):
-    """The vector from which words are predicted: the state, an attentional vector (Luong et al. 2015, equation 5), or
-    a maxout.
+class ReadoutConfig(Section):
+    """The readout of a recurrent model, the vector from which words are predicted; may be written as its kind alone.
 
-    The maxout (Bahdanau et al. 2015, A.2.2) reads the new state, as their equation 4 has it.
+    `kind`: `state` is the decoder's state h, `tanh` is tanh(W [c; h]) with the context c (Luong et al. 2015, equation
+    5), `maxout` the larger of each pair in W [c; h; y], y being the last word (Bahdanau et al. 2015, A.2.2). `size`: of
+    the last two, by default `model.dim`. `state`: the h that a maxout reads, the `new` one, as equation 4 of Bahdanau
+    et al. has it, or the `previous` one, which attention before the state's update has read, as their appendix has it.
+    """
+
+    kind: Literal["state", "tanh", "maxout"] = "tanh"
+    size: Width | None = None
+    state: Literal["new", "previous"] = "new"
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        if self.kind == "state" and self.size is not None:
+            raise ValueError("readout state is of the size decoder.hidden: leave out size, or set tanh or maxout")
+        if self.kind != "maxout" and self.state == "previous":
+            raise ValueError(f"readout {self.kind} of the previous state would not know the last word: set maxout")
+        return self
+
+
+class Readout(nn.Module):
+    """The vector from which words are predicted.
 
     Args:
-        kind: `state`, `tanh` or `maxout`.
+        config: its kind and size.
         hidden: H.
         dim: D.
         context: E, or 0 without attention.
     """
 
-    def __init__(self, kind: str, hidden: int, dim: int, context: int) -> None:
+    def __init__(self, config: ReadoutConfig, hidden: int, dim: int, context: int) -> None:
         super().__init__()
-        self.kind = kind
-        self.size = hidden if kind == "state" else dim
-        if kind != "state":
-            inputs = context + hidden + (dim if kind == "maxout" else 0)
-            self.weight = Linear(inputs, 2 * dim if kind == "maxout" else dim, bias=False)
+        self.kind, self.previous = config.kind, config.state == "previous"
+        self.size = hidden if self.kind == "state" else config.size or dim
+        if self.kind != "state":
+            inputs = context + hidden + (dim if self.kind == "maxout" else 0)
+            self.weight = Linear(inputs, 2 * self.size if self.kind == "maxout" else self.size, bias=False)
             nn.init.xavier_uniform_(self.weight.weight)
 
     def forward(self, state: Tensor, context: Tensor | None, word: Tensor) -> Tensor:
@@ -220,7 +239,7 @@ class Decoder(nn.Module):
         encoder: the encoder's section.
         dim: D.
         cell: the kind of the layers.
-        readout: the kind of the readout.
+        readout: what words are predicted from.
         dropout: between layers.
         max_position: the longest source in training.
 
@@ -236,7 +255,7 @@ class Decoder(nn.Module):
         *,
         dim: int,
         cell: str,
-        readout: str,
+        readout: ReadoutConfig,
         dropout: float,
         max_position: int,
     ) -> None:
@@ -284,13 +303,14 @@ class Decoder(nn.Module):
     def _one_by_one(self, words: Tensor, state: RecurrentState, need_weights: bool) -> Decoded:
         readouts, reads = [], []
         for word in torch.split(words, 1, dim=1):
-            before = self._read(state.cells[0][-1][:, None], state, need_weights) if self.before else None
+            previous = state.cells[0][-1][:, None]
+            before = self._read(previous, state, need_weights) if self.before else None
             fed = before.values if before is not None else None if state.fed is None else state.fed[:, None]
             inputs = word if fed is None else torch.cat([word, fed], 2)
             hidden, cells = run(self.cells, inputs, state.cells)
             read = before if before is not None else self._read(hidden, state, need_weights)
             assert read is not None
-            readout = self.readout(hidden, read.values, word)
+            readout = self.readout(previous if self.readout.previous else hidden, read.values, word)
             readouts.append(readout)
             reads.append(read)
             state = self._after(state, read, 1, cells=cells, fed=readout[:, 0] if self.feeding else None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor, nn
 
 from headway.config import named
@@ -19,6 +19,7 @@ from headway.models.model import Memory, ModelConfig, Output, Seq2Seq, log_proba
 from headway.models.recurrent.cells import RecurrentTrial
 from headway.models.recurrent.recurrent_decoder import (
     Decoder,
+    ReadoutConfig,
     RecurrentAttentionConfig,
     RecurrentDecoderConfig,
     RecurrentState,
@@ -35,19 +36,22 @@ CROSS = "decoder.0.cross"  # there is one attention, whatever the number of laye
 class RecurrentConfig(ModelConfig):
     """An encoder-decoder of recurrent layers, with or without attention.
 
-    `dim` is the size of embeddings and of the readout. `cell` is that of both sides; `dropout` falls on embeddings,
-    between layers and on the readout. `readout`, from which words are predicted: `state` is the decoder's state h,
-    `tanh` is tanh(W [c; h]) with the context c, `maxout` the larger of each pair in W [c; h; y], y being the last word.
+    `dim` is the size of embeddings and, by default, of the readout. `cell` is that of both sides: `lstm`, `gru`, or
+    `cho_gru`, whose reset gate comes before the product (Cho et al. 2014).
+    `dropout` falls on embeddings, between layers and on the readout. `uniform_range`: all weights begin evenly between
+    minus and plus this number (0.08 in Sutskever et al. 2014, 0.1 in Luong et al. 2015); by default each part begins
+    in a way of its own.
     """
 
     kind: Literal["recurrent"] = "recurrent"
-    cell: Literal["gru", "lstm"] = "lstm"
+    cell: Literal["gru", "lstm", "cho_gru"] = "lstm"
     encoder: RecurrentEncoderConfig = RecurrentEncoderConfig()
     decoder: RecurrentDecoderConfig = RecurrentDecoderConfig()
     attention: Annotated[RecurrentAttentionConfig, BeforeValidator(lambda value: named(value, "kind"))] = (
         RecurrentAttentionConfig()
     )
-    readout: Literal["state", "tanh", "maxout"] = "tanh"
+    readout: Annotated[ReadoutConfig, BeforeValidator(lambda value: named(value, "kind"))] = ReadoutConfig()
+    uniform_range: Annotated[float, Field(gt=0, le=10)] | None = None
 
     def trial_layer(self) -> tuple[nn.Module, int]:
         return RecurrentTrial(self.cell, self.dim, self.decoder.hidden), self.dim
@@ -64,14 +68,23 @@ class RecurrentConfig(ModelConfig):
                 f"attention.score dot compares states of one size, and encoder.hidden ({encoder.hidden}) is not"
                 f" decoder.hidden ({decoder.hidden}); set general"
             )
-        if attention.kind != "none" and attention.timing == "luong" and self.readout == "state":
+        self._readout_fits()
+        return self
+
+    def _readout_fits(self) -> None:
+        attention, readout, hidden = self.attention, self.readout, self.decoder.hidden
+        if attention.kind != "none" and attention.timing == "luong" and readout.kind == "state":
             raise ValueError("readout state does not see what attention of timing luong found; set tanh or maxout")
-        if self.readout == "state" and self.tied != "none" and decoder.hidden != self.dim:
+        if readout.state == "previous" and (attention.kind == "none" or attention.timing == "luong"):
             raise ValueError(
-                f"readout state predicts from decoder.hidden ({decoder.hidden}), embeddings have dim ({self.dim});"
+                "readout of the previous state belongs to attention of timing bahdanau, which has read the same state"
+            )
+        named, size = ("decoder.hidden", hidden) if readout.kind == "state" else ("readout.size", readout.size)
+        if size not in (None, self.dim) and self.tied != "none":
+            raise ValueError(
+                f"readout {readout.kind} predicts from {named} ({size}), embeddings have dim ({self.dim});"
                 " make them equal or set tied: none"
             )
-        return self
 
 
 class Recurrent(Seq2Seq):
@@ -106,6 +119,9 @@ class Recurrent(Seq2Seq):
         nn.init.normal_(self.projection.weight, std=self.decoder.readout.size**-0.5)
         if tied != "none":
             self.projection.weight = self.target_embedding.tokens.weight
+        if config.uniform_range is not None:
+            for parameter in self.parameters():
+                nn.init.uniform_(parameter, -config.uniform_range, config.uniform_range)
         attention, reads = config.attention, self.decoder.attention
         self.max_position = config.max_position
         self.located = attention.kind != "none" and attention.score_kind() == "location"

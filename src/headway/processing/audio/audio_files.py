@@ -24,6 +24,8 @@ BLOCK = 1 << 20  # samples read at a time, over all channels
 # A header may claim any length, and a compressed file hold one that no memory has room for. Recordings are longer than
 # this only where their files are large, too: speech that is compressed as far as it goes has fewer samples a byte.
 MOST_SAMPLES, SAMPLES_A_BYTE = 1 << 26, 128
+# Hz. Bringing a recording from a rate beyond these to an ordinary one takes all time, or all memory.
+LEAST_RATE, MOST_RATE = 1000, 10**6
 UNKNOWN_FRAMES = 1 << 40  # streams whose header was never finished say such lengths
 UNKNOWN_LENGTH = 0x7FFFF000  # bytes: WAV files that were written to a pipe say so much or more
 
@@ -57,6 +59,7 @@ def read_recording(recording: Recording, sample_rate: int) -> Samples:
         samples, rate = _read_file(Path(recording))
     else:
         given, rate = recording if isinstance(recording, tuple) else (recording, sample_rate)
+        _check_rate(rate, name)
         samples = _as_floats(np.asarray(given))
         if samples.ndim not in (1, 2):
             raise UserError("samples have one axis, or two with channels last", where=name, received=samples.shape)
@@ -67,6 +70,12 @@ def read_recording(recording: Recording, sample_rate: int) -> Samples:
         return mono
     resampled: Samples = library("soxr").resample(mono, rate, sample_rate)
     return resampled
+
+
+def _check_rate(rate: int, name: str) -> None:
+    if not LEAST_RATE <= rate <= MOST_RATE:
+        allowed = f"{LEAST_RATE:,} to {MOST_RATE:,} Hz"
+        raise UserError("no recording has this sample rate", where=name, received=rate, allowed=allowed)
 
 
 def _as_floats(samples: NDArray[Any]) -> Samples:
@@ -146,15 +155,16 @@ def _opened(path: Path) -> Iterator[Any]:
     _check_file(path)
     try:
         with soundfile.SoundFile(path) as file:
-            if file.samplerate < 1 or file.channels < 1:
-                raise ValueError("no sample rate, or no channels")
+            if file.channels < 1:
+                raise ValueError("no channels")
+            _check_rate(file.samplerate, str(path))
             yield file
     except (soundfile.SoundFileError, OSError, ValueError, RuntimeError, MemoryError) as error:
         raise UserError(f"this recording cannot be read ({_reason(error)})", where=str(path)) from error
 
 
 def _check_file(path: Path) -> None:
-    """Raise UserError where there is no file, nothing in it, or less than its header says."""
+    """Raise UserError where there is no file, nothing in it, or a WAV file whose samples are not as its header says."""
     try:
         if not path.is_file():
             raise UserError("there is no such recording", where=str(path))
@@ -162,23 +172,33 @@ def _check_file(path: Path) -> None:
         if not size:
             raise UserError("this recording is empty", where=str(path))
         with path.open("rb") as file:
-            missing = _missing_bytes(file, size)
+            problem = _problem_of_wav(file, size)
     except OSError as error:
         raise UserError(f"this recording cannot be read ({error.strerror})", where=str(path)) from error
-    if missing:
-        raise UserError(f"this recording is cut off: {missing:,} bytes are missing", where=str(path))
+    if problem is not None:
+        raise UserError(problem, where=str(path))
 
 
-def _missing_bytes(file: BinaryIO, size: int) -> int:
-    """How many bytes a WAV file has less than its header says, which libsndfile takes for a shorter recording."""
+def _problem_of_wav(file: BinaryIO, size: int) -> str | None:
+    """The first thing wrong with the chunks of a WAV file that libsndfile takes for another recording in silence.
+
+    It takes one that is cut off for a shorter one, and the last of several chunks of samples for all of them.
+    """
     if file.read(4) != b"RIFF" or file.read(8)[4:] != b"WAVE":
-        return 0
+        return None
+    found = False
     while len(header := file.read(8)) == 8:
         (length,) = struct.unpack("<I", header[4:])
         if header[:4] == b"data":
-            return 0 if length >= UNKNOWN_LENGTH else max(0, file.tell() + length - size)
+            if found:
+                return "this recording has more than one chunk of samples"
+            if length >= UNKNOWN_LENGTH:
+                return None
+            if (missing := file.tell() + length - size) > 0:
+                return f"this recording is cut off: {missing:,} bytes are missing"
+            found = True
         file.seek(length + length % 2, 1)
-    return 0
+    return None
 
 
 def _reason(error: Exception) -> str:

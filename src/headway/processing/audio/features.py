@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from headway.config import Count, Section
-from headway.processing.audio.audio_files import Samples, library
+from headway.processing.audio.audio_files import LEAST_RATE, MOST_RATE, Samples, library
 from headway.processing.audio.augment import SpecAugmentConfig, expand_policy
 from headway.tensors.batch import Frames
 
@@ -34,7 +34,7 @@ class AudioConfig(Section):
     LD, SM, SS) or its numbers.
     """
 
-    sample_rate: Annotated[int, Field(ge=1000, le=10**6)] = 16000
+    sample_rate: Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE)] = 16000
     bins: Annotated[int, Field(gt=0, le=1000)] = 80
     frame_length: Milliseconds = 25.0
     frame_shift: Milliseconds = 10.0

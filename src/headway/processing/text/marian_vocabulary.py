@@ -31,6 +31,7 @@ class MarianVocabulary(SubwordVocabulary):
     """
 
     family = "marian"
+    extensible = False
 
     def __init__(self, model: bytes, pieces: Sequence[str]) -> None:
         super().__init__(model)

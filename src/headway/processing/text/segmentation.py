@@ -69,7 +69,14 @@ AnySegmenter = Annotated[str | dict[str, Any], BeforeValidator(_checked)]
 
 def segmenter(config: str | Mapping[str, Any], language: str) -> Segmenter:
     """The segmenter that a recipe names, for a language; made once. Raises UserError where it is unknown."""
+    if isinstance(config, str):  # as of most lines of most recipes
+        return _named(config, language)
     return _made(json.dumps(config, sort_keys=True, default=dict), language)
+
+
+@lru_cache
+def _named(name: str, language: str) -> Segmenter:
+    return SEGMENTERS.build(name, language, where="text.segment")
 
 
 @lru_cache

@@ -12,6 +12,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -25,16 +26,19 @@ SPACE = "\u2581"
 # The longest that the trainer accepts, in bytes; lines above its usual 4192 would be skipped without a word.
 LONGEST_LINE = 2**30
 ALL_CHARACTERS = 0x110000
+KINDS = {1: "unigram", 2: "bpe", 4: "char"}  # by the number of the type in SentencePiece's models
 
 
 class SubwordVocabulary(Vocabulary):
     """A SentencePiece model. Pickled (for worker processes only) as its serialised protocol buffer."""
 
     family = "subwords"
+    extensible = True
 
     def __init__(self, model: bytes) -> None:
         self._model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model, num_threads=1)
+        self._tokens = dict[int, str]()  # those that were asked for
 
     @property
     def serialised(self) -> bytes:
@@ -52,20 +56,34 @@ class SubwordVocabulary(Vocabulary):
             UserError: `size` does not fit the text.
         """
         check_no_frequency(config, where)
-        size = ALL_CHARACTERS if config.kind == "char" else config.size  # only a limit for char
-        model = io.BytesIO()
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_trainable(lines), model_writer=model,
-                model_type=config.kind, vocab_size=size, character_coverage=config.character_coverage,
-                normalization_rule_name="identity", max_sentence_length=LONGEST_LINE,
-                pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNKNOWN, pad_piece=SPECIALS[PAD], bos_piece=SPECIALS[BOS],
-                eos_piece=SPECIALS[EOS], unk_piece=SPECIALS[UNKNOWN], unk_surface=SPECIALS[UNKNOWN],
-                num_threads=1, minloglevel=3,
-            )  # fmt: skip
-        except RuntimeError as error:
-            raise _training_error(str(error), config, where, side) from error
-        return cls(model.getvalue())
+        return cls(_trained(config, _trainable(lines), where, side))
+
+    @property
+    def no_text(self) -> frozenset[int]:
+        return super().no_text | {self._processor.piece_to_id(SPACE)}
+
+    def extended(self, lines: Iterable[str], count: int, where: str, side: str) -> SubwordVocabulary:
+        """New characters first, then the pieces of a model of the same kind and size that the new text is trained on.
+
+        Of byte-pair encoding, merges of old pieces come before those of new ones. New pieces of a unigram model have
+        the scores of the model of the new text.
+        """
+        from sentencepiece import sentencepiece_model_pb2
+
+        messages: Any = sentencepiece_model_pb2
+        model = messages.ModelProto.FromString(self._model)
+        kind = KINDS[model.trainer_spec.model_type]
+        text, known = list(_trainable(lines)), {piece.piece for piece in model.pieces}
+        config = TokensConfig(kind=kind, size=len(self))
+        new = messages.ModelProto.FromString(_trained_as_large(config, text, where, side))
+        pieces = [piece for piece in new.pieces[len(SPECIALS) :] if piece.piece not in known]
+        pieces.sort(key=lambda piece: len(piece.piece) > 1)
+        least = min(piece.score for piece in model.pieces)
+        for rank, piece in enumerate(pieces[:count], start=1):
+            score = piece.score if kind == "unigram" else least - rank
+            model.pieces.add(piece=piece.piece, score=score)
+        model.trainer_spec.vocab_size = len(model.pieces)
+        return type(self)(model.SerializeToString())
 
     def __len__(self) -> int:
         return len(self._processor)
@@ -104,7 +122,9 @@ class SubwordVocabulary(Vocabulary):
         return text
 
     def token(self, id: int) -> str:
-        token: str = self._processor.id_to_piece(id)
+        token = self._tokens.get(id)
+        if token is None:
+            token = self._tokens[id] = self._processor.id_to_piece(id)
         return token
 
     def starts_word(self, id: int) -> bool:
@@ -125,6 +145,46 @@ class SubwordVocabulary(Vocabulary):
             raise UserError("the vocabulary's file is missing", where=str(path)) from None
         except (RuntimeError, ValueError):
             raise UserError("the vocabulary's file is damaged: not a SentencePiece model", where=str(path)) from None
+
+
+def scored_pieces(vocabulary: SubwordVocabulary) -> tuple[str, dict[str, float]]:
+    """The kind of a SentencePiece model, and the scores of its pieces; specials are none."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    messages: Any = sentencepiece_model_pb2
+    model = messages.ModelProto.FromString(vocabulary.serialised)
+    normal = messages.ModelProto.SentencePiece.NORMAL
+    pieces = {piece.piece: piece.score for piece in model.pieces if piece.type == normal}
+    return KINDS.get(model.trainer_spec.model_type, "word"), pieces
+
+
+def _trained(config: TokensConfig, lines: Iterable[str], where: str, side: str) -> bytes:
+    """A SentencePiece model of lines. Raises UserError where the size does not fit them."""
+    size = ALL_CHARACTERS if config.kind == "char" else config.size  # only a limit for char
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines), model_writer=model,
+            model_type=config.kind, vocab_size=size, character_coverage=config.character_coverage,
+            normalization_rule_name="identity", max_sentence_length=LONGEST_LINE,
+            pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNKNOWN, pad_piece=SPECIALS[PAD], bos_piece=SPECIALS[BOS],
+            eos_piece=SPECIALS[EOS], unk_piece=SPECIALS[UNKNOWN], unk_surface=SPECIALS[UNKNOWN],
+            num_threads=1, minloglevel=3,
+        )  # fmt: skip
+    except RuntimeError as error:
+        raise _training_error(str(error), config, where, side) from error
+    return model.getvalue()
+
+
+def _trained_as_large(config: TokensConfig, lines: Sequence[str], where: str, side: str) -> bytes:
+    """A SentencePiece model of the size that is asked for, or of the nearest one that the lines allow."""
+    try:
+        return _trained(config, lines, where, side)
+    except UserError as error:
+        bound = re.search(r"at (?:most|least) (\d+)", str(error))
+        if bound is None:
+            raise
+        return _trained(config.model_copy(update={"size": int(bound[1])}), lines, where, side)
 
 
 def _trainable(lines: Iterable[str]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from headway.processing.text.spans import Span, align, compose, identity
 from headway.processing.text.truncation import Truncation, encode_beginnings
 from headway.processing.text.vocabularies import load_vocabulary, read_description, train_vocabulary
 from headway.processing.text.vocabulary import TokensConfig, Vocabulary, VocabularyConfig
-from headway.tensors.batch import EOS
+from headway.tensors.batch import EOS, UNKNOWN
 
 FILE = "sides.json"
 SIDE_FILE = "side.json"
@@ -114,8 +114,9 @@ class TextProcessor(Processor):
         return len(self.vocabulary)
 
     def prepare(self, line: str) -> str:
-        """Normalise and segment a raw line."""
-        return prepare(line, self.config)
+        """Normalise and segment a raw line; the tags that it begins with stay as they are."""
+        tags, text = self.vocabulary.split_tags(line)
+        return "".join([*(f"{tag} " for tag in tags.split()), prepare(text, self.config)])
 
     def encode(self, raw: str, truncation: Truncation | None = None) -> Encoded:
         """The ids of a raw line, without BOS and EOS; an empty list for a blank line."""
@@ -128,7 +129,7 @@ class TextProcessor(Processor):
 
     def encode_with_spans(self, line: str) -> list[TextToken]:
         """The tokens that `encode` gives the ids of, each with its characters in the raw line."""
-        prepared, spans = prepare_with_spans(line, self.config)
+        prepared, spans = self._prepared_with_spans(line)
         ends = [match.end() for match in re.finditer(r"\S+", prepared)]
         tokens = []
         for id, text, start, end in self.vocabulary.encode_with_spans(prepared):
@@ -137,9 +138,23 @@ class TextProcessor(Processor):
             tokens.append(TextToken(id, text, *_raw_span(prepared, spans, start, end, len(line)), word))
         return tokens
 
+    def _prepared_with_spans(self, line: str) -> tuple[str, list[Span]]:
+        tags, text = self.vocabulary.split_tags(line)
+        prepared, spans = prepare_with_spans(text, self.config)
+        start, names = len(tags), list(re.finditer(r"\S+", tags))
+        prefix = "".join(f"{name[0]} " for name in names)
+        of_tags = [(at, at + 1) for name in names for at in (*range(*name.span()), name.end())]
+        return prefix + prepared, of_tags + [(start + begin, start + end) for begin, end in spans]
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text as people write it, on one line; PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
         return on_one_line(segmenter(self.config.segment, self.config.language).detokenise(self.vocabulary.decode(ids)))
+
+    def decode_words(self, ids: Sequence[int], unknown: Iterable[str]) -> str:
+        """`decode` of ids that stand for whole words, with `unknown` in the place of those that are unknown."""
+        words = iter(unknown)
+        tokens = [next(words) if id == UNKNOWN else self.vocabulary.token(id) for id in ids if id > EOS]
+        return on_one_line(segmenter(self.config.segment, self.config.language).detokenise(" ".join(tokens)))
 
     def length(self, encoded: Sequence[int]) -> int:
         return len(encoded) + 1
@@ -237,10 +252,10 @@ def train_processor(
 
 
 def _chosen(vocabulary: TokensConfig, items: Iterable[Item]) -> Iterable[Item]:
-    return items if vocabulary.kind in ("word", "whitespace") else _sample(items, SAMPLE)
+    return items if vocabulary.kind in ("word", "whitespace") else sampled(items, SAMPLE)
 
 
-def _sample(items: Iterable[Item], count: int) -> list[Item]:
+def sampled(items: Iterable[Item], count: int) -> list[Item]:
     """At most `count` of the items, each with the same probability (Vitter 1985, algorithm R), always the same ones.
 
     The sampling of SentencePiece itself draws others in every process.

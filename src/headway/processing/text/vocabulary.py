@@ -22,6 +22,7 @@ from headway.config import Count, Section, mistakes_within
 from headway.errors import UserError
 from headway.files import write_json
 from headway.processing import VOCABULARIES
+from headway.tensors.batch import SPECIALS
 
 DESCRIPTION = "vocabulary.json"
 FORMAT = 1
@@ -98,10 +99,12 @@ class Vocabulary(ABC):
     Attributes:
         Config: its options.
         family: what tells in its folder how it is read: a word, or `my_package.module:Class` of one from elsewhere.
+        extensible: whether it has `extended`.
     """
 
     Config: ClassVar[type[TokensConfig]] = TokensConfig
     family: ClassVar[str]
+    extensible: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -117,6 +120,31 @@ class Vocabulary(ABC):
         Raises:
             UserError: the text is empty, or a setting does not fit it or the kind.
         """
+
+    def extended(self, lines: Iterable[str], count: int, where: str, side: str) -> Vocabulary:
+        """The vocabulary with up to `count` further tokens of prepared lines; the old ones keep their ids.
+
+        Args:
+            lines: they are read once.
+            count: of new tokens.
+            where: the recipe key that errors name.
+            side: what errors call the text.
+        """
+        raise NotImplementedError
+
+    @property
+    def no_text(self) -> frozenset[int]:
+        """The ids of tokens that stand for no text of their own: the specials."""
+        return frozenset(range(len(SPECIALS)))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tokens that are read as such only before the text of a line, such as `<2de>`."""
+        return ()
+
+    def split_tags(self, line: str) -> tuple[str, str]:
+        """The tags that a line begins with, with the white space around them, and the rest of it."""
+        return "", line
 
     @abstractmethod
     def __len__(self) -> int:

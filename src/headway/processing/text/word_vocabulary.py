@@ -22,6 +22,7 @@ class WordVocabulary(Vocabulary):
     """
 
     family = "words"
+    extensible = True
 
     def __init__(self, tokens: Sequence[str]) -> None:
         self._tokens = (*SPECIALS, *tokens)
@@ -43,6 +44,11 @@ class WordVocabulary(Vocabulary):
         if not tokens:
             raise UserError(f"the {side} has no token that often: nothing to make a vocabulary of", where=where)
         return cls(tokens)
+
+    def extended(self, lines: Iterable[str], count: int, where: str, side: str) -> WordVocabulary:
+        """The most frequent tokens that are new; of equal ones the first."""
+        counts = Counter(token for line in lines for token in line.split() if token not in self._ids)
+        return type(self)([*self._tokens[len(SPECIALS) :], *(token for token, _ in counts.most_common(count))])
 
     def __len__(self) -> int:
         return len(self._tokens)

@@ -15,7 +15,7 @@ from headway.predictors.captured_attention import LAYERS, AttentionName, by_kind
 from headway.runs.inspect.capture import Captured
 from headway.runs.inspect.drawing import Chart, Panel
 from headway.runs.inspect.inspect_options import SPAN
-from headway.runs.inspect.length_quality import LengthTotals, scores_of_totals
+from headway.runs.inspect.length_quality import LengthStatistics, score_lengths_of
 from headway.runs.inspect.measures import ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within
 from headway.tables import Cell, Table
 
@@ -270,7 +270,10 @@ class LayerAnalysis:
         panel = Panel(
             title="attention to layers: mean and standard deviation over words", x="layer", y="weight",
             lines={name: list(zip(layers, mean.tolist(), strict=True)) for name, mean in heads.items()},
-            bars={name: spread.tolist() for name, spread in zip(heads, weights.deviation, strict=True)},
+            bars={
+                name: list(zip((mean - spread).tolist(), (mean + spread).tolist(), strict=True))
+                for (name, mean), spread in zip(heads.items(), weights.deviation, strict=True)
+            },
             limits=(0, None),
         )  # fmt: skip
         rows = [
@@ -284,24 +287,23 @@ class LengthAnalysis:
     """Quality by the length of the source (Bahdanau et al. 2015, figure 2), of outputs whose references are known."""
 
     def __init__(self, metric: Metric) -> None:
-        self.totals = LengthTotals(metric)
+        self.statistics = LengthStatistics(metric)
 
     def add(self, captured: Captured) -> None:
         """Count one example."""
         example = captured.example
         if captured.hypothesis is not None and example.references:
-            self.totals.add([captured.hypothesis], [[text] for text in example.references], [example.source])
+            self.statistics.add([captured.hypothesis], [[text] for text in example.references], [example.source])
 
     def result(self) -> list[Chart]:
         """The score by length."""
-        if not self.totals.counts:
+        if not self.statistics.rows:
             return []
-        scores = scores_of_totals({"model": self.totals})
-        panel = Panel(
-            title=f"{scores.metric} by length of the source", x=f"source length in {scores.unit}", y=scores.metric,
-            lines={"": list(zip(scores.centres, scores.scores["model"], strict=True))},
-        )  # fmt: skip
-        bins = zip(scores.ranges, scores.counts, scores.centres, scores.scores["model"], strict=True)
-        rows = [(low, high, count, centre, score) for (low, high), count, centre, score in bins]
-        columns = ("shortest", "longest", "segments", "mean_length", scores.metric)
-        return [Chart("quality-by-length", [panel], Table(columns, rows))]
+        scores = score_lengths_of({"": self.statistics})
+        bins = zip(scores.ranges, scores.centres, scores.scores[""], strict=True)
+        rows = [
+            (low, high, bin.segments, centre, bin.value, bin.interval.low, bin.interval.high)
+            for (low, high), centre, bin in bins
+        ]
+        columns = ("shortest", "longest", "segments", "mean_length", scores.metric, "low", "high")
+        return [Chart("quality-by-length", [scores.panel()], Table(columns, rows))]

@@ -62,9 +62,13 @@ class CorpusAnalysis:
         for analysis in self.analyses:
             analysis.add(captured)
 
-    def write(self, folder: Path) -> list[Path]:
-        """Write all figures that there are numbers for into an existing folder; their paths."""
-        return [path for analysis in self.analyses for chart in analysis.result() for path in chart.write(folder)]
+    def write(self, folder: Path, of: str = "") -> list[Path]:
+        """Write all figures that there are numbers for into an existing folder; their paths.
+
+        `of` is the run that they are of, whose name stands above each.
+        """
+        charts = [chart for analysis in self.analyses for chart in analysis.result()]
+        return [path for chart in charts for path in chart.write(folder, of)]
 
     def summary(self) -> dict[str, Any]:
         """The main numbers, as JSON can hold them; shares and entropies are means over heads, and then head by head."""
@@ -121,7 +125,7 @@ class CorpusAnalysis:
             lines.append("this model has no self-attention and no n-grams: nothing by relative position")
         if not self.entropies.totals:
             lines.append("this model has no attention: no entropy")
-        if quality and not self.lengths.totals.counts:
+        if quality and not self.lengths.statistics.rows:
             lines.append("no references: no quality by length")
         return lines
 
@@ -158,7 +162,7 @@ def run_figures(run: Path, options: FigureOptions) -> str:
     analysis = CorpusAnalysis(metric, options.within)
     analyse(predictor, corpus, analysis, ReadOptions(hypotheses=options.quality, contributions=True))
     options.output.mkdir(parents=True, exist_ok=True)
-    files = analysis.write(options.output)
+    files = analysis.write(options.output, run.resolve().name)
     if options.json_output:
         return json.dumps(analysis.summary() | {"files": [str(path) for path in files]}, indent=1)
     drawn = sorted({path.stem for path in files})

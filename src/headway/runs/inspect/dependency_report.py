@@ -28,12 +28,12 @@ from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, apply_override, dump_recipe, parse_recipe
 from headway.runs.inspect.dependency_analysis import Analysed, DependencyAnalysis, DependencyReader, Synchronised
 from headway.runs.inspect.drawing import (
-    DEV,
+    BLUE,
     GRID,
     INK,
     MUTED,
+    ORANGE,
     STYLE,
-    TRAINING,
     draw_weights,
     drawable,
     save_figure,
@@ -135,13 +135,13 @@ def dependency_figure(sentence: Analysed, path: Path, causal: bool = False) -> N
         edges = [(head, position) for position, head in enumerate(projection.heads.tolist()) if head >= 0]
         if edges:
             columns, rows = zip(*edges, strict=True)
-            matrix.scatter(columns, rows, s=46, facecolors="none", edgecolors=DEV, linewidths=1.2)
+            matrix.scatter(columns, rows, s=46, facecolors="none", edgecolors=ORANGE, linewidths=1.2)
         save_figure(figure, path)
 
 
 def _draw_arcs(axes: Axes, tokens: list[str], parser: list[int], model: list[int]) -> None:
     """Arcs from heads to dependents, the parser's above the tokens and the model's below; roots as short lines."""
-    for sign, heads, colour in ((1, parser, DEV), (-1, model, TRAINING)):
+    for sign, heads, colour in ((1, parser, ORANGE), (-1, model, BLUE)):
         for position, head in enumerate(heads):
             if head == position:
                 axes.plot([position, position], [sign * 0.45, sign * 1.1], color=colour, linewidth=1)
@@ -158,8 +158,8 @@ def _draw_arcs(axes: Axes, tokens: list[str], parser: list[int], model: list[int
         axes.text(
             position, 0, token, ha="center", va="center", color=INK, fontsize=8, rotation=30 if len(token) > 4 else 0
         )
-    axes.text(-1.2, 0.9, "parser", color=DEV, ha="right", fontsize=8)
-    axes.text(-1.2, -0.9, "model", color=TRAINING, ha="right", va="top", fontsize=8)
+    axes.text(-1.2, 0.9, "parser", color=ORANGE, ha="right", fontsize=8)
+    axes.text(-1.2, -0.9, "model", color=BLUE, ha="right", va="top", fontsize=8)
     axes.set_xlim(-2, len(tokens))
     axes.set_ylim(-longest / 2 - 0.8, longest / 2 + 0.8)
     axes.set_aspect("equal")

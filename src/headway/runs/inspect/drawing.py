@@ -6,7 +6,7 @@ Shapes: T rows (what attends), S columns (what is attended to).
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +19,7 @@ import matplotlib
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findSystemFonts, fontManager
 from matplotlib.ft2font import FT2Font
@@ -27,18 +28,27 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 from headway.errors import UserError
 from headway.files import write_bytes, write_text
 from headway.predictors.word_alignment import WordAlignment
-from headway.runs.inspect.pages import curves, read_metrics
 from headway.tables import Table, display_width
 from headway.tasks.task import Example
 
 INK, MUTED, GRID = "#1f2933", "#66737f", "#e3e8ec"
-TRAINING, DEV = "#2a78d6", "#d9591e"
+BLUE, ORANGE = "#2a78d6", "#d9591e"
 STYLE: dict[Any, Any] = {
     "font.size": 9, "text.color": INK, "axes.labelcolor": MUTED, "axes.edgecolor": GRID, "xtick.color": MUTED,
     "ytick.color": MUTED, "figure.facecolor": "white", "axes.facecolor": "white", "svg.hashsalt": "headway",
-    "text.parse_math": False,
+    "text.parse_math": False, "image.cmap": "Blues",
+}  # fmt: skip
+# Colour maps are known to settings by name only.
+matplotlib.colormaps.register(
+    LinearSegmentedColormap.from_list("headway-dark", ("#151b23", "#14507f", "#2f8fdc", "#c9ecff")), force=True
+)
+DARK: dict[Any, Any] = {
+    "text.color": "#e6eaee", "axes.labelcolor": "#9aa7b3", "axes.edgecolor": "#323b45", "xtick.color": "#9aa7b3",
+    "ytick.color": "#9aa7b3", "figure.facecolor": "#0d1117", "axes.facecolor": "#0d1117",
+    "image.cmap": "headway-dark",
 }  # fmt: skip
 
+NAMES_BESIDE_EACH_OTHER = 45  # characters of all names below an axis
 PAGE_WORDS = 60  # source words beside each other on a page
 MISSING = "\N{WHITE VERTICAL RECTANGLE}"
 
@@ -70,7 +80,8 @@ class Panel(NamedTuple):
         logarithmic: both axes.
         shaded: a range of x to be shaded, and its name, such as the lengths in training.
         dots: points without a line.
-        bars: for lines by name, how far an error bar reaches to each side of each point.
+        bars: for lines by name, the low and the high end of each point's error bar.
+        counts: how many examples each of the values of x stands for.
         baseline: the name of a line that the others are compared with.
         names: texts at x = 0, 1, ... in the place of numbers.
     """
@@ -84,7 +95,8 @@ class Panel(NamedTuple):
     logarithmic: bool = False
     shaded: tuple[float, float, str] | None = None
     dots: Sequence[tuple[float, float]] = ()
-    bars: Mapping[str, Sequence[float]] = MappingProxyType({})
+    bars: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})
+    counts: Sequence[tuple[float, int]] = ()
     baseline: str | None = None
     names: Sequence[str] = ()
 
@@ -105,11 +117,14 @@ class Chart:
     table: Table
     ordered: bool = False
 
-    def write(self, folder: Path) -> list[Path]:
-        """Write the figure as PNG and SVG and the numbers as CSV into `folder`; the paths. Raises as `panel_chart`."""
+    def write(self, folder: Path, of: str = "") -> list[Path]:
+        """Write the figure as PNG and SVG and the numbers as CSV into `folder`; the paths. Raises as `panel_chart`.
+
+        `of` is what the figure is of, such as the name of a run, and stands above it.
+        """
         paths = [folder / f"{self.name}.{suffix}" for suffix in ("png", "svg", "csv")]
         for path in paths[:2]:
-            panel_chart(self.panels, path, ordered=self.ordered)
+            panel_chart(self.panels, path, ordered=self.ordered, of=of)
         write_text(paths[2], self.table.csv(digits=6))
         return paths
 
@@ -121,13 +136,14 @@ def line_chart(
     panel_chart([Panel(title, x, y, lines, **changes)], path)
 
 
-def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False) -> None:
+def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False, of: str = "") -> None:
     """Draw charts beside each other.
 
     Args:
         panels: at least one; a name is the same line in all of them.
         path: the figure; its suffix says the format.
         ordered: the lines are in an order, such as layers, and so are their colours.
+        of: what the figure is of, such as the name of a run.
 
     Raises:
         UserError: there is nothing to draw, or a suffix that is no format of figures.
@@ -137,7 +153,7 @@ def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False) -
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines if name != panel.baseline))
     styles = dict(zip(names, _styles(len(names), ordered), strict=True))
     text = "".join(
-        names
+        [of, *names]
         + [str(panel.baseline or "") for panel in panels]
         + [word for panel in panels for word in (panel.title, panel.x, panel.y, *panel.names)]
     )
@@ -151,7 +167,9 @@ def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False) -
         if legend:
             handles = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(),
                                                                                  strict=True)}  # fmt: skip
-            figure.legend(handles.values(), handles, loc="outside right center", frameon=False, handlelength=3)
+            figure.legend(handles.values(), list(handles), loc="outside right center", frameon=False, handlelength=3)
+        if of:
+            figure.suptitle(of, x=0.01, ha="left", fontsize=8, color=MUTED)
         save_figure(figure, path)
 
 
@@ -165,29 +183,76 @@ def _styles(count: int, ordered: bool) -> list[dict[str, Any]]:
 
 
 def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) -> None:
+    axes.set_title(panel.title, loc="left", fontsize=10, pad=14)
+    if all(len(points) == 1 for points in panel.lines.values()) and not panel.dots:
+        _write_numbers(axes, panel)
+        return
     for name, points in panel.lines.items():
         style: dict[str, Any] = {"label": name, "linewidth": 1.3, "markersize": 3.5}
         style |= BASELINE if name == panel.baseline else styles[name]
         x, y = zip(*points, strict=True)
-        axes.errorbar(x, y, yerr=panel.bars.get(name), capsize=2, elinewidth=0.7, **style)
+        bars = np.abs(np.array(panel.bars[name]).T - np.array(y)) if name in panel.bars else None
+        axes.errorbar(x, y, yerr=bars, capsize=2, elinewidth=0.7, **style)
     if panel.dots:
         x, y = zip(*panel.dots, strict=True)
         axes.scatter(x, y, s=12, color=MUTED, alpha=0.6, linewidths=0, zorder=3)
     axes.set(xlabel=panel.x, ylabel=panel.y)
-    axes.set_title(panel.title, loc="left", fontsize=10, pad=14)
     axes.set_ylim(*((-3, 103) if panel.percent else panel.limits))
     if panel.shaded is not None:
         _shade(axes, *panel.shaded)
     if panel.logarithmic:
         _make_logarithmic(axes)
-    elif panel.names:
-        axes.set_xticks(range(len(panel.names)), panel.names)
     else:
+        _begin_at_zero(axes, chosen=panel.limits[0] is not None)
+    if panel.names:
+        slanted = sum(map(len, panel.names)) > NAMES_BESIDE_EACH_OTHER
+        axes.set_xticks(
+            range(len(panel.names)), panel.names, rotation=30 * slanted, ha="right" if slanted else "center"
+        )
+    elif not panel.logarithmic:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _tell_counts(axes, panel)
     axes.grid(axis="y", color=GRID)
     axes.set_axisbelow(True)
     axes.tick_params(length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _write_numbers(axes: Axes, panel: Panel) -> None:
+    """The values of lines of one point each: they have no course that could be drawn."""
+    values = {name: points[0] for name, points in panel.lines.items()}
+    bars = {name: " ({:.4g} to {:.4g})".format(*panel.bars[name][0]) for name in values if name in panel.bars}
+    lines = [f"{name}  {y:.4g}{bars.get(name, '')}".strip() for name, (_, y) in values.items()]
+    at = sorted({panel.names[int(x)] if panel.names else f"{x:g}" for x, _ in values.values()})
+    axes.text(0, 0.6, "\n".join(lines), fontsize=13, va="center")
+    axes.text(0, 0.15, f"{panel.y}, {panel.x} {', '.join(at)}", color=MUTED, va="center")
+    axes.set_axis_off()
+
+
+def _begin_at_zero(axes: Axes, *, chosen: bool) -> None:
+    """Let the axis of values begin at zero, or say that it does not.
+
+    It does not where another beginning was `chosen`, or where all values lie in its upper third.
+    """
+    low, high = axes.get_ylim()
+    if 0 < low <= 2 / 3 * high and not chosen:
+        axes.set_ylim(0, high)
+    elif low > 0:
+        axes.set_ylabel(f"{axes.get_ylabel()} (axis cut)".strip())
+        around = {"facecolor": matplotlib.rcParams["axes.facecolor"], "edgecolor": "none", "pad": 0.5}
+        axes.text(0, 0, "//", transform=axes.transAxes, ha="center", va="center", color=MUTED, fontsize=8, bbox=around)
+
+
+def _tell_counts(axes: Axes, panel: Panel) -> None:
+    """How many examples stand behind the points: for all at once, or above the axis at each of them."""
+    different = {count for _, count in panel.counts}
+    if len(different) == 1:
+        axes.set_xlabel(f"{panel.x} ({different.pop():,} examples each)")
+    elif different:
+        axes.set_xlabel(f"{panel.x} (above it: examples)")
+        for x, count in panel.counts:
+            place = axes.get_xaxis_transform()
+            axes.text(x, 0.02, f"{count:,}", transform=place, ha="center", va="bottom", fontsize=6, color=MUTED)
 
 
 def _shade(axes: Axes, first: float, last: float, label: str) -> None:
@@ -204,7 +269,7 @@ def _make_logarithmic(axes: Axes) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
-def alignment_figure(example: Example, path: Path, layer: str | None = None) -> None:
+def alignment_figure(example: Example, path: Path, layer: str | None = None, *, dark: bool = False) -> None:
     """Draw how much each target token of an example attended to each source token, averaged over the heads.
 
     Characters that no installed font can draw are shown as rectangles, and a line below the figure names them.
@@ -212,12 +277,14 @@ def alignment_figure(example: Example, path: Path, layer: str | None = None) -> 
     Args:
         path: the figure; its suffix says the format.
         layer: the name in `example.attention` that is drawn; the mean of all of them by default.
+        dark: light on dark, for pages that are dark.
 
     Raises:
         UserError: there is no such layer, or the example has no attention.
     """
     weights = _mean_over_heads(example, layer)
-    _draw_page([WordAlignment(tuple(example.source_tokens), tuple(example.target_tokens), weights)], path, columns=1)
+    alignment = WordAlignment(tuple(example.source_tokens), tuple(example.target_tokens), weights)
+    _draw_page([alignment], path, columns=1, style=STYLE | DARK if dark else STYLE)
 
 
 def alignment_page(alignments: Sequence[WordAlignment], path: Path, columns: int = 3) -> None:
@@ -238,7 +305,9 @@ def alignment_page(alignments: Sequence[WordAlignment], path: Path, columns: int
     _draw_page(alignments, path, min(columns, fitting, len(alignments)))
 
 
-def _draw_page(alignments: Sequence[WordAlignment], path: Path, columns: int) -> None:
+def _draw_page(
+    alignments: Sequence[WordAlignment], path: Path, columns: int, style: Mapping[Any, Any] = MappingProxyType(STYLE)
+) -> None:
     tokens = [token for alignment in alignments for token in (*alignment.source, *alignment.target)]
     drawn, families, missing = drawable(tokens)
     shown = dict(zip(tokens, drawn, strict=True))
@@ -246,7 +315,7 @@ def _draw_page(alignments: Sequence[WordAlignment], path: Path, columns: int) ->
     widths = [max(len(row[column].source) for row in rows if column < len(row)) for column in range(columns)]
     heights = [max(len(alignment.target) for alignment in row) for row in rows]
     size = 1.2 * columns + 0.24 * sum(widths), 1.0 * len(rows) + 0.24 * sum(heights)
-    with matplotlib.rc_context(STYLE | {"font.family": families}):
+    with matplotlib.rc_context({**style, "font.family": families}):
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.add_gridspec(len(rows), columns, width_ratios=widths, height_ratios=heights)
         for index, alignment in enumerate(alignments):
@@ -264,40 +333,6 @@ def _missing_fonts(missing: set[str]) -> str:
         f"No installed font has {names}\nNoto Sans has most scripts"
         " (fonts-noto; for Chinese, Japanese and Korean fonts-noto-cjk)"
     )
-
-
-def learning_curve(metrics: Path, path: Path) -> None:
-    """Draw the loss, in training and on dev, and each metric on dev over the updates of a `metrics.jsonl`.
-
-    Raises:
-        UserError: the metrics cannot be read, or hold no loss yet.
-    """
-    points = curves(read_metrics(metrics))
-    if "loss" not in points:
-        raise UserError("holds no training loss to draw", where=str(metrics))
-    names = [name for name in points if name.startswith("dev.")]
-    with matplotlib.rc_context(STYLE | {"font.family": pick_fonts("".join(names))[0]}):
-        figure = Figure(figsize=(4.2 * (1 + len(names)), 2.8), layout="constrained")
-        panels = figure.subplots(1, 1 + len(names), squeeze=False)[0]
-        losses = {"training": points["loss"], "dev": points.get("dev_loss", [])}
-        _draw_curves(panels[0], "loss", {label: line for label, line in losses.items() if line})
-        for axes, name in zip(panels[1:], names, strict=True):
-            _draw_curves(axes, name.removeprefix("dev.").replace("_", " "), {"dev": points[name]})
-        save_figure(figure, path)
-
-
-def _draw_curves(axes: Axes, title: str, lines: dict[str, Iterable[tuple[int, float]]]) -> None:
-    for label, points in lines.items():
-        updates, values = zip(*points, strict=True)
-        axes.plot(updates, values, label=label, color=TRAINING if label == "training" else DEV, linewidth=1.6)
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.set_xlabel("update")
-    axes.grid(axis="y", color=GRID)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    if len(lines) > 1:
-        axes.legend(frameon=False)
 
 
 def visible_token(token: str) -> str:
@@ -380,25 +415,26 @@ def draw_weights(
     on it marks the uniform weight, 1 / S.
     """
     most = max(1e-9, float(weights.max())) if stretch else 1.0
-    image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=most, aspect="equal")
+    ink, ground = matplotlib.rcParams["text.color"], matplotlib.rcParams["axes.facecolor"]
+    image = axes.imshow(weights, vmin=0, vmax=most, aspect="equal")
     axes.xaxis.tick_top()
-    axes.set_xticks(range(len(source)), source, color=INK)
+    axes.set_xticks(range(len(source)), source, color=ink)
     # Words lean, and so does a long token among characters (an end mark).
     leaning = 0 if np.median([display_width(token) for token in source]) > 2 else 2
     for label, token in zip(axes.get_xticklabels(), source, strict=True):
         if display_width(token) > leaning:
             label.set(rotation=60, ha="left", rotation_mode="anchor")
-    axes.set_yticks(range(len(target)), target, color=INK)
+    axes.set_yticks(range(len(target)), target, color=ink)
     axes.set_xticks(np.arange(0.5, len(source) - 1), minor=True)
     axes.set_yticks(np.arange(0.5, len(target) - 1), minor=True)
-    axes.grid(which="minor", color="white", linewidth=1)
+    axes.grid(which="minor", color=ground, linewidth=1)
     axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)
     scale = axes.figure.colorbar(image, ax=axes, shrink=0.7, aspect=16, pad=0.02, ticks=MaxNLocator(4))
     scale.outline.set_visible(False)
     scale.ax.tick_params(length=0, labelsize=7)
     scale.set_label("attention weight (line: uniform)", fontsize=7)
-    scale.ax.axhline(min(most, 1 / len(source)), color=DEV, linewidth=1)
+    scale.ax.axhline(min(most, 1 / len(source)), color=ORANGE, linewidth=1)
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -223,14 +223,19 @@ def _arcs(predictor: SequencePredictor, prediction: Prediction) -> Iterator[Arcs
 
 
 def _alignment(aligner: Aligner, captured: Captured, gold: str | None = None) -> Alignment | None:
-    """The alignment of an output or, where gold is known, of a reference, whose words the gold is of."""
+    """The alignment of an output or, where gold is known, of a reference, whose words the gold is of.
+
+    A single word aligned with a single word tells nothing, so that without gold its tokens are aligned.
+    """
     if not isinstance(captured.prediction, Prediction):
         return None
-    words = aligner(captured.prediction)
+    words = aligner(captured.prediction, split=gold is None)
     if not (words.source and words.target):
         return None
     layer = Layer(aligner.layer, words.weights[None], words.target, words.source)
-    weights = Map("Alignment", [layer], measure="weight between words")
+    texts = captured.prediction.source_words.texts, captured.prediction.words.texts
+    units = "words" if (words.source, words.target) == texts else "words, or the tokens of a side of one word"
+    weights = Map("Alignment", [layer], measure=f"weight between {units}")
     if gold is None:
         return Alignment(weights, "output", words.links())
     links = parse_pharaoh(gold, option("gold"))

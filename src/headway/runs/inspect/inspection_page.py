@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from headway.errors import UserError, option
 from headway.formats.alignments import read_alignments
@@ -21,14 +20,15 @@ from headway.log import Progress, progress, say
 from headway.metrics import build_metric
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import TOGETHER
+from headway.runs.inspect.html_page import pack_integers, quantise, write_page
 from headway.runs.inspect.inspect_options import PageOptions
-from headway.runs.inspect.inspection import Alignment, Floats, Inspected, Layer, Map, inspect
-from headway.runs.inspect.pages import pack_integers, write_page
+from headway.runs.inspect.inspection import Alignment, Inspected, Layer, Map, inspect
+from headway.runs.inspect.pages import INSIDE, link_inside
 from headway.runs.load import load, task_of
 from headway.runs.run_folder import RunFolder
 from headway.tasks.task import RawExample
 
-STYLES = ("palette.css", "inspect.css")
+STYLES = ("palette.css", "inspect.css", "heatmap.css")
 SCRIPTS = (
     "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js",
     "inspect.js",
@@ -50,7 +50,7 @@ def _run_page(run: Path, options: PageOptions) -> str:
     task = task_of([run], allow_code=options.allow_code)
     folder = RunFolder(run)
     recipe = folder.read_recipe()
-    output = run / "inside.html" if options.output is None else options.output
+    output = run / INSIDE if options.output is None else options.output
     if not output.parent.is_dir():
         raise UserError("there is no such folder", where=option("output"), received=str(output.parent))
     examples = [RawExample(text) for text in options.text]
@@ -67,6 +67,8 @@ def _run_page(run: Path, options: PageOptions) -> str:
     rate = packed.error_rate()
     facts = _facts(folder, packed, rate)
     write_inspection(output, title=f"Inside {run.resolve().name}", facts=facts, packed=packed)
+    if output.name == INSIDE:
+        link_inside(output.with_name(folder.report.name))
     summary = f"{output}: {len(packed.index)} sentences, {output.stat().st_size / 1e6:.1f} MB"
     return summary + ("" if rate is None else f", AER {rate:.1f}")
 
@@ -160,7 +162,9 @@ def write_inspection(path: Path, *, title: str, facts: Sequence[str], packed: Pa
         facts: about the run, shown below the title.
         packed: what is shown.
     """
+    report = RunFolder(path.parent).report
     listed = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index}
+    listed["report"] = report.name if report.is_file() else None
     data = {"index": listed} | {f"sentence-{index}": content for index, content in enumerate(packed.sentences)}
     write_page(path, "inspect.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
 
@@ -241,23 +245,6 @@ def _layer(layer: Layer, tokens: _Tokens, bits: int, signed: bool) -> dict[str, 
         "most": most,
         "data": pack_integers(quantise(layer.values, most, bits, signed)),
     }
-
-
-def quantise(values: Floats, most: float, bits: int, signed: bool) -> npt.NDArray[np.integer[Any]]:
-    """Values as integers: the square root of their share of `most`, with the sign where there are signs.
-
-    A value v comes back within sqrt(v * most) / (2^bits - 1), twice that with signs; 8 or 16 bits.
-    """
-    steps = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
-    roots = np.sign(values) * np.sqrt(np.abs(values) / (most or 1.0))
-    kinds: dict[tuple[int, bool], type[np.integer[Any]]] = {
-        (8, False): np.uint8,
-        (16, False): np.uint16,
-        (8, True): np.int8,
-        (16, True): np.int16,
-    }
-    integers: npt.NDArray[np.integer[Any]] = np.rint(roots * steps).astype(kinds[bits, signed])
-    return integers
 
 
 def _alignment(alignment: Alignment, tokens: _Tokens, bits: int) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Quality by the length of the source, the figure that made attention known (Bahdanau et al. 2015, figure 2)."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,9 @@ import numpy as np
 
 from headway.errors import UserError
 from headway.formats.lines import read_lines
-from headway.metrics import Metric
+from headway.metrics import GroupScore, Metric, scores_by_group
 from headway.metrics.metric import Statistics
-from headway.runs.inspect.drawing import line_chart
+from headway.runs.inspect.drawing import Panel, panel_chart
 from headway.tables import Cell, Column, Table
 
 Unit = Literal["words", "characters"]
@@ -30,7 +29,7 @@ class LengthScores:
         ranges: the shortest and longest source of each bin.
         counts: the segments of each bin.
         centres: the mean length of each bin.
-        scores: by the name of a system, the scores of the bins.
+        scores: by the name of a system, the scores of the bins with their 95 % bootstrap intervals.
     """
 
     metric: str
@@ -38,13 +37,17 @@ class LengthScores:
     ranges: list[tuple[int, int]]
     counts: list[int]
     centres: list[float]
-    scores: dict[str, list[float]]
+    scores: dict[str, list[GroupScore]]
 
     def table(self) -> Table:
         """A row a system and a column a bin."""
         bins = [f"{low}-{high}" if low < high else f"{low}" for low, high in self.ranges]
         rows: list[list[Cell]] = [["segments", *self.counts]]
-        rows += [[name, *scores] for name, scores in self.scores.items()]
+        for name, scores in self.scores.items():
+            rows.append([name, *(bin.value for bin in scores)])
+            rows += [
+                ["  95 % from", *(bin.interval.low for bin in scores)], ["  to", *(bin.interval.high for bin in scores)]
+            ]  # fmt: skip
         columns = [Column(f"source {self.unit}"), *(Column(name, format=".2f") for name in bins)]
         return Table(columns, rows, title=f"{self.metric} by length of the source")
 
@@ -52,64 +55,81 @@ class LengthScores:
         """The table, to be read."""
         return self.table().text()
 
+    def panel(self) -> Panel:
+        """The chart: a line a system, with intervals, and how many segments each bin has."""
+        return Panel(
+            title=f"{self.metric} by length of the source",
+            x=f"source length in {self.unit}",
+            y=f"{self.metric}, 95 % intervals",
+            lines={
+                name: [(centre, bin.value) for centre, bin in zip(self.centres, bins, strict=True)]
+                for name, bins in self.scores.items()
+            },
+            bars={name: [(bin.interval.low, bin.interval.high) for bin in bins] for name, bins in self.scores.items()},
+            counts=list(zip(self.centres, self.counts, strict=True)),
+        )
+
     def draw(self, path: Path) -> None:
         """Draw a line a system. Raises UserError where the suffix is no format of figures."""
-        lines = {name: list(zip(self.centres, scores, strict=True)) for name, scores in self.scores.items()}
-        line_chart(lines, path, x=f"source length in {self.unit}", y=self.metric)
+        panel_chart([self.panel()], path)
 
 
-class LengthTotals:
-    """Statistics of segments, summed by the length of their sources: as large as there are lengths.
+class LengthStatistics:
+    """Statistics of segments by the length of their sources.
 
     Args:
         metric: scores segments from the sums of their statistics.
         unit: words, separated by white space, or characters.
+
+    Attributes:
+        rows: by length, the statistics (k,) of each segment.
     """
 
     def __init__(self, metric: Metric, unit: Unit = "words") -> None:
         self.metric, self.unit = metric, unit
-        self.sums: dict[int, Statistics] = {}
-        self.counts: Counter[int] = Counter()
+        self.rows: dict[int, list[Statistics]] = {}
 
     def add(self, outputs: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]) -> None:
         """Count N segments; `references` are sets of N each."""
         for line, statistics in zip(sources, self.metric.statistics(outputs, references), strict=True):
             length = len(line.split()) if self.unit == "words" else len(line)
-            self.sums[length] = self.sums.get(length, 0) + statistics
-            self.counts[length] += 1
+            self.rows.setdefault(length, []).append(statistics)
 
     def edges(self) -> list[int]:
         """The longest lengths of `BINS` bins with about equally many segments, but for the last bin."""
-        lengths = sorted(self.counts)
-        below = np.cumsum([self.counts[length] for length in lengths])
+        lengths = sorted(self.rows)
+        below = np.cumsum([len(self.rows[length]) for length in lengths])
         ranks = [int((below[-1] - 1) * bin / BINS) for bin in range(1, BINS)]
         return sorted({lengths[int(np.searchsorted(below, rank, side="right"))] for rank in ranks})
 
+    def scores(self, members: Sequence[Sequence[int]]) -> list[GroupScore]:
+        """The score and the interval of each bin of lengths."""
+        rows = [[row for length in bin for row in self.rows[length]] for bin in members]
+        names = [str(number) for number, bin in enumerate(rows) for _ in bin]
+        return list(scores_by_group(self.metric, np.array([row for bin in rows for row in bin]), names))
 
-def scores_of_totals(totals: Mapping[str, LengthTotals], edges: Sequence[int] | None = None) -> LengthScores:
+
+def score_lengths_of(systems: Mapping[str, LengthStatistics], edges: Sequence[int] | None = None) -> LengthScores:
     """The scores of systems, by name, on the same sources.
 
     Args:
-        totals: of each system.
+        systems: the statistics of each.
         edges: each bin goes up to one of these lengths, the last bin beyond all of them; by default `BINS` bins with
             about equally many segments each.
     """
-    first = next(iter(totals.values()))
-    lengths = np.array(sorted(first.counts))
+    first = next(iter(systems.values()))
+    lengths = np.array(sorted(first.rows))
     bins = np.searchsorted(np.array(sorted(first.edges() if edges is None else edges)), lengths)
     members = [lengths[bins == bin].tolist() for bin in np.unique(bins)]
-    counts = [sum(first.counts[length] for length in bin) for bin in members]
-    weighted = [sum(length * first.counts[length] for length in bin) for bin in members]
+    counts = [sum(len(first.rows[length]) for length in bin) for bin in members]
+    weighted = [sum(length * len(first.rows[length]) for length in bin) for bin in members]
     return LengthScores(
         first.metric.label,
         first.unit,
         [(bin[0], bin[-1]) for bin in members],
         counts,
         [total / count for total, count in zip(weighted, counts, strict=True)],
-        {
-            name: [system.metric.aggregate(np.sum([system.sums[length] for length in bin], axis=0)) for bin in members]
-            for name, system in totals.items()
-        },
+        {name: system.scores(members) for name, system in systems.items()},
     )
 
 
@@ -130,12 +150,12 @@ def score_by_length(
         references: reference sets.
         sources: one a segment.
         unit: words, separated by white space, or characters.
-        edges: see `scores_of_totals`.
+        edges: see `score_lengths_of`.
 
     Raises:
         UserError: another number of sources than of outputs.
     """
-    totals = {name: LengthTotals(metric, unit) for name in systems}
+    statistics = {name: LengthStatistics(metric, unit) for name in systems}
     for name, outputs in systems.items():
         if len(outputs) != len(sources):
             raise UserError(
@@ -143,8 +163,8 @@ def score_by_length(
                 where=name,
                 received=f"{len(sources)} sources for {len(outputs)} outputs",
             )
-        totals[name].add(outputs, references, sources)
-    return scores_of_totals(totals, edges)
+        statistics[name].add(outputs, references, sources)
+    return score_lengths_of(statistics, edges)
 
 
 def score_files_by_length(

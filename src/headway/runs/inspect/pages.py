@@ -1,97 +1,55 @@
-"""HTML pages that need nothing else, and the report of a run: learning curves, tables, attention in dev sentences.
-
-A page is a template of `page/` with its styles, scripts and data in it. All text goes into a page as data and is set as
-text there, never as markup.
+"""The report of a run: its result, learning curves, tables, attention in dev sentences.
 
 Shapes: K heads, T target tokens, S source tokens, both with the end mark.
 """
 
 from __future__ import annotations
 
-import base64
-import html
 import json
 import math
-import re
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
-from importlib.resources.abc import Traversable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from headway.documents import LARGEST_JSON, read_text, shaped
 from headway.errors import UserError
-from headway.files import write_text
+from headway.files import write_bytes
 from headway.predictors.captured_attention import AttentionName
 from headway.registry import foreign_code
+from headway.runs.inspect.html_page import data_element, pack_integers, quantise, write_page
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tables import Column, Table
 from headway.tasks import build_task
 from headway.tasks.task import Example
 
-STYLES = ("palette.css", "report.css")
-SCRIPTS = ("elements.js", "charts.js", "save.js", "report.js", "curves.js", "attention.js")
+STYLES = ("palette.css", "report.css", "heatmap.css")
+SCRIPTS = (
+    "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "report.js", "curves.js", "attention.js"
+)  # fmt: skip
+INSIDE = "inside.html"  # the page of `headway inspect` in a run folder
+BITS = 8  # of a weight
 MOST_POINTS = 1000  # a curve on a screen has no room for more
 SENTENCES = 12  # of dev, in the report
 
 
-def write_page(
-    path: Path,
-    template: str,
-    *,
-    title: str,
-    styles: Sequence[str],
-    scripts: Sequence[str],
-    data: Mapping[str, Any],
-    assets: Traversable | None = None,
-) -> None:
-    """Write a page whole.
+class MetricsLine(BaseModel):
+    """The types of what a line of `metrics.jsonl` may have besides other values."""
 
-    Args:
-        path: the page.
-        template: the name of its HTML file, with places for `{{title}}`, `{{style}}`, `{{data}}` and `{{script}}`.
-        title: its title, as text.
-        styles: names of style sheets, in their order.
-        scripts: names of scripts, in their order.
-        data: values that JSON can hold, each in an element of its own with that id, so that a script reads what it
-            needs when it needs it.
-        assets: a folder of files that are not in `page/`.
-    """
-    folders = [resources.files(__package__).joinpath("page"), *([] if assets is None else [assets])]
-    parts = {
-        "title": html.escape(title),
-        "style": _joined(styles, folders),
-        "data": "\n".join(_data(name, value) for name, value in data.items()),
-        "script": _joined(scripts, folders),
-    }
-    # In one pass, so that text that looks like a placeholder stays text.
-    write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read(template, folders)))
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    update: int
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    dev_loss: float | None = None
+    dev: dict[str, float] = {}
 
 
-def _data(name: str, value: Any) -> str:
-    content = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # Within a script element only `<` could end it (</script>) or change how it is read (<!--).
-    content = content.replace("<", "\\u003c")
-    return f'<script type="application/json" id="{name}">{content}</script>'
-
-
-def _joined(names: Iterable[str], folders: Sequence[Traversable]) -> str:
-    return "\n".join(_read(name, folders) for name in names)
-
-
-def _read(name: str, folders: Sequence[Traversable]) -> str:
-    found = next(folder.joinpath(name) for folder in folders if folder.joinpath(name).is_file())
-    return found.read_text(encoding="utf-8")
-
-
-def pack_integers(values: npt.NDArray[np.integer[Any]]) -> str:
-    """The bytes of integers, little end first, deflated, in base64."""
-    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
-    return base64.b64encode(zlib.compress(little.tobytes(), level=6)).decode()
+METRICS_LINE = TypeAdapter(MetricsLine)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -103,13 +61,15 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise UserError("there are no metrics; is this a run folder?", where=str(path))
     lines = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_text(path, LARGEST_JSON, "metrics").splitlines(), start=1):
+        where = f"{path}:{number}"
         try:
             value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"is not JSON ({error.msg})", where=f"{path}:{number}", received=line) from None
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"is not JSON ({getattr(error, 'msg', error)})", where=where, received=line) from None
         if not isinstance(value, dict) or not isinstance(value.get("update"), int):
-            raise UserError("is not an object with the number of an update", where=f"{path}:{number}", received=line)
+            raise UserError("is not an object with the number of an update", where=where, received=line)
+        shaped(value, METRICS_LINE, where, "this line")
         lines.append(value)
     return lines
 
@@ -139,7 +99,7 @@ def write_report(
     tables: Sequence[Table] = (),
     headline: str = "",
 ) -> None:
-    """Write the report to `path`.
+    """Write the report to `path`, with a link to the page of `headway inspect` where that stands beside it.
 
     Args:
         headline: the result in a line, above all else.
@@ -159,12 +119,32 @@ def write_report(
         examples=mistakes_first(examples),
         tables=tables,
     )
-    write_page(path, "report.html", title=title, styles=STYLES, scripts=SCRIPTS, data={"payload": page})
+    inside = INSIDE if path.with_name(INSIDE).is_file() else None
+    data = {"payload": page, "inside": inside}
+    write_page(path, "report.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
+
+
+def link_inside(report: Path) -> None:
+    """Let a report that was written before the page of `headway inspect` beside it have a link to that page."""
+    before, after = (data_element("inside", name).encode() for name in (None, INSIDE))
+    if report.is_file() and before in (content := report.read_bytes()):
+        write_bytes(report, content.replace(before, after))
 
 
 def mistakes_first(examples: Sequence[Example]) -> list[Example]:
     """The examples whose output is not the reference, then the others, each in their order."""
     return sorted(examples, key=lambda example: example.hypothesis == example.reference)
+
+
+def loss_curves(points: Mapping[str, Sequence[tuple[int, float]]]) -> dict[str, str]:
+    """The names of the curves of training and dev loss, by what they are called.
+
+    The loss on dev has no label smoothing, and beside it stands the loss of training that has none either. Runs of
+    older versions have no such curve; theirs is of what training minimises.
+    """
+    training = {"training": "unsmoothed_loss"} if "unsmoothed_loss" in points else {"objective": "loss"}
+    names = training | {"dev": "dev_loss"}
+    return {label: name for label, name in names.items() if name in points}
 
 
 def payload(
@@ -177,11 +157,13 @@ def payload(
     tables: Sequence[Table],
 ) -> dict[str, Any]:
     """The content of the page as values that JSON can hold."""
+    points = curves(read_metrics(metrics))
     return {
         "title": title,
         "headline": headline,
         "summary": [[name, value] for name, value in summary.items()],
-        "curves": {name: _thinned(points) for name, points in curves(read_metrics(metrics)).items()},
+        "curves": {name: _thinned(line) for name, line in points.items()},
+        "losses": list(loss_curves(points).items()),
         "examples": [_example(example) for example in examples],
         "tables": [
             {"title": table.title, "note": " ".join(table.notes), "columns": table.headings(), "rows": table.cells()}
@@ -204,17 +186,16 @@ def _example(example: Example) -> dict[str, Any]:
         "sourceTokens": example.source_tokens,
         "targetTokens": example.target_tokens,
         "drawings": example.drawings,
-        "attention": {
-            name: {"title": AttentionName.parse(name).title, "heads": len(weights), "data": pack_weights(weights)}
-            for name, weights in example.attention.items()
-        },
+        "attention": [_layer(name, weights) for name, weights in example.attention.items()],
     }
 
 
-def pack_weights(weights: npt.NDArray[np.floating[Any]]) -> str:
-    """Weights between 0 and 1 as bytes (0 to 255), deflated, in base64: a tenth of their size as numbers in JSON."""
-    quantised = np.rint(np.clip(np.nan_to_num(weights), 0, 1) * 255).astype(np.uint8)
-    return pack_integers(quantised)
+def _layer(name: str, weights: npt.NDArray[np.floating[Any]]) -> dict[str, Any]:
+    """The weights (K, T, S) of a layer, a tenth of their size as numbers in JSON."""
+    real = np.nan_to_num(weights)
+    most = float(np.abs(real).max(initial=0))
+    packed = pack_integers(quantise(real, most, BITS, signed=False))
+    return {"title": AttentionName.parse(name).title, "heads": len(weights), "most": most, "data": packed}
 
 
 def summary_of(folder: RunFolder) -> dict[str, str]:

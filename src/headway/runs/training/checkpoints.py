@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -27,6 +27,7 @@ from headway.runs.checkpoint_files import (
     read_state,
     update_of,
 )
+from headway.runs.run_folder import read_tensors
 from headway.runs.training.parallel import like, whole
 
 
@@ -39,9 +40,12 @@ class UpdateWindow:
         skipped: those whose loss or gradients were not finite.
         tokens: target tokens of those that were made.
         loss: summed over these tokens.
+        unsmoothed: the cross-entropy without label smoothing, summed over `unsmoothed_tokens` of these: older
+            checkpoints do not know it.
         parts: the parts of the loss, summed likewise.
         norm: of the gradients, summed over updates.
         began: the seconds of training when the window began.
+        rate: the learning rate of the last of them.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -50,9 +54,12 @@ class UpdateWindow:
     skipped: int = 0
     tokens: int = 0
     loss: float = 0.0
+    unsmoothed: float = 0.0
+    unsmoothed_tokens: int = 0
     parts: dict[str, float] = field(default_factory=dict)
     norm: float = 0.0
     began: float = 0.0
+    rate: float = 0.0
 
 
 @dataclass
@@ -61,8 +68,10 @@ class TrainingState:
 
     The random numbers of an update are a function of seed, update and rank, so there is no random state to keep.
     `batch` counts batches of the epoch that are done. `best` holds (score, update) of the best evaluations, best first.
-    `evaluation_pending`: the checkpoint's own evaluation is due and not yet among them. `window`: what the next line of
-    metrics.jsonl says of the updates that are made.
+    `gains`: of each evaluation, whether it was better than all before. `evaluation_pending`: the checkpoint's own
+    evaluation is due and not yet among them. `window`: what the next line of metrics.jsonl says of the updates that are
+    made. `general`: the general dev set before the first update, by the measure that says what is best. `forgotten`:
+    how much worse that is now.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -73,12 +82,15 @@ class TrainingState:
     bad_updates: int = 0
     evaluations_without_gain: int = 0
     best: list[tuple[float, int]] = field(default_factory=list)
+    gains: list[bool] = field(default_factory=list)
     target_tokens: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     stopped: str = ""
     evaluation_pending: bool = False
     window: UpdateWindow = field(default_factory=UpdateWindow)
+    general: float | None = None
+    forgotten: float = 0.0
 
 
 STATE_SHAPE = TypeAdapter(TrainingState)
@@ -152,7 +164,7 @@ def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | 
     newest, updates = whole_ones[-1], {update_of(folder) for folder in whole_ones}
     state = _parsed_state(newest)
     state.best = [(score, update) for score, update in state.best if update in updates]
-    return Checkpoint(state, load_file(newest / WEIGHTS), load_file(newest / OPTIMIZER))
+    return Checkpoint(state, read_tensors(newest / WEIGHTS), read_tensors(newest / OPTIMIZER))
 
 
 def _parsed_state(folder: Path) -> TrainingState:

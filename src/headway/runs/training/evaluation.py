@@ -15,7 +15,7 @@ from headway.models import Model
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.preparation import Corpora
 from headway.runs.training.updates import SMALLER_BATCHES
-from headway.tasks.task import DevOutputs, TrainingCorpus
+from headway.tasks.task import DevOutputs, DevSet, TrainingCorpus
 
 Scores = dict[str, float]
 
@@ -33,6 +33,15 @@ class Evaluation:
     loss: float
     scores: Scores
     fault: str = ""
+
+    def value(self, name: str) -> float:
+        """The loss, or a score; NaN where there is none."""
+        return self.loss if name == "loss" else self.scores.get(name, math.nan)
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The numbers that metrics.jsonl keeps."""
+        return {"loss": self.loss if math.isfinite(self.loss) else None, **self.scores}
 
 
 def baseline_scores(corpora: Corpora, metrics: Sequence[Metric]) -> dict[str, Scores]:
@@ -52,21 +61,20 @@ def dev_loss(model: Model[Any], dev: TrainingCorpus, parallel: Parallel) -> floa
         with memory_named(f"in the loss of a batch of {len(indices)} dev examples", SMALLER_BATCHES):
             batch = dev.collate(indices).to(parallel.device)
             logits = model(batch).logits
-            total += smoothed_cross_entropy(logits, batch.target_output, batch.target_mask, 0.0)
+            total += smoothed_cross_entropy(logits, batch.target_output, batch.target_mask, 0.0)[0]
             tokens += batch.counts["target_tokens"]
     return float(total) / tokens
 
 
-def evaluate(model: Model[Any], corpora: Corpora, metrics: Sequence[Metric], parallel: Parallel) -> Evaluation:
+def evaluate(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Evaluation:
     """Dev loss, and the scores of what the model makes of dev, in the run's precision; draws no random numbers."""
-    assert corpora.dev is not None
     model.eval()
     try:
         with parallel.autocast():
-            loss = dev_loss(model, corpora.dev, parallel)
+            loss = dev_loss(model, dev.corpus, parallel)
             if not math.isfinite(loss):
                 return Evaluation(loss, {}, "the loss on dev is not finite")
-            outputs = corpora.dev_outputs(model, parallel.device) if metrics else None
+            outputs = dev.outputs(model, parallel.device) if metrics else None
         return Evaluation(loss, {} if outputs is None else _scores(metrics, outputs))
     except NotFiniteError:
         return Evaluation(loss, {}, "the scores of search on dev are not finite")

@@ -4,11 +4,13 @@ import math
 import signal
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import RunError, option
 from headway.log import duration, progress, say
 from headway.memory import memory_named
+from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.opening import open_session
@@ -17,12 +19,14 @@ from headway.runs.training.session import Session
 from headway.runs.training.signals import Signals, noted_signals
 from headway.runs.training.updates import SMALLER_BATCHES, compute_gradients, make_update
 
+MEASURED = 10, 3.0  # updates and seconds that tell how long training will take
+
 
 def train(recipe: Recipe, output: Path, *, resume: bool = False) -> int:
     """Train what `recipe` describes into the run folder `output`.
 
-    The run can be killed at any moment; with `resume` it goes on from its last whole checkpoint and ends, on the same
-    machine with the same number of threads, with the same weights bit for bit as a run that was never interrupted.
+    With `resume`, a run that was stopped continues from its last whole checkpoint. It ends, on the same machine
+    with the same number of threads, with the same weights bit for bit as a run that was never interrupted.
 
     Returns:
         0 when training is complete, 128 + the signal's number when SIGINT or SIGTERM stopped it.
@@ -35,8 +39,9 @@ def train(recipe: Recipe, output: Path, *, resume: bool = False) -> int:
     try:
         with named[0], named[1], open_session(recipe, output, resume) as session, noted_signals() as signals:
             state = session.state
+            session.evaluate_beginning(signals)
             session.evaluate_pending(signals)
-            if not state.evaluation_pending:
+            if not (state.evaluation_pending or signals.received):
                 _loop(session, signals)
             if state.stopped and not state.evaluation_pending:
                 session.finish(signals)
@@ -56,20 +61,24 @@ def _loop(session: Session, signals: Signals) -> None:
     config, state, parallel = session.recipe.training, session.state, session.parallel
     began, cpu_began = time.monotonic() - state.seconds, _cpu_seconds(parallel.world_size) - state.cpu_seconds
     session.model.train()
-    with progress("training", config.updates, "updates") as line, closing(session.updates()) as updates:
+    forecast = _Forecast(config)
+    with progress("training", config.updates, "updates", long=True) as line, closing(session.updates()) as updates:
         for update in updates:
             state.stopped = _finished(config, state)
             if state.stopped:
                 return
             update.restore_random_state()
-            gradients = compute_gradients(session.step, update.batches, parallel, config.clip_norm)
-            rate = session.schedule(update.plan.number)
+            plan = update.plan
+            count = plan.sentences if config.mean_over == "sentences" else None
+            gradients = compute_gradients(session.step, update.batches, parallel, config.clip_norm, count)
+            rate = session.schedule(TrainingProgress(plan.number, plan.epochs, state.gains))
             make_update(session.optimizer, gradients, rate)
             stop = parallel.sum(signals.received is not None) > 0
             seconds = parallel.sum(time.monotonic() - began) / parallel.world_size
             state.cpu_seconds = _cpu_seconds(parallel.world_size) - cpu_began
-            session.record(update.plan, gradients, rate, seconds, stop=stop)
+            session.record(plan, gradients, rate, seconds, stop=stop)
             line.update(state.update, session.progress_text(_left(config, state)))
+            forecast.add(state)
             regular = state.update % config.checkpoint_every == 0
             if regular or stop:
                 session.checkpoint(signals, regular=regular, stop=stop)
@@ -92,16 +101,47 @@ def _finished(config: TrainingConfig, state: TrainingState) -> str:
         return f"{config.minutes:g} minutes"
     if config.patience is not None and state.evaluations_without_gain >= config.patience:
         return f"{config.patience} evaluations without a better one"
+    if config.most_forgotten is not None and state.forgotten > config.most_forgotten:
+        return f"{state.forgotten:.2f} forgotten on data.general"
     return ""
 
 
-def _left(config: TrainingConfig, state: TrainingState) -> str:
-    """The time until the end that comes first, as far as it can be known."""
+@dataclass
+class _Forecast:
+    """The time that training will take here, said once, as soon as some updates have been measured.
+
+    Attributes:
+        config: when training ends.
+        updates: those of this process.
+        warm: the seconds of training when the first of them was made, which takes longer than the others.
+        said: whether it has been said.
+    """
+
+    config: TrainingConfig
+    updates: int = 0
+    warm: float = 0.0
+    said: bool = False
+
+    def add(self, state: TrainingState) -> None:
+        """Count an update."""
+        self.updates += 1
+        if self.updates == 1:
+            self.warm = state.seconds
+        taken = state.seconds - self.warm
+        if self.said or self.updates < MEASURED[0] or taken < MEASURED[1]:
+            return
+        self.said, each = True, taken / (self.updates - 1)
+        if left := _left(self.config, state, each):
+            say(f"{self.updates} updates, {each:.3g} seconds each: about {left}, and the time of evaluations")
+
+
+def _left(config: TrainingConfig, state: TrainingState, each: float | None = None) -> str:
+    """The time until the end that comes first, as far as it can be known; `each` is the time of an update."""
     left = math.inf
     if config.minutes is not None:
         left = 60 * config.minutes - state.seconds
     if config.updates is not None:
-        left = min(left, (config.updates - state.update) * state.seconds / state.update)
+        left = min(left, (config.updates - state.update) * (state.seconds / state.update if each is None else each))
     if config.epochs is not None and state.epoch:
         left = min(left, (config.epochs - state.epoch) * state.seconds / state.epoch)
     return f"{duration(max(0.0, left))} left" if math.isfinite(left) else ""

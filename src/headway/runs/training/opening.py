@@ -18,6 +18,7 @@ from headway.log import say, silenced, warn
 from headway.losses import Objective
 from headway.models import Model
 from headway.optimizers.optimizers import build_optimizer
+from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import Recipe, changed_keys
 from headway.registry import foreign_code, import_paths
 from headway.runs.checkpoint_files import LEFTOVERS as CHECKPOINT_LEFTOVERS
@@ -44,12 +45,15 @@ from headway.runs.training.session import Session
 from headway.runs.training.updates import TrainingStep
 from headway.tasks import dev_metrics
 from headway.tensors.checkpointing import recompute_activations
+from headway.tensors.linear import use_backend
+from headway.tensors.low_rank import CHANGE
 from headway.tensors.precision import compared
 
 LOOKED_AT = 1000  # updates whose learning rates are compared
 # Keys that may change when a run goes on: they say when it ends and what it reports, not what an update computes.
 FREE_TO_CHANGE = (
     "training.updates", "training.epochs", "training.minutes", "training.patience", "training.log_every",
+    "training.most_forgotten",
     "training.keep_last", "training.tensorboard", "training.max_bad_updates", "training.wait_minutes", "data.lead",
     "decoding.batch_tokens",
 )  # fmt: skip
@@ -70,8 +74,7 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
             arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel.device, held))
             parallel = replace(parallel, precision=arithmetic.precision)
             with threads_set(arithmetic.threads.number):
-                corpora = prepare(recipe, folder) if parallel.first else None
-                parallel.from_first(lambda: None)
+                corpora = parallel.on_first(partial(prepare, recipe, folder))
                 session = _session(recipe, folder, corpora or prepare(recipe, folder), parallel, arithmetic)
                 with closing(session.records):
                     yield session
@@ -111,7 +114,7 @@ def _check_same_rates(recipe: Recipe, folder: RunFolder) -> None:
     made = update_of(checkpoints[-1]) if checkpoints else 0
     before, now = (new_schedule(one) for one in (folder.read_recipe(), recipe))
     looked_at = {*range(1, made + 1, max(1, made // LOOKED_AT)), *([made] if made else [])}
-    if any(before(update) != now(update) for update in looked_at):
+    if any(before(TrainingProgress(update)) != now(TrainingProgress(update)) for update in looked_at):
         raise UserError(
             f"{option('resume')} with another end would give the updates that were made other learning rates:"
             " this schedule ends with training.updates",
@@ -140,6 +143,7 @@ def _session(
     model = new_model(recipe, corpora, initial=checkpoint is None)
     if checkpoint:
         load_weights(model, checkpoint.weights, str(folder.checkpoints))
+    use_backend(model, arithmetic.backend)
     if recipe.training.activation_checkpointing:
         _checkpoint_activations(model)
     step = TrainingStep(model.to(parallel.device), Objective(recipe.objective))
@@ -151,9 +155,8 @@ def _session(
     if checkpoint:
         restore_optimizer(step, optimizer, checkpoint.optimizer)
     metrics = dev_metrics(recipe)
-    baselines = baseline_scores(corpora, metrics) if parallel.first else {}
-    if parallel.first:
-        _start_records(folder, recipe, model, hashes, state, arithmetic)
+    baselines = parallel.on_first(partial(baseline_scores, corpora, metrics)) or {}
+    parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic))
     tensorboard = recipe.training.tensorboard
     return Session(
         recipe,
@@ -185,8 +188,7 @@ def _checkpoint_activations(model: Model[Any]) -> None:
 
 def _checkpoint(folder: RunFolder, parallel: Parallel) -> Checkpoint | None:
     """The newest checkpoint; the first process removes damaged ones before the others look."""
-    checkpoint = load_latest(folder.checkpoints, warn) if parallel.first else None
-    parallel.from_first(lambda: None)
+    checkpoint = parallel.on_first(partial(load_latest, folder.checkpoints, warn))
     return checkpoint if parallel.first else load_latest(folder.checkpoints, warn)
 
 
@@ -211,12 +213,14 @@ def _start_records(
     folder: RunFolder,
     recipe: Recipe,
     model: nn.Module,
-    hashes: dict[str, str],
+    corpora: Corpora,
     state: TrainingState,
     arithmetic: Arithmetic,
 ) -> None:
     """Write the manifest, and metrics.jsonl without what came after the checkpoint that training goes on from."""
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+    parameters = sum(parameter.numel() for name, parameter in model.named_parameters() if CHANGE not in name)
+    learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    parts = {"train": corpora.train, "dev": corpora.dev}
     now, before = machine(), folder.read_manifest().get("machine", {})
     if state.update:
         _warn_of_another_machine(before, now)
@@ -226,14 +230,17 @@ def _start_records(
             "status": "training",
             "seed": recipe.training.seed,
             "parameters": parameters,
-            "data": hashes,
+            "data": data_hashes(corpora),
+            "examples": {name: len(part) for name, part in parts.items() if part is not None},
             "vocabulary": folder.vocabulary_hashes(),
             **provenance(recipe),
             "machine": now,
             "precision": arithmetic.precision,
             "bf16_speed": arithmetic.bf16_speed,
+            "backend": arithmetic.backend,
         }
     )
     trim_metrics(folder, state, recipe.training.evaluation_interval)
     begun = f"going on after update {state.update}" if state.update else "starting"
-    say(f"{begun}: {parameters:,} parameters, {arithmetic.text()}, {folder.path}")
+    size = f"{parameters:,} parameters" + (f" ({learning:,} learn)" if learning != parameters else "")
+    say(f"{begun}: {size}, {arithmetic.text()}, {folder.path}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
@@ -20,9 +20,11 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from headway.errors import RunError, option
+from headway.errors import RunError, UserError, option
 from headway.recipe import TrainingConfig
 from headway.tensors.precision import autocast
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,12 @@ class Parallel:
             raise SystemExit(1)  # the first process says why
         return result[0]
 
+    def on_first(self, work: Callable[[], Result]) -> Result | None:
+        """The first process does `work` and gets what it gave; the others wait for it, and stop where it failed."""
+        results = list[Result]()
+        self.from_first(lambda: results.append(work()))
+        return results[0] if results else None
+
 
 def launch(config: TrainingConfig) -> Parallel:
     """Join the processes that torchrun started, if it did, and pick this one's device."""
@@ -114,6 +122,17 @@ def launch(config: TrainingConfig) -> Parallel:
             control = distributed.new_group(backend="gloo", timeout=wait) if device.type != "cpu" else None
         return Parallel(rank, world_size, device, config, control)
     return Parallel(rank, world_size, device, config)
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """Within this context, where all processes of a machine read the same files, only its first tells of mistakes."""
+    try:
+        yield
+    except UserError as error:
+        if int(os.environ.get("LOCAL_RANK", 0)) > 0:
+            raise SystemExit(error.exit_code) from None
+        raise
 
 
 @contextmanager

@@ -7,14 +7,15 @@ import torch
 
 from headway.errors import UserError, option
 from headway.files import sync
+from headway.formats.corpus_config import parts
 from headway.models import Model
 from headway.optimizers.optimizers import build_schedule
 from headway.optimizers.schedules import Schedule
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.origin import fill_from_run, take_processors
+from headway.runs.training.origin import add_low_rank, fill_from_run, take_processors
 from headway.tasks import build_task, dev_metrics
-from headway.tasks.task import Corpora
+from headway.tasks.task import Corpora, Task
 
 __all__ = [
     "Corpora",
@@ -30,11 +31,43 @@ __all__ = [
 
 def check_recipe(recipe: Recipe) -> None:
     """Find what cannot work before any work is done. Raises UserError."""
-    build_task(recipe.task).check(recipe)
+    task = build_task(recipe.task)
+    _check_corpora(recipe, task)
+    task.check(recipe)
+    if recipe.training.subword_sampling is not None and not task.mixes_corpora:
+        what = f"a model for {task.name} reads the pieces of words as they are"
+        raise UserError(what, where="training.subword_sampling", allowed="translation")
+    if recipe.data.general is not None and not task.mixes_corpora:
+        raise UserError(f"a model for {task.name} is evaluated on dev alone", where="data.general", allowed="data.dev")
     dev_metrics(recipe)
     new_schedule(recipe)
     if recipe.data.dev is None and (recipe.training.patience or recipe.training.best_by):
         raise UserError("without data.dev nothing can be compared", where="training.patience or training.best_by")
+    if recipe.data.dev is None and recipe.data.general is not None:
+        raise UserError(
+            "what is forgotten is compared with what dev gains", where="data.general", allowed="data.dev, too"
+        )
+    if recipe.training.most_forgotten is not None and recipe.data.general is None:
+        what, allowed = "what is forgotten is seen on a general dev set", "data.general, a corpus"
+        raise UserError(what, where="training.most_forgotten", received=recipe.training.most_forgotten, allowed=allowed)
+
+
+def _check_corpora(recipe: Recipe, task: Task) -> None:
+    """Raise UserError for weights and tags of corpora where these mean nothing."""
+    for name, corpus in recipe.data.corpora().items():
+        several = parts(corpus, name)
+        for key, part in several:
+            for option_name in ("weight", "tag"):
+                received = getattr(part, option_name)
+                if received is not None and not task.mixes_corpora:
+                    what = f"a model for {task.name} has no {option_name}s of corpora"
+                    raise UserError(what, where=f"{key}.{option_name}", received=received)
+            if part.weight is not None and name != "data.train":
+                raise UserError("only what is trained on is sampled", where=f"{key}.weight", received=part.weight)
+        unweighted = [key for key, part in several if part.weight is None]
+        if 0 < len(unweighted) < len(several):
+            what, allowed = "all corpora of a list have a weight, or none", "a number above 0"
+            raise UserError(what, where=f"{unweighted[0]}.weight", received="nothing", allowed=allowed)
 
 
 def check_compiler(device: torch.device) -> None:
@@ -47,8 +80,11 @@ def check_compiler(device: torch.device) -> None:
 
 
 def new_schedule(recipe: Recipe) -> Schedule:
-    """The recipe's learning rate as a function of the update. Raises UserError where it lacks something."""
-    return build_schedule(recipe.optimizer, dim=recipe.model.width(), updates=recipe.training.updates)
+    """The recipe's learning rate as a function of the progress. Raises UserError where it lacks something."""
+    evaluated = recipe.data.dev is not None
+    return build_schedule(
+        recipe.optimizer, dim=recipe.model.width(), updates=recipe.training.updates, evaluated=evaluated
+    )
 
 
 def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
@@ -63,14 +99,16 @@ def new_model(recipe: Recipe, corpora: Corpora, *, initial: bool = True) -> Mode
     origin = recipe.training.from_ if initial else None
     model = build_task(recipe.task).model(recipe, corpora.processors, initial=initial and origin is None)
     if origin is not None:
-        fill_from_run(model, origin)
+        fill_from_run(model, recipe, corpora.processors)
+    add_low_rank(model, recipe)
     return model
 
 
 def data_hashes(corpora: Corpora) -> dict[str, str]:
     """The fingerprints that recognise changed data on resumption."""
-    hashes = {"train": corpora.train.fingerprint}
-    return hashes if corpora.dev is None else hashes | {"dev": corpora.dev.fingerprint}
+    held_out = {"dev": corpora.dev, "general": corpora.general}
+    known = {name: dev.corpus.fingerprint for name, dev in held_out.items() if dev is not None}
+    return {"train": corpora.train.fingerprint} | known
 
 
 def run_folder(path: Path, resume: bool) -> RunFolder:

@@ -41,12 +41,14 @@ class Outcome:
     Attributes:
         plan: which examples it was made of.
         parts: of the loss, each summed over all target tokens.
+        unsmoothed: the cross-entropy without label smoothing, summed likewise.
         norm: of the gradients, unclipped.
         tokens: all target tokens.
     """
 
     plan: PlannedUpdate
     parts: Mapping[str, float]
+    unsmoothed: float
     norm: float
     tokens: int
 
@@ -74,6 +76,8 @@ def add_to_window(window: UpdateWindow, outcome: Outcome) -> None:
     window.updates += 1
     window.tokens += outcome.tokens
     window.loss += outcome.loss
+    window.unsmoothed += outcome.unsmoothed
+    window.unsmoothed_tokens += outcome.tokens
     window.norm += outcome.norm
     for name, part in outcome.parts.items():
         window.parts[name] = window.parts.get(name, 0.0) + part
@@ -88,14 +92,15 @@ class Records:
         tensorboard: whether it writes for TensorBoard, too.
 
     Attributes:
-        shown: loss and speed of the last line, for people.
+        loss: of the last line, for people; empty before the first one.
+        speed: of the last line, for people.
     """
 
     def __init__(self, folder: RunFolder, *, write: bool, tensorboard: bool) -> None:
         self._file = folder.metrics if write else None
         self._board = _summary_writer(folder.path / "tensorboard") if write and tensorboard else None
         self._unread: list[tuple[PlannedUpdate, Gradients]] = []
-        self.shown = ""
+        self.loss = self.speed = ""
 
     def add(self, plan: PlannedUpdate, gradients: Gradients) -> None:
         """Remember an update; waits for no numbers."""
@@ -105,10 +110,15 @@ class Records:
         """The updates since the last call, in numbers; waits for the device, once."""
         if not self._unread:
             return []
-        numbers = [torch.cat([given.sums, given.norm.to(given.sums).view(1)]) for _, given in self._unread]
+        numbers = [
+            torch.cat([given.sums, torch.stack([given.unsmoothed, given.norm.to(given.sums)])])
+            for _, given in self._unread
+        ]
         outcomes = [
-            Outcome(plan, dict(zip(given.names, sums, strict=True)), norm, given.tokens)
-            for (plan, given), (*sums, norm) in zip(self._unread, torch.stack(numbers).tolist(), strict=True)
+            Outcome(plan, dict(zip(given.names, sums, strict=True)), unsmoothed, norm, given.tokens)
+            for (plan, given), (*sums, unsmoothed, norm) in zip(
+                self._unread, torch.stack(numbers).tolist(), strict=True
+            )
         ]
         self._unread = []
         return outcomes
@@ -126,6 +136,7 @@ class Records:
                 "update": state.update,
                 "epoch": state.epoch,
                 "loss": loss,
+                "unsmoothed_loss": window.unsmoothed / window.unsmoothed_tokens if window.unsmoothed_tokens else None,
                 **{f"loss.{name}": part / tokens for name, part in parts.items()},
                 "target_tokens": tokens,
                 "target_tokens_per_second": tokens / elapsed,
@@ -136,7 +147,7 @@ class Records:
                 "cpu_seconds": state.cpu_seconds,
             }
         )
-        self.shown = f"loss {loss or 0:.3f} · {tokens / elapsed:,.0f} tokens/s"
+        self.loss, self.speed = f"loss {loss or 0:.3f}", f"{tokens / elapsed:,.0f} tokens/s"
         state.window = UpdateWindow(began=state.seconds)
 
     def write(self, values: Mapping[str, Any]) -> None:
@@ -192,4 +203,5 @@ def _is_before(entry: Mapping[str, Any], state: TrainingState, evaluate_every: i
     # The last update's checkpoint is written anew once training ends, where its evaluation was not due before.
     due = bool(state.stopped) or state.update % evaluate_every == 0
     is_later_evaluation = "dev_loss" in entry and (state.evaluation_pending or not due)
-    return bool(entry["update"] < state.update or (entry["update"] == state.update and not is_later_evaluation))
+    same = entry["update"] == state.update > 0  # what comes before the first update is written anew
+    return bool(entry["update"] < state.update or (same and not is_later_evaluation))

@@ -16,6 +16,7 @@ from headway.models import Model
 from headway.optimizers.schedules import Schedule
 from headway.recipe import Recipe
 from headway.runs.checkpoint_files import folder_of, list_checkpoints, update_of
+from headway.runs.model_card import write_card
 from headway.runs.run_folder import RunFolder, average_weights, load_weights, model_weights, not_finite
 from headway.runs.training.batches import PlannedUpdate, Updates, prepared_updates
 from headway.runs.training.checkpoints import (
@@ -81,6 +82,7 @@ class Session:
         state.seconds = seconds
         state.target_tokens += gradients.tokens
         state.window.began = state.window.began or seconds  # the first update warms up
+        state.window.rate = rate
         self.complete = False
         self.records.add(plan, gradients)
         due = state.update % config.log_every == 0 or state.update % config.checkpoint_every == 0
@@ -113,9 +115,11 @@ class Session:
         warn(f"{message}; skipped ({count} in a row, {limit} end the run)")
 
     def progress_text(self, left: str) -> str:
-        """The state of training in a few words."""
-        best = f"best {self._best_by} {abs(self.state.best[0][0]):.2f}" if self.state.best else ""
-        parts = (f"update {self.state.update} · epoch {self.state.epoch + 1}", self.records.shown, best, left)
+        """The state of training in a few words, the most important first; the loss is known before its first line."""
+        state, window = self.state, self.state.window
+        best = f"best {self._best_by} {abs(state.best[0][0]):.2f}" if state.best else ""
+        loss = self.records.loss or (f"loss {window.loss / window.tokens:.3f}" if window.tokens else "")
+        parts = (f"update {state.update}", loss, left, best, f"epoch {state.epoch + 1}", self.records.speed)
         return " · ".join(part for part in parts if part)
 
     @property
@@ -186,7 +190,9 @@ class Session:
         result = self.parallel.from_first(lambda: self._evaluate(signals, gathered))
         if result is None:
             return
-        self._rank(result)
+        dev, general = result
+        self._compare_general(general)
+        self._rank(dev)
         state.evaluation_pending = False
         self.parallel.from_first(self._save_evaluation)
 
@@ -197,28 +203,60 @@ class Session:
 
     def _rank(self, result: Evaluation) -> None:
         """Compare an evaluation with the best so far; one that has no finite score is none of these."""
-        key = result.loss if self._best_by == "loss" else result.scores.get(self._best_by, math.nan)
-        if not math.isfinite(key):
-            self.state.evaluations_without_gain += 1
+        key, limit = result.value(self._best_by), self.recipe.training.most_forgotten
+        if not math.isfinite(key) or (limit is not None and self.state.forgotten > limit):
+            self._count_evaluation(gained=False)
             return
-        higher = self._best_by != "loss" and next(
-            metric.higher_is_better for metric in self.metrics if metric.name == self._best_by
-        )
-        ranked = [*self.state.best, (-key if higher else key, self.state.update)]
-        gained = not self.state.best or ranked[-1][0] < self.state.best[0][0]
-        self.state.evaluations_without_gain = 0 if gained else self.state.evaluations_without_gain + 1
+        ranked = [*self.state.best, (-key if self._higher_is_better else key, self.state.update)]
+        self._count_evaluation(gained=not self.state.best or ranked[-1][0] < self.state.best[0][0])
         average = self.recipe.training.average
         self.state.best = sorted(ranked)[: average.count if average.of == "best" else 1]
 
-    def _evaluate(self, signals: Signals, weights: dict[str, Tensor]) -> Evaluation | None:
-        """Evaluate and write that down; None where a signal came before the end."""
+    def _count_evaluation(self, *, gained: bool) -> None:
+        self.state.gains.append(gained)
+        self.state.evaluations_without_gain = 0 if gained else self.state.evaluations_without_gain + 1
+
+    @property
+    def _higher_is_better(self) -> bool:
+        return self._best_by != "loss" and next(
+            metric.higher_is_better for metric in self.metrics if metric.name == self._best_by
+        )
+
+    def evaluate_beginning(self, signals: Signals) -> None:
+        """Evaluate the general dev set, and dev, before the first update; a signal may leave that for another time."""
+        if self.state.update or self.corpora.general is None:
+            return
+        gathered = whole_tensors(model_weights(self.model))
+        result = self.parallel.from_first(lambda: self._evaluate(signals, gathered))
+        if result is not None:
+            value = result[1].value(self._best_by)
+            self.state.general = value if math.isfinite(value) else None
+
+    def _compare_general(self, general: Evaluation | None) -> None:
+        """Say how much worse the general dev set is than before the first update."""
+        before, state = self.state.general, self.state
+        if general is None or before is None:
+            return
+        now = general.value(self._best_by)
+        state.forgotten = before - now if self._higher_is_better else now - before
+        if not math.isfinite(state.forgotten):
+            state.forgotten = math.inf
+        kept = "nothing of it is forgotten" if state.forgotten <= 0 else f"forgotten: {state.forgotten:.2f}"
+        if self.parallel.first:
+            say(f"  data.general, {self._best_by} before the first update {before:.2f}; {kept}")
+
+    def _evaluate(self, signals: Signals, weights: dict[str, Tensor]) -> tuple[Evaluation, Evaluation | None] | None:
+        """Evaluate dev, and the general dev set, and write that down; None where a signal came before the end."""
+        assert self.corpora.dev is not None
         began, model = time.monotonic(), self.model
         try:
             with signals.may_leave():
                 if self.parallel.world_size > 1 and self.recipe.training.strategy == "fsdp":
                     model = new_model(self.recipe, self.corpora, initial=False).to(self.parallel.device)
                     load_weights(model, weights, "training")
-                result = evaluate(model, self.corpora, self.metrics, self.parallel)
+                result = evaluate(model, self.corpora.dev, self.metrics, self.parallel)
+                other = self.corpora.general
+                general = None if other is None else evaluate(model, other, self.metrics, self.parallel)
         except Interrupted:
             return None
         self.records.write(
@@ -227,23 +265,26 @@ class Session:
                 "epoch": self.state.epoch,
                 "dev_loss": result.loss if math.isfinite(result.loss) else None,
                 "dev": result.scores,
+                **({"general": general.line} if general is not None else {}),
                 **({"baselines": self.baselines} if self.baselines else {}),
                 "seconds": self.state.seconds,
                 "cpu_seconds": self.state.cpu_seconds,
                 "evaluation_seconds": time.monotonic() - began,
             }
         )
-        facts = (f"update {self.state.update} · epoch {self.state.epoch + 1}", self.records.shown)
+        facts = (f"update {self.state.update} · epoch {self.state.epoch + 1}", self.records.loss, self.records.speed)
         say(" · ".join(filter(None, facts)) + f" · dev loss {result.loss:.3f}{_shown(result.scores)}")
         if result.fault:
             warn(f"update {self.state.update}: {result.fault}; training may be diverging")
+        if general is not None:
+            say(f"  data.general · loss {general.loss:.3f}{_shown(general.scores)}")
         for name, scores in self.baselines.items():
             say(f"  beside it, on dev, {name}{_shown(scores)}")
-        return result
+        return result, general
 
     def finish(self, signals: Signals) -> None:
         """Write the last checkpoint, the final model and the manifest's last word, unless a signal comes before."""
-        self.records.write_window(self.state, self.optimizer.param_groups[0]["lr"])
+        self.records.write_window(self.state, self.state.window.rate)
         if self.complete or self.state.update % self.recipe.training.evaluation_interval == 0:
             self.parallel.from_first(self._tidy)
         else:
@@ -252,6 +293,7 @@ class Session:
             state = self.state
             totals = {"updates": state.update, "seconds": state.seconds, "cpu_seconds": state.cpu_seconds}
             self.folder.write_manifest(totals | {"target_tokens": state.target_tokens})
+            write_card(self.folder)
             say(f"training is complete ({self.state.stopped}): {self.folder.weights}")
 
 

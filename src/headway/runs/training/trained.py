@@ -11,6 +11,7 @@ from headway.runs.inspect.pages import read_metrics, write_run_report
 from headway.runs.load import AnyPredictor, load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train as run_training
+from headway.runs.training.parallel import told_once
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ def train(
 ) -> Trained:
     """Train what `recipe` describes into the run folder `output`.
 
-    The run can be killed at any moment; with `resume` it goes on from its last whole checkpoint and ends, on the same
-    machine with the same number of threads, with the same weights bit for bit as a run that was never interrupted.
+    With `resume`, a run that was stopped continues from its last whole checkpoint. It ends, on the same machine
+    with the same number of threads, with the same weights bit for bit as a run that was never interrupted.
 
     Args:
         recipe: a recipe file, its sections as a dict, or a Recipe.
@@ -82,7 +83,8 @@ def train(
         RunError: training diverged, memory or the disk ran out.
     """
     output = Path(output)
-    checked = recipe if isinstance(recipe, Recipe) else load_recipe(recipe, overrides)
+    with told_once():
+        checked = recipe if isinstance(recipe, Recipe) else load_recipe(recipe, overrides)
     code = run_training(checked, output, resume=resume)
     if report and code == 0 and int(os.environ.get("RANK", 0)) == 0:
         write_run_report(output)

@@ -49,12 +49,14 @@ class Gradients:
     Attributes:
         names: of the parts of the loss.
         sums: (parts,) each part, summed over all target tokens, float64.
+        unsmoothed: () the cross-entropy without label smoothing, summed likewise.
         norm: () the norm of the gradients, unclipped.
         tokens: all target tokens of the update.
     """
 
     names: Sequence[str]
     sums: Tensor
+    unsmoothed: Tensor
     norm: Tensor
     tokens: int
 
@@ -65,35 +67,39 @@ class Gradients:
 
 
 def compute_gradients(
-    step: nn.Module, batches: Sequence[TargetBatch], parallel: Parallel, clip_norm: float | None
+    step: nn.Module, batches: Sequence[TargetBatch], parallel: Parallel, clip_norm: float | None, count: int | None
 ) -> Gradients:
-    """Set the gradients of the mean loss a target token of all `batches` together, clipped to `clip_norm`.
+    """Set the gradients of the mean loss of all `batches` together, clipped to `clip_norm`.
 
     Args:
         step: a `TrainingStep`, wrapped for several processes where there are several.
         batches: this process's rows of each batch of the update, with the counts of the whole update.
         parallel: the processes.
         clip_norm: the largest norm that gradients keep; None for any.
+        count: what the mean is over; None for the target tokens.
 
     Raises:
         RunError: memory ran out.
     """
     tokens = batches[0].counts["target_tokens"]
     parts: dict[str, Tensor] = {}
+    unsmoothed = torch.zeros((), dtype=parallel.exact, device=parallel.device)
     for position, on_cpu in enumerate(batches, start=1):
         with memory_named(f"in a batch of {len(on_cpu.indices) * parallel.world_size} examples", SMALLER_BATCHES):
             batch = on_cpu.each_tensor(lambda tensor: tensor.to(parallel.device, non_blocking=True))
             with parallel.synchronise(step, last=position == len(batches)):
                 with parallel.autocast():
                     loss: Loss = step(batch)
-                # Gradients are averaged over W processes, so that W / tokens makes the mean over the global batch.
-                (loss.total * (parallel.world_size / tokens)).backward()  # type: ignore[no-untyped-call]
+                # Gradients are averaged over W processes, so that W / count makes the mean over the global batch.
+                (loss.total * (parallel.world_size / (count or tokens))).backward()  # type: ignore[no-untyped-call]
+        unsmoothed += loss.unsmoothed
         for name, part in loss.parts.items():
             fresh = part.detach().to(parallel.exact)
             parts[name] = parts[name] + fresh if name in parts else fresh
     norm = nn.utils.clip_grad_norm_(step.parameters(), math.inf if clip_norm is None else clip_norm)
     norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
-    return Gradients(tuple(parts), parallel.sum_on_device(torch.stack(list(parts.values()))), norm.detach(), tokens)
+    *sums, unsmoothed = parallel.sum_on_device(torch.stack([*parts.values(), unsmoothed]))
+    return Gradients(tuple(parts), torch.stack(sums), unsmoothed, norm.detach(), tokens)
 
 
 def make_update(optimizer: Optimizer, gradients: Gradients, rate: float) -> None:

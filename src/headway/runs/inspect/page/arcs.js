@@ -40,7 +40,8 @@ const arcsView = (() => {
       ...heads.map((head, place) => arc(places[head], places[place], base, weights[place], described(head, place))),
       ...tokens.map((token, place) => shape("text", { x: places[place], y: base + 16, "text-anchor": "middle" }, visible(token))),
     );
-    return element("figure", {}, element("figcaption", {}, title), element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title }, svg));
+    const saving = saveButtons(() => ({ drawing: standalone(svg), title: `${document.title} · ${title}`, width, height }));
+    return element("figure", {}, element("figcaption", {}, title), element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title }, svg), saving);
   }
 
   return { show: (all) => find("arcs").replaceChildren(...all.map(drawing)) };

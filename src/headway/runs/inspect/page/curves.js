@@ -1,20 +1,19 @@
 /* Learning curves of a run. */
 {
   const words = (name) => name.replaceAll("_", " ");
-  const { curves } = page;
-  const losses = [["training", "loss", "accent", ""], ["dev", "dev_loss", "dev", "5 3"]]
-    .filter(([, name]) => curves[name])
-    .map(([label, name, colour, dashes]) => ({ label, colour, dashes, points: curves[name] }));
-  const metrics = Object.keys(curves).filter((name) => name.startsWith("dev."));
-  if (losses.length) {
+  const { curves, losses } = page;
+  const colours = ["accent", "dev"];
+  const lines = losses.map(([label, name], index) => ({ label, colour: colours[index], points: curves[name] }));
+  if (lines.length) {
     find("curves").hidden = false;
-    find("charts").append(lineChart("loss", losses));
+    find("charts").append(lineChart("loss, nats a token", lines, { logarithmic: true }));
   }
-  for (const name of metrics) {
+  for (const name of Object.keys(curves).filter((name) => name.startsWith("dev."))) {
     const title = words(name.slice("dev.".length));
-    find("charts").append(lineChart(`${title} on dev`, [{ label: title, colour: "dev", points: curves[name] }]));
+    find("charts").append(lineChart(`${title} on dev`, [{ label: title, colour: "dev", look: 1, points: curves[name] }]));
   }
-  for (const name of ["learning_rate", "gradient_norm", "target_tokens_per_second"].filter((name) => curves[name])) {
-    find("more-charts").append(lineChart(words(name), [{ label: words(name), colour: "accent", points: curves[name] }]));
+  const more = { loss: "objective, nats a token", learning_rate: "learning rate", gradient_norm: "gradient norm", target_tokens_per_second: "target tokens a second" };
+  for (const [name, title] of Object.entries(more).filter(([name]) => curves[name] && !losses.some(([, shown]) => shown === name))) {
+    find("more-charts").append(lineChart(title, [{ label: title, colour: "accent", points: curves[name] }]));
   }
 }

@@ -46,6 +46,8 @@ const heatmap = createHeatmap(find);
     const numbers = inOrder(index.sentences.length), compare = ORDERS[find("order").value];
     numbers.sort((one, other) => compare(index.sentences[one], index.sentences[other]) || one - other);
     find("sentences").replaceChildren(...numbers.map(entry));
+    const known = (name) => index.sentences.some((each) => each[name] !== null);
+    find("figures").textContent = known("errorRate") ? "on the right: alignment error rate" : known("certainty") ? "on the right: mean probability of a token" : "";
     markSentence();
   }
 
@@ -132,7 +134,7 @@ const heatmap = createHeatmap(find);
 
   function describeLinks(links) {
     const parts = [];
-    if (links) parts.push(`The ${links.target}'s words (rows) and the source's (columns). A dot is a link that the weights give.`);
+    if (links) parts.push(`The ${links.target} (rows) and the source (columns). A dot is a link that the weights give.`);
     if (links?.sure) parts.push(`Frames are the gold links, dashed where they are only possible. AER of this sentence: ${links.errorRate.toFixed(1)}.`);
     find("marks").textContent = parts.join(" ");
   }
@@ -196,6 +198,7 @@ const heatmap = createHeatmap(find);
   }
 
   find("facts").textContent = index.facts.join(" · ");
+  if (index.report) find("facts").append(" · ", element("a", { href: index.report }, "report"));
   find("rounding").textContent = index.bits === 8
     ? "Values are kept with 8 bits on a scale of square roots: one of 1 is exact to 0.004, one of 0.01 to 0.0004."
     : "Values are kept with 16 bits on a scale of square roots: exact to 0.00002.";

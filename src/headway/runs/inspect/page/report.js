@@ -21,6 +21,15 @@ function tables([first, ...others]) {
   return [...(first ? table(first) : []), ...others.map(folded)];
 }
 
+/** Where every layer and head is shown, or how to make that page. */
+function lookInside(inside) {
+  const link = inside ? [element("a", { href: inside }, "Look inside"), ": every layer and head of more sentences."] : [
+    "Every layer and head of more sentences: ", element("code", {}, "headway inspect RUN")];
+  find("look-inside").replaceChildren(...link);
+}
+
 find("headline").textContent = page.headline;
 fillTerms(find("summary"), page.summary);
 find("tables").append(...tables(page.tables));
+lookInside(JSON.parse(find("inside").textContent));
+themeButton(find("theme"), () => heatmap.draw());

@@ -22,7 +22,7 @@ const sentenceView = (() => {
 
   function output({ text: said, score, tokens, probabilities }, lists) {
     return [
-      element("p", {}, text(said || "(nothing)"), element("span", { class: "score" }, score.toFixed(3).replace("-", "−"))),
+      element("p", {}, text(said || "(nothing)"), element("span", { class: "score", title: "log-probability over the length penalty" }, `score ${score.toFixed(3).replace("-", "−")}`)),
       chips(tokens, lists[tokens], (token, place) => chip(token, probabilities[place])),
     ];
   }

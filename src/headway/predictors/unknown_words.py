@@ -1,0 +1,95 @@
+"""Unknown words in outputs, replaced by the source words that they attend to (Luong et al. 2015, section 4.1).
+
+Shapes: K heads, S source tokens and T target tokens, both with the end mark.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import UserError, option
+from headway.formats.lines import read_lines
+from headway.predictors.captured_attention import alignment_layer
+from headway.processing.processor import Processor
+from headway.processing.text.text_processor import TextProcessor
+from headway.processing.text.word_vocabulary import WordVocabulary
+from headway.tensors.batch import UNKNOWN
+
+
+@dataclass(frozen=True)
+class UnknownWords:
+    """The words that stand for unknown ones in an output.
+
+    Attributes:
+        layer: the name of the attention that aligns.
+        source: the processor of sources.
+        dictionary: the target word of source words; others are copied.
+    """
+
+    layer: str
+    source: TextProcessor
+    dictionary: Mapping[str, str]
+
+    def __call__(
+        self, line: str, source: Sequence[int], target: Sequence[int], weights: NDArray[np.floating[Any]]
+    ) -> list[str]:
+        """The words for the unknown tokens of a target, in their order.
+
+        Args:
+            line: the source as it was encoded.
+            source: its ids, of which the line may have more.
+            target: the ids that were written.
+            weights: (K, T, S); the end mark of the source is no word.
+        """
+        tokens = self.source.encode_with_spans(line)[: len(source)]
+        prepared = self.source.prepare(line).split()
+        mean = weights.mean(0)[:, : len(tokens)]
+        attended = [prepared[tokens[mean[row].argmax()].word] for row, id in enumerate(target) if id == UNKNOWN]
+        return [self.dictionary.get(word, word) for word in attended]
+
+
+def unknown_words(
+    names: Sequence[str], source: Processor, target: TextProcessor, dictionary: Path | None
+) -> UnknownWords:
+    """The way to replace unknown words of a model.
+
+    Args:
+        names: of all attention that it has.
+        source: its processor of sources.
+        target: its processor of targets.
+        dictionary: a file with a source word, a tab and its target word in each line.
+
+    Raises:
+        UserError: a model that does not attend to words, or whose unknown tokens are no words, or a file that cannot be
+            read.
+    """
+    where = option("unknown_words")
+    layer = alignment_layer(names)
+    if layer is None:
+        raise UserError("this model has no attention to the source, which says what to copy", where=where)
+    if not isinstance(source, TextProcessor):
+        raise UserError("this model reads no words that could be copied", where=where)
+    if not isinstance(target.vocabulary, WordVocabulary):
+        raise UserError(
+            "the unknown tokens of this vocabulary are parts of words, which nothing can be copied for",
+            where=where, received="copy", allowed="keep, or a run with vocabulary.kind word or whitespace",
+        )  # fmt: skip
+    return UnknownWords(layer, source, {} if dictionary is None else read_dictionary(dictionary))
+
+
+def read_dictionary(path: Path) -> dict[str, str]:
+    """Source words with their target words, a pair a line, separated by a tab. Raises UserError with file and line."""
+    words: dict[str, str] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        source, tab, target = line.partition("\t")
+        if not (tab and source.strip() and target.strip()) or "\t" in target:
+            what, allowed = "this is no entry of a dictionary", "a source word, a tab and a target word"
+            raise UserError(what, where=f"{path}:{number}", received=line, allowed=allowed)
+        if source in words:
+            raise UserError("this word has an entry above", where=f"{path}:{number}", received=source)
+        words[source] = target
+    return words

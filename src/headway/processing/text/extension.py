@@ -1,0 +1,79 @@
+"""Vocabularies that grow: tokens of new text after the old ones, which keep their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from headway.errors import UserError
+from headway.processing.text.tagged_vocabulary import TaggedVocabulary
+from headway.processing.text.text_processor import SAMPLE, Pairs, TextProcessor, prepare, sampled
+from headway.processing.text.vocabulary import Vocabulary
+
+Both = tuple[TextProcessor, TextProcessor]
+WHERE = "training.extend_vocabulary"
+
+
+def extended_processors(processors: Both, count: int, pairs: Pairs) -> Both:
+    """Processors whose vocabularies have up to `count` further tokens each, from new text.
+
+    Args:
+        processors: of source and target; a vocabulary that both share stays shared.
+        count: of new tokens; characters that are new come first.
+        pairs: gives a fresh iterator over the raw pairs of the new text at every call.
+
+    Raises:
+        UserError: a kind of vocabulary that cannot grow.
+    """
+    source, target = processors
+    if source.vocabulary is target.vocabulary:
+        lines = (
+            prepare(line, processor.config)
+            for pair in pairs()
+            for line, processor in zip(pair, processors, strict=True)
+        )
+        both = _extended(source.vocabulary, lines, count, "text of both sides")
+        vocabularies = [both, both]
+    else:
+        vocabularies = [
+            _extended(
+                processor.vocabulary,
+                (prepare(pair[side], processor.config) for pair in pairs()),
+                count,
+                f"{name} text",
+            )
+            for side, (name, processor) in enumerate(zip(("source", "target"), processors, strict=True))
+        ]
+    first, second = vocabularies
+    return replace(source, vocabulary=first), replace(target, vocabulary=second)
+
+
+def check_extensible(processors: Both) -> None:
+    """Raise UserError where a vocabulary is of a kind that cannot grow."""
+    for processor in processors:
+        vocabulary = processor.vocabulary
+        if not vocabulary.extensible:
+            raise UserError(
+                "a vocabulary of this kind cannot have further tokens", where=WHERE, received=vocabulary.family,
+                allowed="bpe, unigram, char, word or whitespace",
+            )  # fmt: skip
+
+
+def _extended(vocabulary: Vocabulary, lines: Iterable[str], count: int, side: str) -> Vocabulary:
+    return vocabulary.extended(sampled(lines, SAMPLE), count, WHERE, side)
+
+
+def tagged(processors: Both, tags: Sequence[str]) -> Both:
+    """Processors whose source may begin with tags; a vocabulary that both share stays shared."""
+    if not tags:
+        return processors
+    source, target = processors
+    shared = source.vocabulary is target.vocabulary
+    vocabulary = TaggedVocabulary(source.vocabulary, tags)
+    return replace(source, vocabulary=vocabulary), replace(target, vocabulary=vocabulary) if shared else target
+
+
+def old_parts(older: Vocabulary, newer: Vocabulary) -> list[list[int]]:
+    """For each token that `newer` has after those of `older`, the known tokens that `older` cuts its text into."""
+    texts = [newer.decode([id]) for id in range(len(older), len(newer))]
+    return [[id for id in ids if id not in older.no_text] for ids in older.encode_lines(texts)]

@@ -1,0 +1,244 @@
+"""A corpus decoded by a run into a new corpus, with its provenance: backtranslation and distillation.
+
+Backtranslation (Sennrich et al. 2016) reads text of the language that a later model writes; each line becomes the
+target of what the run makes of it. Distillation (Kim and Rush 2016) reads sources; each gets the run's output as its
+target.
+
+Beside the folder that is made, `.NAME.work` keeps decoded chunks until all are there. A process that was killed goes on
+after the last of them, and ends with the same corpus.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import TypeAdapter
+
+import headway
+from headway.documents import read_json, shaped
+from headway.errors import UserError, option
+from headway.files import sha256, sync, write_json
+from headway.formats.lines import check_file, read_lines
+from headway.formats.pairs import open_source
+from headway.log import progress, say
+from headway.predictors.predict_options import PredictOptions
+from headway.predictors.prediction import Prediction
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.text.text_processor import TextProcessor
+from headway.runs.bulk_options import BulkOptions
+from headway.runs.load import AnyPredictor
+from headway.runs.run_folder import RunFolder
+from headway.storage import put_in_place, workspace
+from headway.tasks import build_task
+
+Kind = Literal["backtranslate", "distill"]
+IDENTITY, MANIFEST = "work.json", "manifest.json"
+SOURCE, TARGET = "source.txt", "target.txt"
+EMPTY, LONG, SCORE, RATIO = REASONS = ("empty", "too long for the model", "min_score", "max_ratio")
+SHOWN = 5  # lines of each reason in the manifest
+LARGEST_CHUNK = 2**32  # bytes
+
+
+class DecodedLine(NamedTuple):
+    """A line with what a run made of it.
+
+    Attributes:
+        read: the line.
+        written: the run's output.
+        score: its mean log probability a token, the end mark among them.
+        lengths: the tokens of both.
+        truncated: whether the model could not read all of the line.
+    """
+
+    read: str
+    written: str
+    score: float
+    lengths: tuple[int, int]
+    truncated: bool
+
+
+CHUNK = TypeAdapter(list[DecodedLine])
+
+
+@dataclass(frozen=True)
+class BulkInput:
+    """The lines to decode.
+
+    Attributes:
+        lines: gives a fresh iterator over them.
+        fingerprint: a hash of their content.
+        files: those that hold them.
+    """
+
+    lines: Callable[[], Iterator[str]]
+    fingerprint: str
+    files: Sequence[str]
+
+
+def decode_corpus(
+    kind: Kind, predictor: AnyPredictor, input: Path | None, options: BulkOptions, loaded: dict[str, Any]
+) -> dict[str, Any]:
+    """Decode a corpus into a new one: `source.txt`, `target.txt` and `manifest.json` in the folder `options.output`.
+
+    Args:
+        kind: whether outputs become the sources of the lines that were read, or their targets.
+        predictor: of one run, or of several.
+        input: a file with a line for each output; without one, the sources that the run was trained on.
+        options: see `BulkOptions`.
+        loaded: how the runs were loaded, which is a part of the provenance.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        UserError: a folder that is there, or in which another work was begun; a run that reads no lines of text; a
+            file that is missing or empty; nothing that is left.
+    """
+    output = check_output(options)
+    if not isinstance(predictor, SequencePredictor) or not isinstance(predictor.source, TextProcessor):
+        raise UserError("only models that read and write lines of text decode a corpus", where=option("runs"))
+    given = _input(predictor, input)
+    search = options.decoding()
+    resolved = PredictOptions(**search).search(predictor.recipe.decoding).model_dump()
+    begun: dict[str, Any] = {"command": f"headway {kind}", "runs": _runs(predictor), "loaded": loaded}
+    begun |= {"input": given.fingerprint, "decoding": resolved | search, "chunk": options.chunk}
+    work = output.absolute().with_name(f".{output.absolute().name}.work")
+    _begin(work, begun, output)
+    chunks = _decode(predictor, given, search, options.chunk, work, kind)
+    manifest = _write(kind, chunks, options, begun | {"files": list(given.files)}, output)
+    shutil.rmtree(work)
+    counts = manifest["counts"]
+    say(f"{output}: {counts['kept']:,} of {counts['read']:,} pairs are kept")
+    return manifest
+
+
+def check_output(options: BulkOptions) -> Path:
+    """The folder to make. Raises UserError where there is none, or something is there already."""
+    if options.output is None:
+        raise UserError("a new corpus needs a folder", where=option("output"), allowed="a folder to make")
+    if options.output.exists():
+        raise UserError("there is something there already", where=option("output"), received=str(options.output))
+    return options.output
+
+
+def _input(predictor: SequencePredictor, input: Path | None) -> BulkInput:
+    if input is not None:
+        check_file(input, option("input"))
+        return BulkInput(lambda: read_lines(input), sha256(input), [str(input.absolute())])
+    recipe = predictor.recipe
+    build_task(recipe.task).check(recipe)
+    corpus = open_source(recipe.data.train, "data.train", recipe.data.broken)
+    files = [str(path) for path in corpus.files]
+    return BulkInput(lambda: (pair.source for pair in corpus), corpus.fingerprint(), files)
+
+
+def _runs(predictor: SequencePredictor) -> list[dict[str, Any]]:
+    paths = [run.path for run in predictor.runs if run.path is not None]
+    return [{"run": str(path), "model_sha256": RunFolder(path).read_manifest().get("model_sha256")} for path in paths]
+
+
+def _begin(work: Path, begun: dict[str, Any], output: Path) -> None:
+    """Make the folder of work, or see that the one that is there is of the same work."""
+    identity = work / IDENTITY
+    try:
+        if not identity.is_file():
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(parents=True)
+            write_json(identity, begun)
+            sync(work.parent)
+            return
+    except OSError as error:
+        what = f"the folder of work cannot be made ({error.strerror})"
+        raise UserError(what, where=option("output"), received=str(output)) from error
+    before = read_json(identity, what="identity of the work")
+    changed = [name for name in begun if before.get(name) != begun[name]]
+    if changed:
+        raise UserError(
+            f"another work was begun here; it differs in {', '.join(changed)}", where=option("output"),
+            received=str(output), allowed=f"the same runs, input and options; another folder; this one without {work}",
+        )  # fmt: skip
+
+
+def _decode(
+    predictor: SequencePredictor, given: BulkInput, search: dict[str, Any], size: int, work: Path, kind: str
+) -> list[Path]:
+    """The files of all chunks, in their order; those that are there already are not decoded again."""
+    files, lines, number = list[Path](), given.lines(), 0
+    total = sum(1 for _ in given.lines())
+    with progress(kind, total, "lines", long=True) as shown:
+        while chunk := list(islice(lines, size)):
+            file = work / f"{len(files):08d}.json"
+            if not file.is_file():
+                predictions = predictor.predict(chunk, first_line=number + 1, truncate=True, **search)
+                decoded = [_line(*pair, predictor) for pair in zip(chunk, predictions, strict=True)]
+                write_json(file, [list(line) for line in decoded])
+            files.append(file)
+            number += len(chunk)
+            shown.update(number)
+    return files
+
+
+def _line(read: str, prediction: Prediction, predictor: SequencePredictor) -> DecodedLine:
+    best = prediction.hypotheses[0]
+    score = sum(best.log_probabilities) / max(1, len(best.log_probabilities))
+    cut = prediction.truncated and predictor.recipe.data.truncate_source is None
+    return DecodedLine(read, best.text, score, (len(prediction.source_tokens), len(best.tokens)), cut)
+
+
+def _fault(line: DecodedLine, options: BulkOptions) -> str | None:
+    """The first reason, in the order of `REASONS`, why a pair is left out; None where it is kept."""
+    shorter, longer = sorted(line.lengths)
+    faults = (
+        not (line.read.strip() and line.written.strip()),
+        line.truncated,
+        options.min_score is not None and line.score < options.min_score,
+        options.max_ratio is not None and longer > options.max_ratio * shorter,
+    )
+    return next((reason for reason, fault in zip(REASONS, faults, strict=True) if fault), None)
+
+
+def _write(
+    kind: Kind, chunks: Sequence[Path], options: BulkOptions, begun: dict[str, Any], output: Path
+) -> dict[str, Any]:
+    """Write the corpus of what is kept, whole or not at all."""
+    counts, first = Counter[str](), dict[str, list[int]]()
+    with workspace(output.absolute().parent) as space:
+        folder = space / "corpus"
+        folder.mkdir()
+        names = (TARGET, SOURCE) if kind == "backtranslate" else (SOURCE, TARGET)
+        with ExitStack() as stack:
+            read, written = (stack.enter_context((folder / name).open("w", encoding="utf-8")) for name in names)
+            for number, line in enumerate(_decoded(chunks), start=1):
+                fault = _fault(line, options)
+                counts[fault or "kept"] += 1
+                if fault is None:
+                    read.write(f"{line.read}\n")
+                    written.write(f"{line.written}\n")
+                elif len(shown := first.setdefault(fault, [])) < SHOWN:
+                    shown.append(number)
+        dropped = {reason: counts[reason] for reason in REASONS if counts[reason]}
+        if not counts["kept"]:
+            raise UserError("no pair is left", where=option("min_score"), received=dropped, allowed="weaker filters")
+        manifest = {
+            "headway": headway.__version__,
+            **begun,
+            "filters": {"min_score": options.min_score, "max_ratio": options.max_ratio},
+            "counts": {"read": counts.total(), "kept": counts["kept"], "dropped": dropped},
+            "first_dropped": first,
+            "sha256": {name: sha256(folder / name) for name in (SOURCE, TARGET)},
+        }
+        write_json(folder / MANIFEST, manifest)
+        put_in_place(folder, output)
+    return manifest
+
+
+def _decoded(chunks: Sequence[Path]) -> Iterator[DecodedLine]:
+    for file in chunks:
+        yield from shaped(read_json(file, list, "chunk", most=LARGEST_CHUNK), CHUNK, str(file), "the chunk")

@@ -1,0 +1,42 @@
+"""The options of decoding a whole corpus into a new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from headway.config import WRITES_FOLDER
+from headway.predictors.predict_options import SamplingOptions
+from headway.search.decoding_options import SearchOptions
+
+FILTERS: dict[str, Any] = {"group": "Filters"}
+
+
+class BulkOptions(SamplingOptions, SearchOptions):
+    """The corpus that is read and the one that is made; how lines are decoded; which of the new pairs are kept."""
+
+    output: Annotated[Path | None, WRITES_FOLDER] = Field(
+        default=None, description="The folder to make.", json_schema_extra={"metavar": "DIR"}
+    )
+    chunk: int = Field(default=1000, description="Lines that are decoded and kept at a time.", ge=1, le=10**7)
+    min_score: float | None = Field(
+        default=None,
+        description="Leave out outputs whose mean log probability a token is lower.",
+        ge=-1e6,
+        le=0,
+        json_schema_extra={**FILTERS, "default_text": "any"},
+    )
+    max_ratio: float | None = Field(
+        default=None,
+        description="Leave out pairs of which one side has more than so many times the tokens of the other.",
+        ge=1,
+        le=1e9,
+        json_schema_extra={**FILTERS, "default_text": "any"},
+    )
+
+    def decoding(self) -> dict[str, Any]:
+        """The options of decoding that were given, by name."""
+        names = {*SamplingOptions.model_fields, *SearchOptions.model_fields}
+        return {name: value for name, value in self.given().items() if name in names}

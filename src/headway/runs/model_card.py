@@ -1,0 +1,174 @@
+"""The card of a model: README.md of a run and of its exports, with the head that the Hugging Face hub reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+import headway
+from headway.files import write_text
+from headway.processing.marian_files import PREFIX
+from headway.recipe import Recipe, dump_recipe, parse_recipe
+from headway.runs.inspect.pages import read_metrics
+from headway.runs.run_folder import RunFolder
+from headway.tasks import dev_metrics
+
+FILL_IN = "to be filled in"
+PIPELINES = {
+    "translation": "translation",
+    "summarization": "summarization",
+    "speech_recognition": "automatic-speech-recognition",
+    "tagging": "token-classification",
+    "error_detection": "token-classification",
+}
+
+
+def write_card(folder: RunFolder) -> None:
+    """Write the card of a trained run, unless it has one of these very weights, which somebody may have filled in."""
+    digest = str(folder.read_manifest().get("model_sha256"))
+    if folder.card.is_file() and digest in folder.card.read_text(encoding="utf-8"):
+        return
+    write_text(folder.card, card_of(folder, folder.read_recipe(), _usage(folder)))
+
+
+def card_of(
+    folder: RunFolder,
+    recipe: Recipe,
+    usage: str,
+    *,
+    head: Mapping[str, Any] | None = None,
+    licence: str | None = None,
+    export: str | None = None,
+) -> str:
+    """The card of a model, as Markdown.
+
+    Args:
+        folder: the run.
+        recipe: the run's.
+        usage: how the model is used.
+        head: further keys of the card's head.
+        licence: the licence of the weights, as the hub names it; None leaves it to be filled in.
+        export: what is to be said of an export of the run.
+    """
+    manifest = folder.read_manifest()
+    sections = {
+        "Use": usage,
+        "Task and data": _data(recipe, manifest),
+        "Scores": _scores(folder, recipe),
+        "Speed": _speed(manifest),
+        **({} if export is None else {"The export": export}),
+        "Licence": licence or f"{FILL_IN.capitalize()}. The terms of the training data bind the weights.",
+        "Recipe": f"```yaml\n{dump_recipe(_portable(recipe)).strip()}\n```",
+        "Provenance": _provenance(manifest),
+    }
+    title = f"# {folder.path.resolve().name}"
+    body = "\n\n".join(f"## {name}\n\n{text}" for name, text in sections.items())
+    return f"---\n{_head(recipe, head or {}, licence)}---\n\n{title}\n\n{body}\n"
+
+
+def _usage(folder: RunFolder) -> str:
+    name = folder.path.resolve().name
+    return (
+        f"With headway {headway.__version__}:\n\n"
+        f"    headway predict {name} < input > output\n\n"
+        f'```python\nimport headway\n\nmodel = headway.load("{name}")\n```'
+    )
+
+
+def _head(recipe: Recipe, more: Mapping[str, Any], licence: str | None) -> str:
+    task, languages = recipe.task, _languages(recipe)
+    head: dict[str, Any] = {
+        **({"language": list(dict.fromkeys(languages))} if languages else {}),
+        "license": licence or "other",
+        **({} if licence else {"license_name": FILL_IN.replace(" ", "-")}),
+        "tags": ["headway", task],
+        **({"pipeline_tag": PIPELINES[task]} if task in PIPELINES else {}),
+    }
+    return yaml.safe_dump(head | dict(more), sort_keys=False, allow_unicode=True)
+
+
+def _languages(recipe: Recipe) -> tuple[str, ...]:
+    """The languages of both sides; none where a translation has one, which is the default of a recipe without any."""
+    both = recipe.text.source.language, recipe.text.target.language
+    return () if recipe.task == "translation" and both[0] == both[1] else both
+
+
+def _data(recipe: Recipe, manifest: Mapping[str, Any]) -> str:
+    languages = _languages(recipe) if recipe.task == "translation" else ()
+    direction = " from `{}` to `{}`".format(*languages) if languages else ""
+    lines = [f"Task: {recipe.task}{direction}.", ""]
+    for name, corpus in (("train", recipe.data.train), ("dev", recipe.data.dev)):
+        for entry in corpus if isinstance(corpus, Sequence) else [corpus] if corpus is not None else []:
+            lines.append(f"- data.{name}: `{_named(entry)}`")
+        if name in manifest.get("examples", {}):
+            lines.append(f"- data.{name}, what was used of it: {manifest['examples'][name]:,} examples")
+        if name in manifest.get("data", {}):
+            lines.append(f"- data.{name}, hash of its content: `{manifest['data'][name]}`")
+    parameters = manifest.get("parameters")
+    model = f"`{recipe.model.kind}`" + (f", {parameters:,} parameters" if parameters else "")
+    return "\n".join([*lines, f"- Model: {model}"])
+
+
+def _named(corpus: Any) -> str:
+    """A corpus by its kind and the names of its files, without the folders of a machine."""
+    values = corpus.model_dump(mode="json", exclude_defaults=True)
+    return json.dumps(_without_folders(values), ensure_ascii=False)
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_folders(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_without_folders, value))
+    if isinstance(value, str) and value.removeprefix(PREFIX).startswith("/"):
+        return value[: len(value) - len(value.removeprefix(PREFIX))] + value.rpartition("/")[2]
+    return value
+
+
+def _portable(recipe: Recipe) -> Recipe:
+    """The recipe without the folders of a machine."""
+    return parse_recipe(_without_folders(recipe.model_dump(mode="json")))
+
+
+def _scores(folder: RunFolder, recipe: Recipe) -> str:
+    """The dev scores of the checkpoint that the weights are, or of those that they are the mean of."""
+    chosen = folder.read_manifest().get("averaged_updates", [])
+    entries = read_metrics(folder.metrics) if folder.metrics.is_file() else []
+    evaluations = [entry for entry in entries if "dev" in entry and entry["update"] in chosen]
+    if not evaluations:
+        return "No scores were recorded with this run."
+    signatures = {metric.name: (metric.label, metric.signature()) for metric in dev_metrics(recipe)}
+    rows = ["| on dev, after update | metric | score | signature |", "|---|---|---|---|"]
+    for entry in evaluations:
+        for name, value in entry["dev"].items():
+            label, signature = signatures.get(name, (name, ""))
+            rows.append(f"| {entry['update']} | {label} | {value:.2f} | `{str(signature).replace('|', '&#124;')}` |")
+    mean = f"\n\nThe weights are the mean of the checkpoints after updates {', '.join(map(str, chosen))}."
+    return "\n".join(rows) + (mean if len(chosen) > 1 else "")
+
+
+def _speed(manifest: Mapping[str, Any]) -> str:
+    """The time of training, and on what."""
+    seconds, machine = manifest.get("seconds"), manifest.get("machine", {})
+    if not seconds:
+        return "No time of training was recorded with this run."
+    tokens = manifest.get("target_tokens", 0) / seconds
+    speed = f", {tokens:,.0f} target tokens a second" if tokens else ""
+    where = [machine.get("accelerator") or machine.get("processor") or "an unknown machine"]
+    where += [f"{machine['threads']} threads"] if machine.get("threads") else []
+    where += [manifest["precision"]] if manifest.get("precision") else []
+    return f"Training took {seconds / 60:,.1f} minutes{speed} ({', '.join(where)})."
+
+
+def _provenance(manifest: Mapping[str, Any]) -> str:
+    facts = {
+        "headway": headway.__version__,
+        "trained with headway": manifest.get("headway"),
+        "seed": manifest.get("seed"),
+        "updates": manifest.get("updates"),
+        "SHA-256 of the weights": manifest.get("model_sha256"),
+    }
+    return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value is not None)

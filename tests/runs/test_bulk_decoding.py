@@ -1,0 +1,121 @@
+"""A corpus decoded into a new one: pairs, filters, provenance; killed, it goes on and ends with the same bytes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway.errors import UserError
+from headway.runs.bulk_decoding import decode_corpus
+from headway.runs.bulk_options import BulkOptions
+from tests.conftest import Command, Reversal
+
+
+def made(folder: Path) -> tuple[list[str], list[str], dict[str, Any]]:
+    source, target = (
+        (folder / f"{side}.txt").read_text(encoding="utf-8").splitlines() for side in ("source", "target")
+    )
+    return source, target, json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+
+
+def test_backtranslation_has_outputs_as_sources(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
+    (tmp_path / "mono.txt").write_text("abcd\n\ndacb\nzzzz\n", encoding="utf-8")
+    ended = run_headway(
+        "backtranslate", reversal.run, "--input", tmp_path / "mono.txt", "--output", tmp_path / "new", "--beam", "2"
+    )
+    assert (ended.code, json.loads(ended.out)["kept"]) == (0, 3)
+    source, target, manifest = made(tmp_path / "new")
+    assert target == ["abcd", "dacb", "zzzz"]
+    assert source[:2] == ["dcba", "bcad"]
+    assert manifest["counts"] == {"read": 4, "kept": 3, "dropped": {"empty": 1}}
+    assert manifest["first_dropped"] == {"empty": [2]}
+    known = json.loads((reversal.run / "manifest.json").read_text(encoding="utf-8"))["model_sha256"]
+    assert manifest["runs"] == [{"run": str(reversal.run), "model_sha256": known}]
+    assert (manifest["command"], manifest["decoding"]["beam"]) == ("headway backtranslate", 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mono.txt", "new"]
+    again = run_headway("backtranslate", reversal.run, "--input", tmp_path / "mono.txt", "--output", tmp_path / "new")
+    assert again.code == 2
+    assert "--output: there is something there already" in again.err
+
+
+def test_distillation_reads_the_training_corpus(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
+    assert run_headway("distill", reversal.run, "--output", tmp_path / "new", "--beam", "1").code == 0
+    source, target, manifest = made(tmp_path / "new")
+    rows = (reversal.recipe.parent / "train.tsv").read_text(encoding="utf-8").splitlines()
+    assert source == [row.split("\t")[0] for row in rows]
+    assert sum(read[::-1] == written for read, written in zip(source, target, strict=True)) > 0.9 * len(rows)
+    assert manifest["files"] == [str(reversal.recipe.parent / "train.tsv")]
+
+
+def test_filters_leave_out_and_count(reversal: Reversal, tmp_path: Path) -> None:
+    predictor = headway.load(reversal.run, device="cpu")
+    lines = ["abcd", "aaaaaaaaaaaaaaaaaaaaaaaa", "xyxyxyxy", "cb"]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    scores = []
+    for line in predictor.predict(lines):
+        values = line.hypotheses[0].log_probabilities
+        scores.append(sum(values) / len(values))
+    limit = (scores[0] + min(scores)) / 2
+    options = BulkOptions(output=tmp_path / "new", min_score=limit, chunk=2)
+    manifest = decode_corpus("distill", predictor, tmp_path / "in.txt", options, {})
+    source, _, stored = made(tmp_path / "new")
+    assert source == [line for line, score in zip(lines, scores, strict=True) if score >= limit]
+    assert manifest["counts"]["dropped"] == {"min_score": 4 - len(source)} == stored["counts"]["dropped"]
+    ratio = BulkOptions(output=tmp_path / "ratio", max_ratio=1.0)
+    decode_corpus("distill", predictor, tmp_path / "in.txt", ratio, {})
+    source, target, _ = made(tmp_path / "ratio")
+    assert all(len(read) == len(written) for read, written in zip(source, target, strict=True))
+    nothing = BulkOptions(output=tmp_path / "none", min_score=0)
+    with pytest.raises(UserError, match=r"min_score: no pair is left; received .*min_score.*weaker filters"):
+        decode_corpus("distill", predictor, tmp_path / "in.txt", nothing, {})
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_killed_process_goes_on(reversal: Reversal, tmp_path: Path) -> None:
+    lines = "".join(f"{word}\n" for word in reversal.words * 6)
+    (tmp_path / "in.txt").write_text(lines, encoding="utf-8")
+    given = ["--input", tmp_path / "in.txt", "--sample", "--seed", "3", "--chunk", "40"]
+
+    def command(output: str) -> list[str]:
+        arguments = ["distill", reversal.run, *given, "--output", tmp_path / output]
+        return [sys.executable, "-m", "headway", *map(str, arguments)]
+
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command("new"), env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    work, deadline = tmp_path / ".new.work", time.monotonic() + 100
+    while len(list(work.glob("0*.json"))) < 3:
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = {file: file.stat().st_mtime_ns for file in sorted(work.glob("0*.json"))[:3]}
+    assert not (tmp_path / "new").exists()
+    predictor = headway.load(reversal.run, device="cpu")
+    loaded = {"average": None, "engine": None, "precision": "float32"}
+    options = {"sample": True, "seed": 3, "chunk": 40}
+    with pytest.raises(UserError, match=r"output: another work was begun here; it differs in decoding"):
+        decode_corpus("distill", predictor, tmp_path / "in.txt", BulkOptions(output=tmp_path / "new", chunk=40), loaded)
+    assert all(file.stat().st_mtime_ns == time_of for file, time_of in kept.items())
+    for name in ("new", "whole"):
+        decode_corpus("distill", predictor, tmp_path / "in.txt", BulkOptions(output=tmp_path / name, **options), loaded)
+    for file in ("source.txt", "target.txt", "manifest.json"):
+        assert (tmp_path / "new" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    assert not work.exists()
+
+
+def test_mistakes_are_told_before_any_work(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
+    missing = run_headway("backtranslate", reversal.run, "--input", tmp_path / "none.txt", "--output", tmp_path / "new")
+    assert (missing.code, "none.txt" in missing.err) == (2, True)
+    without = run_headway("distill", reversal.run)
+    assert (without.code, "--output: a new corpus needs a folder" in without.err) == (2, True)
+    bound = run_headway("distill", reversal.run, "--output", tmp_path / "new", "--min-score", "1")
+    assert (bound.code, "--min-score" in bound.err) == (2, True)
+    assert list(tmp_path.iterdir()) == []
