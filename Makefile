@@ -7,10 +7,11 @@ BIN := .venv/bin
 demo: .venv/demo
 	$(BIN)/headway demo
 
-# A process for each of two cores, with one thread each: more threads than cores make small models slow.
+# A process for each of two cores, with one thread each: more threads than cores make small models slow. Files keep
+# their order, in which the long ones come early.
 test: .venv/test
 	scripts/install-test-system-packages.sh
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # What depends on numbers, as processors without AVX-512 and bf16, and those without AVX2, compute it.
 NUMBERS := tests/tensors tests/mixers tests/models tests/losses tests/search tests/optimizers tests/runs/test_old_runs.py \

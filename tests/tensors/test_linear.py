@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from headway.tensors.linear import Linear
-from headway.tensors.products import FEW_ROWS, transposed
+from headway.tensors.products import FEW_ROWS, TransposedProduct
 
 SHAPES = [(1, 6), (5, 6), (FEW_ROWS + 1, 6), (2, 3, 6), (4, 7, 6), (0, 6), (3, 1, 6), (6,)]
 
@@ -30,7 +30,9 @@ def test_equals_torch(shape, outputs, bias, least, monkeypatch):
 def test_few_rows_take_the_weight_once(monkeypatch):
     monkeypatch.setattr("headway.tensors.linear.LEAST_WEIGHTS", 0)
     calls = []
-    monkeypatch.setattr("headway.tensors.linear.transposed", lambda *given: calls.append(1) or transposed(*given))
+    monkeypatch.setattr(
+        "headway.tensors.linear.TransposedProduct", lambda *given: calls.append(1) or TransposedProduct(*given)
+    )
     layer = Linear(6, 9)
     layer(torch.randn(4, 6))
     with torch.no_grad():

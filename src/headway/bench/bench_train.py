@@ -28,7 +28,8 @@ from headway.bench.timing import (
 from headway.device import keep_freed_memory, processor
 from headway.losses import Objective, ObjectiveConfig
 from headway.mixers.positions import sinusoids
-from headway.models import RecurrentConfig, TransformerConfig, build_model, model_section
+from headway.models import TransformerConfig, build_model, model_section
+from headway.models.recurrent import RecurrentConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer, build_schedule
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import TrainingConfig

@@ -112,6 +112,10 @@ FACTS = {
 Play = Callable[[int], int]
 
 
+# Rows, inputs and outputs of the products whose speed is the peak.
+PEAK_SHAPES = (4096, 512, 2048), (4096, 2048, 512), (4096, 512, 8192), (2048, 2048, 2048)
+
+
 @dataclass(frozen=True)
 class Contender:
     """Something to measure. `setup(*arguments)`, called in a process of its own, warms it up.
@@ -179,7 +183,9 @@ def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: in
 
 @contextmanager
 def _workers(contenders: Sequence[Contender]) -> Iterator[dict[str, Connection]]:
-    context = multiprocessing.get_context("spawn")
+    # Copies of a server that has only imported the package start at once, and none has computed anything before.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     processes, connections = [], {}
     try:
         for contender in contenders:
@@ -237,7 +243,7 @@ def matrix_peak(precision: str) -> float:
     It is the best of several shapes and tries, and of all libraries.
     """
     best, backends = 0.0, BACKENDS if has_onednn() else ("torch",)
-    for rows, inner, columns in ((4096, 512, 2048), (4096, 2048, 512), (4096, 512, 8192), (2048, 2048, 2048)):
+    for rows, inner, columns in PEAK_SHAPES:
         x, weight = (torch.randn(side, inner).to(DTYPES[precision]) for side in (rows, columns))
         for number in range(8 * len(backends)):
             began = time.perf_counter()

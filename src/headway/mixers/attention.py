@@ -87,7 +87,7 @@ class AttentionState(MixerState):
     @property
     def capacity(self) -> int:
         """C."""
-        return len(self.keys) - 1
+        return self.keys.shape[0] - 1
 
     def select(self, index: Tensor) -> "AttentionState":
         """A copy of the rows `index`.
@@ -105,7 +105,7 @@ def _select_rows(slots: Tensor, rows: Tensor, filled: int | None) -> Tensor:
     """(C + 1, R', ...): the `rows` of slots (C + 1, R, ...), in the first `filled` slots at least."""
     if filled is None:
         return slots.index_select(1, rows)
-    selected = slots.new_empty(slots.shape[0], len(rows), *slots.shape[2:])
+    selected = slots.new_empty(slots.shape[0], rows.shape[0], *slots.shape[2:])
     torch.index_select(slots.narrow(0, 0, filled), 1, rows, out=selected.narrow(0, 0, filled))
     return selected
 
@@ -204,36 +204,37 @@ class Attention(Mixer):
 
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, AttentionState)
-        after = AttentionState(state.lengths_after(x.shape[1], lengths), state.keys, state.values)
-        extremes, capacity, positions = state.bounds(), state.capacity, state.positions(x.shape[1])
-        _require_room(after, x.shape[1], extremes, lengths is None)
+        count = x.shape[1]
+        after = AttentionState(state.lengths_after(count, lengths), state.keys, state.values)
+        extremes, capacity, positions = state.bounds(), state.capacity, state.positions(count)
+        _require_room(after, count, extremes, lengths is None)
         query, key, value = self._project(x, positions)
         key, value = key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3)  # (n, R, K, d)
-        if extremes is not None and extremes[0] == extremes[1] and extremes[1] + len(key) <= capacity:
-            first, filled = extremes[0], extremes[0] + len(key)
+        if extremes is not None and extremes[0] == extremes[1] and extremes[1] + count <= capacity:
+            first, filled = extremes[0], extremes[0] + count
             for slots, new in ((state.keys, key), (state.values, value)):
-                slots.narrow(0, first, len(new)).copy_(new)
+                slots.narrow(0, first, count).copy_(new)
             return self._read(query, state.keys.narrow(0, 0, filled), state.values.narrow(0, 0, filled), first), after
-        filled = capacity if extremes is None else min(capacity, extremes[1] + len(key))
+        filled = capacity if extremes is None else min(capacity, extremes[1] + count)
         if extremes is not None:  # slots that one row is about to reach and another is not
             state.keys[extremes[1] : filled], state.values[extremes[1] : filled] = 0, 0
         slots = positions
         if lengths is not None:
-            slots = torch.where(torch.arange(len(key), device=x.device) < lengths[:, None], positions, capacity)
+            slots = torch.where(torch.arange(count, device=x.device) < lengths[:, None], positions, capacity)
         index = slots.t(), torch.arange(len(x), device=x.device)
         state.keys[index], state.values[index] = key.to(state.keys.dtype), value.to(state.values.dtype)
         return self._read_rows(query, state.keys[:filled], state.values[:filled], positions), after
 
     def _read(self, query: Tensor, keys: Tensor, values: Tensor, first: int) -> Tensor:
         """(R, n, D): what queries (R, K, n, d_k) at positions `first`, ... take of all keys and values (S, R, K, .)."""
-        count = query.shape[2]
+        count, filled = query.shape[2], keys.shape[0]
         read, _ = attend(
             query,
             keys.permute(1, 2, 0, 3),
             values.permute(1, 2, 0, 3),
-            causal_mask(len(keys), query.device)[first:] if first and count > 1 else None,
+            causal_mask(filled, query.device)[first:] if first and count > 1 else None,
             causal=first == 0 and count > 1,
-            bias=self.position(count, len(keys), -first, query.device),
+            bias=self.position(count, filled, -first, query.device),
         )
         return self._finish(read, None, None).values
 

@@ -51,8 +51,7 @@ class MixerState(State):
 
     def positions(self, count: int) -> Tensor:
         """(R, n): the positions of the next `count` vectors of each row, counted from 0."""
-        first = self.lengths.unsqueeze(1)
-        return first if count == 1 else first + torch.arange(count, device=first.device)
+        return next_positions(self.lengths, count)
 
     def lengths_after(self, count: int, lengths: Tensor | None) -> Tensor:
         """(R,): `lengths` once `count` vectors of each row, or `lengths` of them, have been read."""
@@ -61,6 +60,12 @@ class MixerState(State):
     def bounds(self) -> tuple[int, int] | None:
         """The lowest and the highest length; None on an accelerator, which it would wait for, and while compiling."""
         return bounds(self.lengths)
+
+
+def next_positions(lengths: Tensor, count: int) -> Tensor:
+    """(R, n): the positions of the next `count` of rows that have `lengths` (R,) so far, counted from 0."""
+    first = lengths.unsqueeze(1)
+    return first if count == 1 else first + torch.arange(count, device=first.device)
 
 
 def bounds(lengths: Tensor) -> tuple[int, int] | None:
@@ -208,6 +213,6 @@ def latest(window: Tensor, count: int, lengths: Tensor | None, time: int = 1) ->
         # state have to be those of the state before.
         in_place = new == 1 and not torch.compiler.is_compiling()
         return recent if in_place else recent.clone(memory_format=torch.contiguous_format)
-    index = lengths[:, None] + torch.arange(count, device=lengths.device)
+    index = next_positions(lengths, count)
     rows = torch.arange(len(lengths), device=lengths.device)
     return window[index.t(), rows] if time == 0 else window[rows[:, None], index]

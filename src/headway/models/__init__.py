@@ -8,7 +8,6 @@ from headway.models.front_end import FrontEndConfig
 from headway.models.matching import matched
 from headway.models.model import Axes, Memory, Model, ModelConfig, ModelSection, Output, Seq2Seq, State
 from headway.models.presets import PRESETS, model_section
-from headway.models.recurrent import Recurrent, RecurrentConfig
 from headway.models.stacks import MatchConfig, StackConfig, StackedConfig
 from headway.models.tagger import Tagger, TaggerConfig
 from headway.models.transformer import Transformer, TransformerConfig
@@ -29,8 +28,6 @@ __all__ = [
     "ModelConfig",
     "ModelSection",
     "Output",
-    "Recurrent",
-    "RecurrentConfig",
     "Seq2Seq",
     "StackConfig",
     "StackedConfig",

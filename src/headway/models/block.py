@@ -33,7 +33,7 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], tuple[Tensor, Beside]]) -> tuple[Tensor, Beside]:
         """x after the sublayer, and whatever else the sublayer gives."""
         values, beside = sublayer(x if self.post else self.norm(x))
-        total = x + self.dropout(values)
+        total = x + (self.dropout(values) if self.training else values)
         return self.norm(total) if self.post else total, beside
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.mixers import State
+from headway.mixers.mixer import next_positions
 from headway.mixers.positions import build_absolute
 from headway.models.block import Block, Wanted
 from headway.models.embeddings import output_projection, token_embedding, tying
@@ -74,7 +75,7 @@ class DecoderOnly(Seq2Seq):
         x, mask = self._pack(batch, lengths)
         x, padding = self._embed(x), drop_full(mask)
         attention: dict[str, Tensor] = {}
-        target = lengths[:, None] + torch.arange(steps, device=lengths.device)  # (B, T): where the target stands
+        target = next_positions(lengths, steps)  # (B, T): where the target stands
         for number, layer in enumerate(self.decoder):
             names = f"decoder.{number}.self", f"decoder.{number}.cross"
             asked = [wanted(name, capture) for name in names]
@@ -123,7 +124,7 @@ class DecoderOnly(Seq2Seq):
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, DecoderOnlyState]:
         assert isinstance(state, DecoderOnlyState)
         count, layers = tokens.shape[1], []
-        positions = state.lengths[:, None] + torch.arange(count, device=tokens.device)
+        positions = next_positions(state.lengths, count)
         x = self.dropout(self.target_tokens(tokens) * self.scale + self.position(positions))
         for block, before in zip(self._decoder_blocks(), state.layers, strict=True):
             x, after = block.extend(x, before)

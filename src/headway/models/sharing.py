@@ -20,5 +20,5 @@ def sentences_of(index: Tensor, width: int, count: int) -> tuple[int, Tensor | N
         these are those of the state as they are.
     """
     if index.dim() == 2:
-        return index.shape[1], None if len(index) == count else index[:, 0] // width
+        return index.shape[1], None if index.shape[0] == count else index[:, 0] // width
     return 1, index // width

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.mixers import State
+from headway.mixers.mixer import next_positions
 from headway.mixers.positions import build_absolute
 from headway.models.block import Block, Wanted
 from headway.models.cross_attention import View
@@ -64,7 +65,7 @@ class DecoderState(State):
     def select(self, index: Tensor) -> DecoderState:
         """Rows `index`; an index (N, W) keeps the source shared among the W hypotheses of each sentence."""
         rows = index.reshape(-1)
-        width, sentences = sentences_of(index, self.width, len(self.lengths) // self.width)
+        width, sentences = sentences_of(index, self.width, self.lengths.shape[0] // self.width)
         return DecoderState(
             layers=tuple(layer.select(rows) for layer in self.layers),
             sources=self.sources if sentences is None else tuple(view.select(sentences) for view in self.sources),
@@ -146,7 +147,7 @@ class Transformer(Seq2Seq):
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, DecoderState]:
         assert isinstance(state, DecoderState)
         count, layers = tokens.shape[1], []
-        x = self.target_embedding.at(tokens, state.lengths[:, None] + torch.arange(count, device=tokens.device))
+        x = self.target_embedding.at(tokens, next_positions(state.lengths, count))
         for layer, mixer_state, source in zip(self._decoder_blocks(), state.layers, state.sources, strict=True):
             x, after = layer.extend(x, mixer_state, source, state.width, state.lengths)
             layers.append(after)

@@ -8,7 +8,7 @@ Shapes: N sentences, W hypotheses of a sentence, C candidates of a sentence at a
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ from headway.models.model import Memory, State
 from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
 from headway.search.limits import Limits
 from headway.tensors.batch import BOS, EOS
+
+# For each step and sentence the parents, tokens and log probabilities of the W hypotheses.
+Way = list[dict[int, tuple[list[int], list[int], list[float]]]]
 
 BLOCK = 16  # scores of which a maximum is taken
 LOOK_EVERY = 8  # steps between two looks at whether all is done, on an accelerator: every look waits for it
@@ -75,35 +78,43 @@ class _Finished:
         self.parents, self.log_probabilities = torch.zeros_like(self.steps), torch.zeros_like(self.scores)
         self.counts = torch.zeros_like(self.steps[:, 0])
 
-    def add(self, sentences: Tensor, time: int, candidates: _Candidates) -> None:
-        """Note those of the best W candidates of some sentences (N',) that end, as long as there is room."""
+    def add(self, sentences: Tensor, time: int, candidates: _Candidates) -> bool:
+        """Note those of the best W candidates of some sentences (N',) that end, as long as there is room.
+
+        Returns:
+            Whether some may have ended; that none did is seen on a CPU alone.
+        """
         scores, parents, tokens, log_probabilities = (part[:, : self.beam] for part in candidates)
-        ended = (tokens == EOS) & scores.isfinite()
+        ended = (tokens == EOS) & (scores > -torch.inf)
+        if scores.device.type == "cpu" and not bool(ended.any()):
+            return False
         before = self.counts[sentences]
         slots = (before[:, None] + ended.cumsum(1) - 1).clamp(max=self.beam).masked_fill(~ended, self.beam)
         index = sentences[:, None], slots
         self.scores[index], self.steps[index] = scores, time
         self.parents[index], self.log_probabilities[index] = parents, log_probabilities
         self.counts[sentences] = (before + ended.sum(1)).clamp(max=self.beam)
+        return True
 
 
 class _Trail:
-    """The way back: at each step the token, its log probability and the parent of every hypothesis, (T, N, W)."""
+    """The way back: at each step the sentences that went on, and the hypotheses chosen of each."""
 
-    def __init__(self, steps: int, count: int, beam: int, like: Tensor) -> None:
-        self.tokens = torch.zeros(steps, count, beam, dtype=torch.long, device=like.device)
-        self.parents, self.log_probabilities = torch.zeros_like(self.tokens), like.new_zeros(self.tokens.shape)
+    def __init__(self) -> None:
+        self.steps: list[tuple[Tensor, _Candidates]] = []
 
-    def write(self, time: int, sentences: Tensor, chosen: _Candidates) -> None:
-        """Note what step `time` has chosen for some sentences."""
-        self.tokens[time, sentences], self.parents[time, sentences] = chosen.tokens, chosen.parents
-        self.log_probabilities[time, sentences] = chosen.log_probabilities
+    def write(self, sentences: Tensor, chosen: _Candidates) -> None:
+        """Note what a step has chosen for some sentences."""
+        self.steps.append((sentences, chosen))
+
+    def log_probabilities(self, like: Tensor) -> Tensor:
+        """Those of all tokens, one after the other."""
+        return torch.cat([like.new_zeros(0), *(chosen.log_probabilities.flatten() for _, chosen in self.steps)])
 
     def hypotheses(self, finished: _Finished, alpha: float) -> list[list[Hypothesis]]:
         """The finished hypotheses of each sentence, best first."""
         ends = finished.scores, finished.steps, finished.parents, finished.log_probabilities
-        used = int(finished.steps.max()) if finished.steps.numel() else 0
-        way = [part[:used].tolist() for part in (self.tokens, self.log_probabilities, self.parents)]
+        way = self._way()
         outputs = []
         for sentence, count in enumerate(finished.counts.tolist()):
             columns = zip(*(part[sentence, :count].tolist() for part in ends), strict=True)
@@ -111,17 +122,21 @@ class _Trail:
             outputs.append(sorted(hypotheses, key=lambda hypothesis: -hypothesis.score))
         return outputs
 
+    def _way(self) -> Way:
+        return [
+            dict(zip(sentences.tolist(), zip(*(part.tolist() for part in chosen[1:]), strict=True), strict=True))
+            for sentences, chosen in self.steps
+        ]
 
-def _unrolled(
-    way: list[list[list[list[Any]]]], sentence: int, alpha: float, score: float, step: int, parent: int, end: float
-) -> Hypothesis:
+
+def _unrolled(way: Way, sentence: int, alpha: float, score: float, step: int, parent: int, end: float) -> Hypothesis:
     """The hypothesis of which `parent` is the part before its end at `step`."""
-    tokens, log_probabilities, parents = way
     ids, logs = [], [end]
     for time in range(step - 1, -1, -1):
-        ids.append(tokens[time][sentence][parent])
-        logs.append(log_probabilities[time][sentence][parent])
-        parent = parents[time][sentence][parent]
+        parents, tokens, log_probabilities = way[time][sentence]
+        ids.append(tokens[parent])
+        logs.append(log_probabilities[parent])
+        parent = parents[parent]
     return Hypothesis(tuple(ids[::-1]), tuple(logs[::-1]), score / length_penalty(len(logs), alpha))
 
 
@@ -150,36 +165,38 @@ def beam_search(
     state, last = model.start(memory, steps + 1), torch.full((count, 1), BOS, device=device)
     scores, history = torch.zeros(count, 1, device=device), last[:, :0]
     raw, state = model.extend(last, state)
-    trail, finished = _Trail(steps, count, beam, raw), _Finished(count, beam, raw)
+    trail, finished = _Trail(), _Finished(count, beam, raw)
     for time in range(steps + 1):
         width = scores.shape[1]
         candidates = _candidates(scores, raw, limits, sentences, time, history, 2 * beam)
-        finished.add(sentences, time, candidates)
+        fewer = finished.add(sentences, time, candidates) or time >= min(limits.longest)
         if time == steps:
             break
         chosen = candidates.survivors(beam)
-        trail.write(time, sentences, chosen)
-        rows = _rows_to_go(finished, sentences, longest, time)
-        if not len(rows):
-            break
-        sentences, chosen = sentences[rows], chosen.rows(rows)
+        trail.write(sentences, chosen)
+        rows = torch.arange(len(sentences), device=device)
+        if fewer and time_to_look(time, device):
+            rows = _rows_to_go(finished, sentences, longest, time)
+            if not len(rows):
+                break
+            sentences, chosen = sentences[rows], chosen.rows(rows)
         index = rows[:, None] * width + chosen.parents
         state, last = state.select(index), chosen.tokens.reshape(-1, 1)
         if limits.no_repeat:
             history = torch.cat([history[index.flatten()], last], 1)
         scores = chosen.scores
         raw, state = model.extend(last, state)
-    check_scores(torch.stack([trail.log_probabilities.isnan().any(), raw.isnan().any(), (finished.counts == 0).any()]))
+    unsound = trail.log_probabilities(raw).isnan().any(), raw.isnan().any(), (finished.counts == 0).any()
+    check_scores(torch.stack(unsound))
     return trail.hypotheses(finished, alpha)
 
 
 def _rows_to_go(finished: _Finished, sentences: Tensor, longest: Tensor, time: int) -> Tensor:
     """The rows of `sentences` (N',) to go on with: on a CPU those that are not done, elsewhere all until all are."""
-    rows = torch.arange(len(sentences), device=sentences.device)
-    if not time_to_look(time, sentences.device):
-        return rows
     left = ((finished.counts[sentences] < finished.beam) & (time < longest[sentences])).nonzero().squeeze(1)
-    return left if sentences.device.type == "cpu" or not len(left) else rows
+    if sentences.device.type == "cpu" or not len(left):
+        return left
+    return torch.arange(len(sentences), device=sentences.device)
 
 
 def _candidates(
@@ -200,14 +217,14 @@ def _candidates(
         values, tokens = largest(raw, min(count + len(forbidden), vocabulary))
         for token in forbidden:
             values = values.masked_fill(tokens == token, -torch.inf)
+    shown = values.shape[1]
     total = (scores.reshape(-1, 1) + values).reshape(len(scores), -1)
     best, places = total.topk(min(count, total.shape[1]), dim=1)
     if (missing := count - best.shape[1]) > 0:  # fewer continuations than the beam is wide: add impossible ones
         best = torch.cat([best, best.new_full((len(best), missing), -torch.inf)], 1)
         places = torch.cat([places, places.new_zeros(len(places), missing)], 1)
-    parents, tokens = places // values.shape[1], tokens.reshape(len(scores), -1).gather(1, places)
-    rows = torch.arange(len(scores), device=raw.device)[:, None] * width + parents
-    return _Candidates(best, parents, tokens, raw[rows, tokens])
+    tokens, values = (part.reshape(len(scores), -1).gather(1, places) for part in (tokens, values))
+    return _Candidates(best, places // shown, tokens, values)
 
 
 def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headway.tensors.backends import linear
-from headway.tensors.products import FEW_ROWS, KINDS, Multiply, PlainProduct, transposed, trial
+from headway.tensors.products import FEW_ROWS, KINDS, Multiply, PlainProduct, TransposedProduct, trial
 
 # Of few rows, W x^T pays where outputs are at least as many as inputs (2.4 times at 256 -> 8000; see
 # benchmarks/linear.py), and where the weight is large: its result lies in columns, which the next map has to copy.
@@ -48,7 +48,7 @@ class Linear(nn.Linear):
     def _mapped(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return linear(x, self.weight, self.bias, self.backend)
-        outputs, inputs = self.weight.shape
+        outputs, inputs = self.out_features, self.in_features
         if self.product is not None:
             return self.product(x.reshape(-1, inputs).contiguous()).view(*x.shape[:-1], outputs)
         if x.device.type != "cpu":
@@ -59,7 +59,7 @@ class Linear(nn.Linear):
         # Rows that do not lie one behind the other are copied first: the product of such takes many times as long.
         rows = x.reshape(-1, inputs)
         if few:
-            product = transposed(rows, self.weight, self.bias)
+            product = TransposedProduct(self.weight, self.bias)(rows)
         else:
             product = linear(rows.contiguous(), self.weight, self.bias, self.backend)
         return product.view(*x.shape[:-1], outputs)

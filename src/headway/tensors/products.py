@@ -55,7 +55,7 @@ class OneDnnProduct(PlainProduct):
         self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, None)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        if not len(rows):
+        if not rows.shape[0]:
             return super().__call__(rows)
         product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self.packed, self.bias, "none", [], "")
         return product
@@ -73,7 +73,7 @@ class PackedProduct(PlainProduct):
         self.packed = torch.ops.mkl._mkl_reorder_linear_weight(self.weight, PACKED_FOR)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        count = len(rows)
+        count = rows.shape[0]
         if count <= 1:
             return super().__call__(rows)
         product: Tensor = torch.ops.mkl._mkl_linear(rows, self.packed, self.weight, self.bias, count)
@@ -81,21 +81,20 @@ class PackedProduct(PlainProduct):
 
 
 class TransposedProduct(PlainProduct):
-    """The same product as W x^T."""
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        return transposed(rows, self.weight, self.bias)
-
-
-def transposed(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """(W x^T)^T + b, laid out by columns, for few rows x (R, D).
+    """The same product as (W x^T)^T + b, laid out by columns.
 
     With few rows a CPU is bound by reading the weight: W x^T streams it once, x W^T goes through it in blocks made for
     many rows (benchmarks/linear.py).
     """
-    if bias is None:
-        return torch.mm(weight, rows.t()).t()
-    return torch.addmm(bias[:, None], weight, rows.t()).t()
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        self.column = None if bias is None else bias.detach()[:, None]
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if self.column is None:
+            return torch.mm(self.weight, rows.t()).t()
+        return torch.addmm(self.column, self.weight, rows.t()).t()
 
 
 class Bf16Product(Product):
@@ -130,7 +129,7 @@ class Int8Product(Product):
         """(R, O): the product without the bias of rows (R, D) between -1 and 1."""
 
     def __call__(self, rows: Tensor) -> Tensor:
-        if not len(rows):
+        if not rows.shape[0]:
             return rows.new_empty(0, len(self.bias))
         largest = rows.abs().amax(1, keepdim=True).clamp_(min=TINY)
         return torch.addcmul(self.bias, self.multiply(rows / largest), largest)
@@ -184,14 +183,15 @@ def exact_steps(kind: type[Int8Product]) -> int:
 
 # The kinds of products of each precision; one has to be clearly quicker than those before it.
 KINDS: Mapping[str, tuple[type[Product], ...]] = {
-    "float32": (PackedProduct, OneDnnProduct, TransposedProduct, PlainProduct),
+    "float32": (OneDnnProduct, PackedProduct, TransposedProduct, PlainProduct),
     "bf16": (Bf16Product,),
     "int8": (FbgemmInt8, OneDnnInt8),
 }
-TRIAL_ROWS, TRIES, SMALL = (4, 16), 4, 32  # one sentence and its beam, and a few
+TRIAL_ROWS, TRIES = (4, 16), 4  # one sentence and its beam, and a few
 FEW_ROWS = 8  # a single row has kernels of its own
-CLEARLY = 1.1
-CACHED = 1 << 21  # numbers that are touched before each try, so that no weight waits in the processor's own caches
+CLEARLY = 1.05
+CACHED = 1 << 21  # numbers in the weights of a try: more than the caches of one core hold
+MOST_COPIES = 32
 
 
 class ProductTrial(NamedTuple):
@@ -210,6 +210,8 @@ class ProductTrial(NamedTuple):
         return many if self.few is self.many else ProductByRows(self.few(weight, bias), many)
 
 
+# What follows runs some twenty times in a step of decoding, so every call in it counts: `len` of a tensor takes a
+# microsecond, its shape a fifth of one.
 class ProductByRows:
     """One product for few rows, and another for a single row or many."""
 
@@ -217,32 +219,31 @@ class ProductByRows:
         self.few, self.many = few, many
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return self.few(rows) if 1 < len(rows) <= FEW_ROWS else self.many(rows)
+        return self.few(rows) if 1 < rows.shape[0] <= FEW_ROWS else self.many(rows)
 
 
 @cache
 def trial(precision: str, outputs: int, inputs: int) -> ProductTrial | None:
     """Measure the kinds of products of a precision in turns, each by its best try; None where none works here.
 
-    In decoding a weight is read anew at each step, while the code that reads it stays in the cache: between two tries
-    other memory is touched, and a small product is computed. The time is this thread's own, so that what else the
-    machine does hardly counts.
+    In decoding a weight is read anew at each step, after those of the other layers. So a try goes through more weights
+    than a core's caches hold, and no kind shares its weights with another. The time is this thread's own, so that what
+    else the machine does hardly counts.
     """
     generator = torch.Generator().manual_seed(1)
-    weight = torch.randn(outputs, inputs, generator=generator) * inputs**-0.5
-    batches, between = [torch.randn(rows, inputs, generator=generator) for rows in TRIAL_ROWS], torch.zeros(CACHED)
-    tried = [(kind, _working(kind, weight, batches)) for kind in KINDS[precision]]
-    products = {kind: product for kind, product in tried if product is not None}
-    small = {kind: kind(weight[:SMALL, :SMALL].contiguous(), None) for kind in products}
+    copies = min(max(CACHED // (outputs * inputs), 1), MOST_COPIES)
+    weights = torch.randn(copies, outputs, inputs, generator=generator) * inputs**-0.5
+    batches = [torch.randn(rows, inputs, generator=generator) for rows in TRIAL_ROWS]
+    tried = [(kind, _working(kind, weights, batches)) for kind in KINDS[precision]]
+    products = {kind: prepared for kind, prepared in tried if prepared}
     seconds = {kind: [math.inf] * len(batches) for kind in products}
     for _ in range(TRIES):
         for number, rows in enumerate(batches):
-            for kind, product in products.items():
-                between.add_(1)
-                small[kind](rows[:, :SMALL].contiguous())
+            for kind, prepared in products.items():
                 began = time.thread_time()
-                product(rows)
-                seconds[kind][number] = min(time.thread_time() - began, seconds[kind][number])
+                for product in prepared:
+                    product(rows)
+                seconds[kind][number] = min((time.thread_time() - began) / copies, seconds[kind][number])
     if not products:
         return None
     order = list(products)
@@ -253,12 +254,12 @@ def trial(precision: str, outputs: int, inputs: int) -> ProductTrial | None:
     return ProductTrial(few, many, seconds[few][0] + seconds[many][1])
 
 
-def _working(kind: type[Product], weight: Tensor, batches: Sequence[Tensor]) -> Product | None:
-    """A product that has been tried once, which makes its kernels; None where torch or the processor has none."""
+def _working(kind: type[Product], weights: Tensor, batches: Sequence[Tensor]) -> list[Product]:
+    """Products that have been tried once, which makes their kernels; none where torch or the processor has none."""
     try:
-        product = kind(weight, None)
+        products = [kind(weight, None) for weight in weights.clone()]
         for rows in batches:
-            product(rows)
+            products[0](rows)
     except (RuntimeError, AttributeError):  # an operator that is not built, or not for this processor
-        return None
-    return product
+        return []
+    return products

@@ -8,8 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from headway.models import RecurrentConfig
-from headway.models.recurrent import Recurrent
+from headway.models.recurrent import Recurrent, RecurrentConfig
 from headway.models.recurrent.cells import ChoGru
 from headway.tensors.batch import Batch
 from tests.reference import cross_attention, softmax

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from headway.config import merge
-from headway.models import RecurrentConfig, build_model
-from headway.models.recurrent import Recurrent
+from headway.models import build_model
+from headway.models.recurrent import Recurrent, RecurrentConfig
 from tests.models.toys import SOURCE_SIZE, TARGET_SIZE
 
 BASE: dict[str, Any] = {

@@ -4,10 +4,12 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-
-from sacremoses import MosesPunctNormalizer
+from typing import TYPE_CHECKING
 
 from headway.processing.text.spans import Span, align, identity
+
+if TYPE_CHECKING:
+    from sacremoses import MosesPunctNormalizer
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,9 @@ class Step:
 
 
 @lru_cache
-def _punctuation_normaliser(language: str) -> MosesPunctNormalizer:
+def _punctuation_normaliser(language: str) -> "MosesPunctNormalizer":
+    from sacremoses import MosesPunctNormalizer  # half a second, which most commands do not need
+
     return MosesPunctNormalizer(language)
 
 

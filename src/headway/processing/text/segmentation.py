@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
-from sacremoses import MosesDetokenizer, MosesTokenizer
 
 from headway.processing import SEGMENTERS
 
@@ -46,6 +45,8 @@ class MosesSegmenter(Segmenter):
     """Moses' tokenizer. It knows the abbreviations of some forty languages and treats every other one like English."""
 
     def __init__(self, language: str) -> None:
+        from sacremoses import MosesDetokenizer, MosesTokenizer  # half a second, which most commands do not need
+
         super().__init__(language)
         self._tokenizer, self._detokenizer = MosesTokenizer(language), MosesDetokenizer(language)
 

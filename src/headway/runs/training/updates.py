@@ -4,7 +4,7 @@ Shapes: W processes.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,16 +30,17 @@ class TrainingStep(nn.Module):
 
     def __init__(self, model: Model[Any], objective: Objective) -> None:
         super().__init__()
-        self.model, self.objective = model, objective
+        self.model, self.capture = model, objective.capture
+        self._loss: Callable[[Output, TargetBatch], Loss] = objective.__call__
 
     def forward(self, batch: TargetBatch) -> Loss:
         """The loss, summed over target tokens."""
-        loss: Loss = self._loss(self.model(batch, capture=self.objective.capture), batch)
-        return loss
+        return self._loss(self.model(batch, capture=self.capture), batch)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # the chunks of the loss would be compiled anew for each number of tokens
-    def _loss(self, output: Output, batch: TargetBatch) -> Loss:
-        return self.objective(output, batch)
+    def compile(self, **options: Any) -> None:
+        """Compile the model alone: the chunks of the loss would be compiled anew for each number of tokens."""
+        self._loss = torch.compiler.disable(self._loss)  # type: ignore[no-untyped-call]
+        super().compile(**options)
 
 
 @dataclass(frozen=True)
