@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import UserError
-from headway.experiments.recipe_library import about, copy_recipe, library, opening, recipe_names, recipe_table
+from headway.experiments.recipe_library import about, copy_recipe, library, opening, recipe_list, recipe_names
 from headway.recipe import load_recipe
 from tests.conftest import Command
 from tests.docs.pages import ROOT
@@ -70,13 +70,15 @@ def test_an_unknown_name_has_its_nearest() -> None:
     with pytest.raises(UserError, match="allowed: tanaka/mixers/ngram"):
         copy_recipe("tanaka/mixer/ngram", Path())
     with pytest.raises(UserError, match=r"no recipe is for this task.*allowed: error_detection"):
-        recipe_table("cooking")
+        recipe_list("cooking")
 
 
 def test_the_commands(run_headway: Command, tmp_path: Path) -> None:
     listed = run_headway("recipes")
     assert listed.code == 0
     assert all(name in listed.out for name in NAMES)
+    assert "  tanaka/transformer-small: 19 minutes, 40.9 BLEU on dev\n      Tanaka corpus, Japanese" in listed.out
+    assert max(map(len, listed.out.splitlines())) <= 100
     parsing = run_headway("recipes", "list", "--task", "parsing").out
     assert "parsing/wsj-only" in parsing
     assert "tanaka" not in parsing

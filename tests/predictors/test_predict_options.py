@@ -1,12 +1,17 @@
 """Options are declared once: Python, the recipe and JSON know the same ones."""
 
+import inspect
 from collections import Counter
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from headway.errors import UserError
+from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predict_options import LabelOptions, PredictOptions, SpeechOptions, TreeOptions, checked_options
+from headway.predictors.predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor, TreePredictor
 from headway.recipe import Recipe
 from headway.search.decoding_options import SearchOptions
 
@@ -62,3 +67,14 @@ def test_mistakes_name_the_key(kind: type[PredictOptions], given: dict[str, obje
     with pytest.raises(UserError) as error:
         checked_options(kind, None, given)
     assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize("kind", [SequencePredictor, SpeechPredictor, TreePredictor, LabelPredictor])
+def test_the_signature_of_predict_has_every_option(kind: type[Predictor[Any, Any]]) -> None:
+    parameters = inspect.signature(kind.predict).parameters
+    assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    assert list(parameters)[:4] == ["self", "inputs", "options", "first_line"]
+    assert list(parameters)[4:] == list(kind.Options.model_fields)
+    for name, field in kind.Options.model_fields.items():
+        assert (parameters[name].default, parameters[name].annotation) == (field.default, field.annotation)
+    assert kind.predict.__doc__

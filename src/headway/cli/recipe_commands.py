@@ -24,10 +24,10 @@ def recipes(context: typer.Context) -> None:
 
 @command(recipes_app, "list")
 def list_recipes(task: Annotated[str | None, typer.Option(help="Those of one task.")] = None) -> None:
-    """List the recipes, with their tasks and what each is."""
-    from headway.experiments.recipe_library import recipe_table
+    """List the recipes of each task, with what each is and what was measured."""
+    from headway.experiments.recipe_library import recipe_list
 
-    write(recipe_table(task).text())
+    write(recipe_list(task))
 
 
 @command(recipes_app, "show")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -33,6 +35,11 @@ class Predictor(ABC, Generic[In, Out]):
     """
 
     Options: ClassVar[type[PredictorOptions]]
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if {"predict", "Options"} & vars(cls).keys() and hasattr(cls, "Options"):
+            cls.predict = _with_keywords(cls.predict, cls.Options)  # type: ignore[method-assign]
 
     def __init__(self, runs: Sequence[Run], device: torch.device) -> None:
         self.runs, self.device, self.recipe = tuple(runs), device, runs[0].recipe
@@ -65,6 +72,24 @@ class Predictor(ABC, Generic[In, Out]):
         Raises:
             UserError: different numbers of inputs and targets, or a target that cannot be read.
         """
+
+
+def _with_keywords(predict: Callable[..., Any], options: type[PredictorOptions]) -> Callable[..., Any]:
+    """`predict`, whose signature has the options one by one, so that `help` shows them and notebooks complete them."""
+    inner = inspect.unwrap(predict)
+
+    @functools.wraps(inner)
+    def named(*given: Any, **keywords: Any) -> Any:
+        return inner(*given, **keywords)
+
+    signature, kinds = inspect.signature(inner), inspect.Parameter
+    fixed = [one for one in signature.parameters.values() if one.kind is not kinds.VAR_KEYWORD]
+    keywords = [
+        kinds(name, kinds.KEYWORD_ONLY, default=field.default, annotation=field.annotation)
+        for name, field in options.model_fields.items()
+    ]
+    named.__signature__ = signature.replace(parameters=fixed + keywords)  # type: ignore[attr-defined]
+    return named
 
 
 def batches(lengths: Sequence[int], budget: int, end_marks: int = 0) -> Iterator[list[int]]:

@@ -45,16 +45,16 @@ def test_words_look_at_words():
 def test_scores_worked_by_hand():
     """By argmax a|b looks at d (wrong), c at itself, d at a|b: a circle. The tree breaks it where it costs least."""
     score = AttachmentScore()
-    score.add(SENTENCE, causal=False)
+    assert score.add(SENTENCE, causal=False).lines() == ("2 0 1", "2 0 1")
     assert (score.words, score.right_by_argmax, score.right_by_tree) == (3, 2, 3)
     assert (score.pieces, score.pieces_right) == (4, 2)
-    score.add(SENTENCE, causal=True)  # a|b's head stands to the right
+    assert score.add(SENTENCE, causal=True).lines() == ("2 0 1", "_ 0 1")  # a|b's head stands to the right
     assert (score.sentences, score.parsed, score.words, score.words_to_the_right) == (2, 2, 5, 1)
     assert score.to_json()["uas_argmax"] == pytest.approx(100 * 4 / 5)
     assert "5 words with a head, and 1 whose head stands to the right" in score.text("source")
     unparsed = analysed([NONE, NONE], [0, 1], [[1, 0], [1, 0]])
     empty = AttachmentScore()
-    empty.add(unparsed, causal=False)
+    assert empty.add(unparsed, causal=False).lines()[1] == "_ _"
     assert (empty.parsed, empty.words, empty.to_json()["uas_tree"]) == (0, 0, 0)
 
 
@@ -149,6 +149,12 @@ def test_the_command_measures_and_draws(taught, run_headway, tmp_path):
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [
         "dependencies-source-1.png", "dependencies-target-1.png", "synchronous-1.png",
     ]  # fmt: skip
+    heads = tmp_path / "heads"
+    assert run_headway("inspect", "--dependencies", taught, "--heads", heads).code == 0
+    for side in ("source", "target"):
+        files = [heads / f"{side}.{name}.heads" for name in ("model", "parser")]
+        scored = run_headway("score", "--metric", "uas", "--hypotheses", files[0], "--references", files[1], "--json")
+        assert json.loads(scored.out)["uas"]["score"] == pytest.approx(content[side]["uas_tree"])
     gold = tmp_path / "gold.conllu"
     gold.write_text(parses.tree_lines({"a b c": [0, 1, 2], "d a": [2, 0]}), encoding="utf-8")
     scored = run_headway("inspect", "--dependencies", taught, f"data.parses.source=conllu:{gold}", "--source", gold)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import networkx as nx
 import numpy as np
@@ -19,6 +19,7 @@ from headway.losses import DependencyConfig, Objective, ObjectiveConfig
 from headway.losses.dependency_loss import DependencyLoss
 from headway.losses.parts import mean_of_heads
 from headway.losses.synchronous import SynchronousLoss
+from headway.metrics.attachment import UNKNOWN
 from headway.models import Output
 from headway.parses.parsers import Parser
 from headway.parses.projection import NONE, Projection, project
@@ -88,6 +89,34 @@ def best_tree(weights: Weights) -> list[int]:
     return [word if head == size else head for word, head in enumerate(heads)]
 
 
+class WordHeads(NamedTuple):
+    """Heads of the words of a sentence, all (W,), the word itself for a root.
+
+    `greedy` takes the most probable head of each word, `tree` the most probable tree; `gold` are the parser's, `NONE`
+    where there is none to be scored.
+    """
+
+    greedy: NDArray[np.intp]
+    tree: NDArray[np.intp]
+    gold: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, sentence: Analysed, causal: bool) -> Self:
+        """Those of a sentence; where `causal`, only heads to the left are scored."""
+        weights = word_weights(sentence)
+        scored = sentence.projection.left_only() if causal else sentence.projection
+        return cls(weights.argmax(1), np.array(best_tree(weights)), word_heads(scored))
+
+    def lines(self) -> tuple[str, str]:
+        """The tree's heads and the parser's as the metric `uas` reads them: from 1, 0 for a root, `_` for none."""
+        return _numbered(self.tree), _numbered(self.gold)
+
+
+def _numbered(heads: NDArray[Any]) -> str:
+    names = {NONE: UNKNOWN}
+    return " ".join(names.get(head, str(0 if head == word else head + 1)) for word, head in enumerate(heads.tolist()))
+
+
 @dataclass
 class AttachmentScore:
     """Unlabelled attachment over all sentences of a side: words with a head by the parser, and how many are right.
@@ -105,22 +134,22 @@ class AttachmentScore:
     pieces: int = 0
     pieces_right: int = 0
 
-    def add(self, sentence: Analysed, causal: bool) -> None:
-        """Count one sentence."""
+    def add(self, sentence: Analysed, causal: bool) -> WordHeads:
+        """Count one sentence, and give its heads."""
         full = sentence.projection
         scored = full.left_only() if causal else full
-        gold, weights = word_heads(scored), word_weights(sentence)
-        known = gold != NONE
+        heads = WordHeads.of(sentence, causal)
+        known = heads.gold != NONE
         self.sentences += 1
         self.parsed += bool((full.heads != NONE).any())
         self.words += int(known.sum())
         self.words_to_the_right += int((word_heads(full) != NONE).sum() - known.sum())
-        if known.any():
-            self.right_by_argmax += int((weights.argmax(1) == gold)[known].sum())
-            self.right_by_tree += int((np.array(best_tree(weights)) == gold)[known].sum())
+        self.right_by_argmax += int((heads.greedy == heads.gold)[known].sum())
+        self.right_by_tree += int((heads.tree == heads.gold)[known].sum())
         edges = scored.heads != NONE
         self.pieces += int(edges.sum())
         self.pieces_right += int((sentence.weights.argmax(1) == scored.heads)[edges].sum())
+        return heads
 
     def to_json(self) -> dict[str, Any]:
         """Counts and scores in percent."""
@@ -188,17 +217,22 @@ class DependencyAnalysis:
 
     Args:
         kept: how many sentences are kept.
+
+    Attributes:
+        heads: of each side, for each sentence, the model's heads and the parser's, as lines of the metric `uas`.
     """
 
     kept: int = 0
     scores: dict[str, AttachmentScore] = field(default_factory=dict)
     agreement: Agreement = field(default_factory=Agreement)
+    heads: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     sentences: list[ReadPair] = field(default_factory=list)
 
     def add(self, pair: ReadPair) -> None:
         """Count one sentence."""
         for side, sentence in pair.sides.items():
-            self.scores.setdefault(side, AttachmentScore()).add(sentence, causal=side == "target")
+            heads = self.scores.setdefault(side, AttachmentScore()).add(sentence, causal=side == "target")
+            self.heads.setdefault(side, []).append(heads.lines())
         if pair.synchronised is not None:
             self.agreement.add(pair.synchronised)
         if len(self.sentences) < self.kept:

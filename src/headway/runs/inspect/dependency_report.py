@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Arc
 
 from headway.errors import UserError, option
+from headway.files import write_text
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.parses.parsers import Parser, ParserConfig, load_parser, read_conllu
@@ -70,6 +71,8 @@ def run_dependencies(run: Path, overrides: Sequence[str], options: DependencyOpt
         raise UserError("there is nothing to measure: no parser and no synchronous constraint", where="data.parses")
     if options.figures is not None:
         _draw(analysis, options.figures)
+    if options.heads is not None:
+        _write_heads(analysis, options.heads)
     return json.dumps(analysis.to_json(), indent=1) if options.json_output else analysis.text()
 
 
@@ -103,6 +106,14 @@ def _examples(recipe: Recipe, options: DependencyOptions) -> list[RawExample]:
 
 def _lines(path: Path) -> list[str]:
     return [text for text, _ in read_conllu(path)] if path.suffix == ".conllu" else list(read_lines(path))
+
+
+def _write_heads(analysis: DependencyAnalysis, folder: Path) -> None:
+    """Write the heads of each side by the model and by the parser as the metric `uas` reads them, a sentence a line."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, lines in analysis.heads.items():
+        for name, column in zip(("model", "parser"), zip(*lines, strict=True), strict=True):
+            write_text(folder / f"{side}.{name}.heads", "".join(f"{line}\n" for line in column))
 
 
 def _draw(analysis: DependencyAnalysis, folder: Path) -> None:

@@ -119,3 +119,6 @@ class DependencyOptions(DeviceOptions, OutputOptions):
         "A folder for figures of the first sentences.", metavar="DIR"
     )
     sentences: int = Field(3, ge=1, le=1000, description="Sentences that are drawn.")
+    heads: Annotated[Path | None, WRITES_FOLDER] = _path(
+        "A folder for the heads of all words, by the model and by the parser.", metavar="DIR"
+    )
