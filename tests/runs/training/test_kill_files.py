@@ -12,24 +12,24 @@ def test_kills_between_changes_to_files_change_nothing(tmp_path):
     # The last update is not one that is evaluated anyway: its checkpoint is written a second time.
     recipe = write_recipe(tmp_path, updates=21, checkpoint_every=3, evaluate_every=6)
     assert attempts(recipe, tmp_path / "alone", cache="other") == 0
-    assert attempts(recipe, tmp_path / "killed", kills=15, what="files") >= 10
+    assert attempts(recipe, tmp_path / "killed", kills=10, what="files") >= 7
     assert_same(tmp_path / "alone", tmp_path / "killed")
 
 
 def test_kills_in_evaluations_change_nothing_and_lose_nothing(tmp_path):
     recipe = write_recipe(
-        tmp_path, updates=20, checkpoint_every=3, evaluate_every=3, average={"of": "best", "count": 2}
+        tmp_path, updates=14, checkpoint_every=3, evaluate_every=3, average={"of": "best", "count": 2}
     )
     assert attempts(recipe, tmp_path / "alone", cache="other") == 0
     process = start(recipe, tmp_path / "killed")
     process.kill()
     process.communicate()
-    assert attempts(recipe, tmp_path / "killed", kills=6, what="evaluations") == 6
+    assert attempts(recipe, tmp_path / "killed", kills=4, what="evaluations") == 4
     assert_same(tmp_path / "alone", tmp_path / "killed")
 
 
 def test_signals_save_and_say_so(tmp_path):
-    recipe, run = write_recipe(tmp_path, updates=150, checkpoint_every=10_000, evaluate_every=None), tmp_path / "run"
+    recipe, run = write_recipe(tmp_path, updates=100, checkpoint_every=10_000, evaluate_every=None), tmp_path / "run"
     for number, more in ((signal.SIGTERM, []), (signal.SIGINT, ["--resume"])):
         process = start(recipe, run, *more)
         process.send_signal(number)
@@ -38,7 +38,7 @@ def test_signals_save_and_say_so(tmp_path):
         assert f"stopped by {number.name} after update" in said
         assert "the run can be resumed" in said
         (stopped,) = (run / "checkpoints").glob("update-*")
-        assert 0 < int(stopped.name.removeprefix("update-")) < 150
+        assert 0 < int(stopped.name.removeprefix("update-")) < 100
         assert not (run / "model.safetensors").exists()
     assert attempts(recipe, run) == 0
     assert attempts(recipe, tmp_path / "alone") == 0
