@@ -6,7 +6,7 @@ Shapes: B batch, S source, T target, D model, V vocabulary, R rows of a decoding
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -152,7 +152,8 @@ class Transformer(Seq2Seq):
             x, after = layer.extend(x, mixer_state, source, state.width, state.lengths)
             layers.append(after)
         logits = self.projection(self.decoder_norm(x[:, -1]))
-        return log_probabilities(logits), replace(state, layers=tuple(layers), lengths=state.lengths + count)
+        after = DecoderState(tuple(layers), state.sources, state.lengths + count, state.width)
+        return log_probabilities(logits), after
 
     def _decoder_blocks(self) -> list[Block]:
         return list(self.decoder)  # type: ignore[arg-type]

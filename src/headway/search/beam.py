@@ -55,6 +55,14 @@ class _Candidates(NamedTuple):
         """Those of some sentences."""
         return _Candidates(*(part[index] for part in self))
 
+    def may_end(self) -> bool:
+        """Whether some may end. That none does is seen on a CPU alone: elsewhere it would have to be waited for."""
+        return self.tokens.device.type != "cpu" or bool((self.tokens == EOS).any())
+
+    def first(self, count: int) -> _Candidates:
+        """The best so many."""
+        return _Candidates(*(part[:, :count] for part in self))
+
     def survivors(self, beam: int) -> _Candidates:
         """The best `beam` of those that do not end."""
         scores, order = self.scores.masked_fill(self.tokens == EOS, -torch.inf).sort(
@@ -78,23 +86,16 @@ class _Finished:
         self.parents, self.log_probabilities = torch.zeros_like(self.steps), torch.zeros_like(self.scores)
         self.counts = torch.zeros_like(self.steps[:, 0])
 
-    def add(self, sentences: Tensor, time: int, candidates: _Candidates) -> bool:
-        """Note those of the best W candidates of some sentences (N',) that end, as long as there is room.
-
-        Returns:
-            Whether some may have ended; that none did is seen on a CPU alone.
-        """
-        scores, parents, tokens, log_probabilities = (part[:, : self.beam] for part in candidates)
+    def add(self, sentences: Tensor, time: int, candidates: _Candidates) -> None:
+        """Note those of the best W candidates of some sentences (N',) that end, as long as there is room."""
+        scores, parents, tokens, log_probabilities = candidates.first(self.beam)
         ended = (tokens == EOS) & (scores > -torch.inf)
-        if scores.device.type == "cpu" and not bool(ended.any()):
-            return False
         before = self.counts[sentences]
         slots = (before[:, None] + ended.cumsum(1) - 1).clamp(max=self.beam).masked_fill(~ended, self.beam)
         index = sentences[:, None], slots
         self.scores[index], self.steps[index] = scores, time
         self.parents[index], self.log_probabilities[index] = parents, log_probabilities
         self.counts[sentences] = (before + ended.sum(1)).clamp(max=self.beam)
-        return True
 
 
 class _Trail:
@@ -169,13 +170,15 @@ def beam_search(
     for time in range(steps + 1):
         width = scores.shape[1]
         candidates = _candidates(scores, raw, limits, sentences, time, history, 2 * beam)
-        fewer = finished.add(sentences, time, candidates) or time >= min(limits.longest)
+        ending = candidates.may_end()
+        if ending:
+            finished.add(sentences, time, candidates)
         if time == steps:
             break
-        chosen = candidates.survivors(beam)
+        chosen = candidates.survivors(beam) if ending else candidates.first(beam)
         trail.write(sentences, chosen)
         rows = torch.arange(len(sentences), device=device)
-        if fewer and time_to_look(time, device):
+        if (ending or time >= min(limits.longest)) and time_to_look(time, device):
             rows = _rows_to_go(finished, sentences, longest, time)
             if not len(rows):
                 break
@@ -214,9 +217,8 @@ def _candidates(
         limits.restrict(allowed, sentences.repeat_interleave(width), time, history)
         values, tokens = largest(allowed, min(count, vocabulary))
     else:
-        values, tokens = largest(raw, min(count + len(forbidden), vocabulary))
-        for token in forbidden:
-            values = values.masked_fill(tokens == token, -torch.inf)
+        values, tokens = largest(raw, min(count + forbidden, vocabulary))
+        values = values.masked_fill(tokens < forbidden, -torch.inf)
     shown = values.shape[1]
     total = (scores.reshape(-1, 1) + values).reshape(len(scores), -1)
     best, places = total.topk(min(count, total.shape[1]), dim=1)

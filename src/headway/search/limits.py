@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headway.tensors.batch import BOS, EOS, PAD
 
-NEVER = (PAD, BOS, EOS)  # no tokens of an output
+NEVER = (PAD, BOS, EOS)  # no tokens of an output: the first of the vocabulary, in this order
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Limits:
             scores.masked_fill_(~free, -torch.inf)
             scores.scatter_(1, forced[:, None], kept.masked_fill(free, -torch.inf))
 
-    def forbidden(self, time: int) -> tuple[int, ...] | None:
-        """The tokens that may not come after `time` others, where they are the same for all rows; else None."""
+    def forbidden(self, time: int) -> int | None:
+        """How many of the first tokens may not come after `time` others, where no others may not; else None."""
         if self.prefix or time >= min(self.longest) or 0 < self.no_repeat <= time:
             return None
-        return NEVER if time < self.shortest else (PAD, BOS)
+        return len(NEVER) if time < self.shortest else NEVER.index(EOS)
 
     def _forced(self, sentences: Tensor, time: int) -> Tensor | None:
         """The token that must come at position `time` of each row, (R,), PAD where there is a choice."""
