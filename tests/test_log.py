@@ -48,3 +48,14 @@ def test_progress_of_resumed_work_counts_what_is_fresh(monkeypatch: pytest.Monke
         line.update(400)
         assert line.text == "400 updates 20/s · 0:30 left"
     assert logger.level == logging.NOTSET
+
+
+def test_progress_of_slow_work_has_the_seconds_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    with progress("measuring", total=4, unit="rounds") as line:
+        line.update(0)
+        assert line.text == "0 rounds"
+        now += 25
+        line.update(2)
+        assert line.text == "2 rounds 12.5 s each · 0:25 left"

@@ -70,6 +70,20 @@ def test_redirected_progress_is_a_line_at_the_start_now_and_then_and_at_the_end(
         assert re.fullmatch(STAMP + re.escape(f"decoding [x]{rest}"), line)
 
 
+def test_redirected_progress_tells_its_end_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with show(), progress("measuring", total=1, unit="rounds") as work:
+        work.update(0)
+        now += 40
+        work.update(1)
+    assert [line[20:] for line in capsys.readouterr().err.splitlines()] == [
+        "measuring", "measuring: 1 rounds 40.0 s each · 0:00 left",
+    ]  # fmt: skip
+
+
 def test_redirected_progress_of_quick_work_leaves_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with show(), progress("decoding") as work:
         work.update(1)

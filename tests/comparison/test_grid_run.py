@@ -230,3 +230,18 @@ def test_the_command_line(made: tuple[Grid, Path], run_headway: Command) -> None
     }.items():
         ended = run_headway("compare", *arguments)
         assert (ended.code, error in ended.err) == (2, True), ended.err
+
+
+def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
+    grid, out = made
+    result = GridRun(grid, out, threads=1).result()
+    compared = comparison_of(grid, replace(result, tuned={"attention": 0.02, "ngram": 0.01}))
+    assert compared is not None
+    key = "optimizer.learning_rate: the best for"
+    assert compared.table().notes[-2:] == (
+        f"{key} ngram is the lowest that was tried, 0.01", f"{key} attention is the highest that was tried, 0.02",
+    )  # fmt: skip
+    wider = grid.config.model_copy(update={"tune": grid.config.tune.model_copy(update={"values": (0.005, 0.01, 0.02)})})
+    inside = comparison_of(replace(grid, config=wider), replace(result, tuned={"attention": 0.01, "ngram": 0.01}))
+    assert inside is not None
+    assert inside.notes == ()

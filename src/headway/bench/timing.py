@@ -169,6 +169,7 @@ def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: in
             for contender in contenders
         ]
         with progress(f"measuring {size} {setting}".rstrip(), rounds, "rounds") as line:
+            line.update(0)
             for number in range(rounds):
                 for result in results if number % 2 else reversed(results):  # neither side always comes first
                     connection = connections[result.contender]

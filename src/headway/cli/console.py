@@ -109,20 +109,20 @@ def stamp(when: datetime | None = None) -> str:
 @contextmanager
 def _stamped_lines(work: Progress) -> Iterator[Callable[[], None]]:
     """The first line of short work is held back for half a minute: quick work leaves no lines."""
-    start, printed, any_printed, wait = datetime.now(), time.monotonic(), False, SOON if work.long else EVERY
+    start, printed, told, wait = datetime.now(), time.monotonic(), "", SOON if work.long else EVERY
     token = _stamped.set(work.long or _stamped.get())
 
     def line(when: datetime, text: str) -> None:
         console.print(printable(f"{stamp(when)} {work.title}{text}"), markup=False)
 
     def redraw() -> None:
-        nonlocal printed, any_printed, wait
+        nonlocal printed, told, wait
         if time.monotonic() - printed < wait:
             return
-        if not any_printed and not work.long:
+        if not told and not work.long:
             line(start, "")
         line(datetime.now(), f": {work.text}")
-        printed, any_printed, wait = time.monotonic(), True, EVERY
+        printed, told, wait = time.monotonic(), work.text, EVERY
 
     if work.long:
         line(start, "")
@@ -130,5 +130,5 @@ def _stamped_lines(work: Progress) -> Iterator[Callable[[], None]]:
         yield redraw
     finally:
         _stamped.reset(token)
-        if any_printed:
+        if told not in ("", work.text):
             line(datetime.now(), f": {work.text}")

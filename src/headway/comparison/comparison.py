@@ -127,6 +127,7 @@ class Comparison:
         baseline: the variant that the others are compared with; None for every pair.
         cells: by variant, in ascending order of seeds.
         statistics: by the key of a measure and the variant, those of every seed.
+        notes: what else a reader of the scores should know.
     """
 
     variants: tuple[ComparedVariant, ...]
@@ -136,6 +137,7 @@ class Comparison:
     baseline: str | None
     cells: Mapping[str, tuple[CellResult, ...]] = field(repr=False)
     statistics: Mapping[tuple[str, str], tuple[Statistics, ...]] = field(repr=False)
+    notes: tuple[str, ...] = ()
 
     @property
     def seeds(self) -> int:
@@ -188,7 +190,8 @@ class Comparison:
     def _notes(self) -> list[str]:
         tests = ", ".join(f"{test.name} ({len(test):,} segments)" for test in self.tests)
         seeds = f"{self.seeds} seeds; ±: standard deviation between seeds" if self.seeds > 1 else "one seed"
-        return [f"{tests}; {seeds}", *(f"{measure.label}: {measure.metric.signature()}" for measure in self.measures)]
+        signatures = [f"{measure.label}: {measure.metric.signature()}" for measure in self.measures]
+        return [f"{tests}; {seeds}", *signatures, *self.notes]
 
     def _verdict_notes(self) -> list[str]:
         if self.seeds == 1:

@@ -1,12 +1,15 @@
 """From a grid file to its comparison: the cells are made, and those that can be compared are."""
 
 import signal
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.estimates import expected, tried_seconds
 from headway.comparison.grid import Grid
+from headway.comparison.grid_config import TuneConfig
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_run import GridResult, GridRun
 from headway.comparison.run_results import read_corpus
@@ -85,7 +88,19 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         warn(f"{what} is left out of the comparison, for want of other cells")
     config, baseline = grid.config, grid.config.baseline
     cells = [cell for cell in result.cells if cell.seed in shared]
-    return compare_cells(cells, grid.build_metrics(), config.margin, None if baseline in missing else baseline)
+    found = compare_cells(cells, grid.build_metrics(), config.margin, None if baseline in missing else baseline)
+    return replace(found, notes=_at_the_edge(config.tune, result.tuned))
+
+
+def _at_the_edge(tune: TuneConfig | None, tuned: Mapping[str, Any]) -> tuple[str, ...]:
+    """Notes on variants whose best number is the lowest or the highest that was tried: a better one may lie beyond."""
+    if tune is None or not all(isinstance(value, int | float) for value in tune.values):
+        return ()
+    notes = []
+    for word, edge in (("lowest", min(tune.values)), ("highest", max(tune.values))):
+        if names := [name for name, value in tuned.items() if value == edge]:
+            notes.append(f"{tune.key}: the best for {', '.join(names)} is the {word} that was tried, {edge:g}")
+    return tuple(notes)
 
 
 def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:

@@ -80,7 +80,8 @@ def machine_in_words() -> str:
     """The machine and its versions in a line."""
     facts = machine()
     device = facts["accelerator"] or "no GPU"
-    return f"{facts['processor']}, {facts['cores']} cores, torch {facts['torch']}, {device}"
+    processor = f"{facts['processor']} ({facts['instruction_set']})"
+    return f"{processor}, {facts['cores']} cores, torch {facts['torch']}, {device}"
 
 
 def commit_in_words() -> str:
