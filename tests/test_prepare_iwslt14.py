@@ -73,7 +73,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     name = "de-en/IWSLT14.TEDX.dev2012.de-en.en.xml"
     without = prepare(write_archive(tmp_path / "without.tgz", missing=name), tmp_path / "data")
     assert without.returncode == 2
-    assert r"without.tgz has no IWSLT14\.TEDX\.dev2012\.de-en\.en\.xml" in without.stderr
+    assert r"without.tgz has no IWSLT14\.TEDX.dev2012\.de-en\.en\.xml" in without.stderr
     uneven = prepare(write_archive(tmp_path / "uneven.tgz", extra="one more"), tmp_path / "data")
     assert uneven.returncode == 2
     assert "the sides of all have different numbers of lines" in uneven.stderr
