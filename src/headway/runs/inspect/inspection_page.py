@@ -69,7 +69,8 @@ def _run_page(run: Path, options: PageOptions) -> str:
     write_inspection(output, title=f"Inside {run.resolve().name}", facts=facts, packed=packed)
     if output.name == INSIDE:
         link_inside(output.with_name(folder.report.name))
-    summary = f"{output}: {len(packed.index)} sentences, {output.stat().st_size / 1e6:.1f} MB"
+    count = len(packed.index)
+    summary = f"{output}: {count} sentence{'s' * (count != 1)}, {output.stat().st_size / 1e6:.1f} MB"
     return summary + ("" if rate is None else f", AER {rate:.1f}")
 
 
