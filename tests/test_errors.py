@@ -64,3 +64,12 @@ def test_a_long_place_is_cut_in_its_middle() -> None:
     assert len(message) < 1100
     assert message.startswith("a/x/x")
     assert message.endswith("/x:7: wrong")
+
+
+def test_long_lists_of_what_is_allowed_are_cut() -> None:
+    few = UserError("no such column", allowed=["source", "target"])
+    assert str(few) == "no such column; allowed: source, target"
+    long = str(UserError("no such column", allowed=["9" * 5000, "target"]))
+    assert long == f"no such column; allowed: {'9' * 500}..., target"
+    many = str(UserError("no such column", allowed=[f"column-{number:03}" for number in range(200)]))
+    assert many.endswith("column-081, column-082 and 117 more")

@@ -71,7 +71,7 @@ class UserError(HeadwayError):
         allowed: str | Iterable[str] | None = None,
     ) -> None:
         self.what, self.where, self.received = what, where, received
-        self.allowed = allowed if allowed is None or isinstance(allowed, str) else ", ".join(allowed)
+        self.allowed = allowed if allowed is None or isinstance(allowed, str) else _listed(list(allowed))
         message = "{}: {}".format(_cut_in_its_middle(where).replace("\n", "\\n"), what) if where else what
         if received is not None:
             message += f"; received {shortened(received)}"
@@ -84,6 +84,18 @@ def shortened(value: object) -> str:
     """A value as Python writes it, cut where it is long."""
     text = repr(str(value) if isinstance(value, PurePath) else value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The names, or as many as a message has room for: those of columns and files are others' and of any length."""
+    cut = [name if len(name) <= LONGEST_VALUE else f"{name[:LONGEST_VALUE]}..." for name in names]
+    room, shown = LONGEST_PLACE, list[str]()
+    for name in cut:
+        room -= len(name) + 2
+        if room < 0 and shown:
+            return f"{', '.join(shown)} and {len(cut) - len(shown):,} more"
+        shown.append(name)
+    return ", ".join(shown)
 
 
 def _cut_in_its_middle(where: str) -> str:
