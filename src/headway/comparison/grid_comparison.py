@@ -94,7 +94,7 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
 
 def _at_the_edge(tune: TuneConfig | None, tuned: Mapping[str, Any]) -> tuple[str, ...]:
     """Notes on variants whose best number is the lowest or the highest that was tried: a better one may lie beyond."""
-    if tune is None or not all(isinstance(value, int | float) for value in tune.values):
+    if tune is None or not all(type(value) in (int, float) for value in tune.values):
         return ()
     notes = []
     for word, edge in (("lowest", min(tune.values)), ("highest", max(tune.values))):

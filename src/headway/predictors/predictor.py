@@ -87,6 +87,7 @@ def _with_keywords(predict: Callable[..., Any], options: type[PredictorOptions])
     keywords = [
         kinds(name, kinds.KEYWORD_ONLY, default=field.default, annotation=field.annotation)
         for name, field in options.model_fields.items()
+        if name not in signature.parameters
     ]
     named.__signature__ = signature.replace(parameters=fixed + keywords)  # type: ignore[attr-defined]
     return named
