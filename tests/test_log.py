@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from headway.log import duration, logger, progress, say, silenced, warn
+from headway.log import counted, duration, logger, progress, say, silenced, warn
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,9 @@ def test_progress_of_slow_work_has_the_seconds_of_one(monkeypatch: pytest.Monkey
         now += 25
         line.update(2)
         assert line.text == "2 rounds 12.5 s each · 0:25 left"
+
+
+def test_a_number_has_its_noun() -> None:
+    assert [counted(number, "thread") for number in (0, 1, 2, 1000)] == [
+        "0 threads", "1 thread", "2 threads", "1,000 threads",
+    ]  # fmt: skip

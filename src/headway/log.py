@@ -48,6 +48,11 @@ def _speed(done: float, seconds: float) -> str:
     return f" {done / max(seconds, 1e-9):,.0f}/s" if done >= seconds else f" {seconds / done:,.1f} s each"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, such as `1 thread` or `1,000 sentences`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 class Progress:
     """Work that is under way: how far, how fast, how long still.
 

@@ -10,6 +10,7 @@ import yaml
 
 import headway
 from headway.files import write_text
+from headway.log import counted
 from headway.processing.marian_files import PREFIX
 from headway.recipe import Recipe, dump_recipe, parse_recipe
 from headway.runs.inspect.pages import read_metrics
@@ -158,7 +159,7 @@ def _speed(manifest: Mapping[str, Any]) -> str:
     tokens = manifest.get("target_tokens", 0) / seconds
     speed = f", {tokens:,.0f} target tokens a second" if tokens else ""
     where = [machine.get("accelerator") or machine.get("processor") or "an unknown machine"]
-    where += [f"{machine['threads']} threads"] if machine.get("threads") else []
+    where += [counted(machine["threads"], "thread")] if machine.get("threads") else []
     where += [manifest["precision"]] if manifest.get("precision") else []
     return f"Training took {seconds / 60:,.1f} minutes{speed} ({', '.join(where)})."
 

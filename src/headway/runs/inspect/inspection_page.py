@@ -16,7 +16,7 @@ import numpy as np
 from headway.errors import UserError, option
 from headway.formats.alignments import read_alignments
 from headway.formats.lines import read_lines
-from headway.log import Progress, progress, say
+from headway.log import Progress, counted, progress, say
 from headway.metrics import build_metric
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import TOGETHER
@@ -69,8 +69,7 @@ def _run_page(run: Path, options: PageOptions) -> str:
     write_inspection(output, title=f"Inside {run.resolve().name}", facts=facts, packed=packed)
     if output.name == INSIDE:
         link_inside(output.with_name(folder.report.name))
-    count = len(packed.index)
-    summary = f"{output}: {count} sentence{'s' * (count != 1)}, {output.stat().st_size / 1e6:.1f} MB"
+    summary = f"{output}: {counted(len(packed.index), 'sentence')}, {output.stat().st_size / 1e6:.1f} MB"
     return summary + ("" if rate is None else f", AER {rate:.1f}")
 
 
@@ -150,7 +149,7 @@ def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
 def _facts(folder: RunFolder, packed: Packed, rate: float | None) -> list[str]:
     manifest, recipe, count = folder.read_manifest(), folder.read_recipe(), len(packed.index)
     facts = [recipe.task.replace("_", " "), f"{recipe.model.kind}, {manifest.get('parameters', 0):,} parameters"]
-    facts += [f"{manifest.get('updates', 0):,} updates", f"{count} sentence{'s' * (count != 1)}"]
+    facts += [f"{manifest.get('updates', 0):,} updates", counted(count, "sentence")]
     return facts if rate is None else [*facts, f"AER {rate:.1f}"]
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from headway.documents import LARGEST_JSON, read_text, shaped
 from headway.errors import UserError
 from headway.files import write_bytes
+from headway.log import counted
 from headway.predictors.captured_attention import AttentionName
 from headway.registry import foreign_code
 from headway.runs.inspect.html_page import data_element, pack_integers, quantise, write_page
@@ -203,13 +204,14 @@ def summary_of(folder: RunFolder) -> dict[str, str]:
     manifest, recipe = folder.read_manifest(), folder.read_recipe()
     machine = manifest.get("machine", {})
     computer = [machine[key] for key in ("processor", "instruction_set") if machine.get(key)]
+    computer += [counted(machine["threads"], "thread")] if machine.get("threads") else []
     precision = manifest.get("precision", recipe.training.precision)
     return {
         "task": recipe.task,
         "model": f"{recipe.model.kind}, {manifest['parameters']:,} parameters",
         "updates": f"{manifest.get('updates', 0):,}",
         "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, {precision}",
-        "machine": ", ".join([*computer, f"{machine.get('threads', '')} threads"]),
+        "machine": ", ".join(computer),
         "seed": str(manifest["seed"]),
         "headway": f"{manifest['headway']}, torch {machine.get('torch', '')}",
     }

@@ -7,6 +7,7 @@ import torch
 
 from headway.device import Threads, choose_threads, instruction_set, machine, processor
 from headway.errors import UserError
+from headway.log import counted
 from headway.recipe import Recipe
 from headway.tensors.backends import has_onednn, suited_backend
 from headway.tensors.linear import use_backend
@@ -34,7 +35,7 @@ class Arithmetic(NamedTuple):
         number = self.threads.number
         measured = "" if self.bf16_speed is None else f" (bf16 {compared(self.bf16_speed)}, {instruction_set()})"
         by = " by oneDNN" if self.backend == "onednn" and self.precision == "float32" else ""
-        return f"{self.precision}{by}{measured}, {number} thread{'s' * (number > 1)} ({self.threads.reason})"
+        return f"{self.precision}{by}{measured}, {counted(number, 'thread')} ({self.threads.reason})"
 
 
 def choose_arithmetic(recipe: Recipe, manifest: Mapping[str, Any], device: torch.device) -> Arithmetic:
