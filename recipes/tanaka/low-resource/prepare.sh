@@ -29,6 +29,6 @@ train() { # RECIPE RUN [KEY.PATH=VALUE ...]
 train backwards backwards "$@"
 headway backtranslate "$output/runs/backwards" --input "$output/mono.en" --output "$output/backtranslated" --beam 1 \
     --max-ratio 2.5
-train plain teacher-1 "$@" seed=101
-train plain teacher-2 "$@" seed=102
+train plain teacher-1 "$@" training.seed=101
+train plain teacher-2 "$@" training.seed=102
 headway distill "$output/runs/teacher-1" "$output/runs/teacher-2" --input "$output/train.ja" --output "$output/distilled"

@@ -100,7 +100,7 @@ class ClaimFile(Section):
 
     `document`: whose claims these are. `table`: where in it. `setting`: what the document trained on, and how long.
     `data`: for the budget `small`, and for `full` unless `full_data` says otherwise. `grid`: the keys of a grid, or the
-    path of a grid file.
+    path of a grid file; `$OUTPUT` in its texts is the folder of the data.
     """
 
     title: str

@@ -97,12 +97,21 @@ def reproduce(
 def claimed_grid(
     claims: ClaimFile, path: Path, data: Path, budget: str, cell: str | None = None, overrides: Sequence[str] = ()
 ) -> Grid:
-    """The grid of a claim file, on prepared data. Raises UserError as `load_grid`."""
-    tree = claims.tree(budget)
+    """The grid of a claim file, on prepared data, whose folder `$OUTPUT` names. Raises UserError as `load_grid`."""
+    tree = _named_output(claims.tree(budget), str(data.absolute()))
     if cell is not None:
         tree = tree_of_cell(tree, claims, cell)
     folder = json.dumps(str(data.absolute()))  # as YAML, whatever characters it has
     return grid_of(tree, path.parent, [f"data.folder={folder}", *overrides])
+
+
+def _named_output(value: Any, output: str) -> Any:
+    """A tree with `output` for each `$OUTPUT` in its texts: of runs that the preparation trains."""
+    if isinstance(value, dict):
+        return {key: _named_output(part, output) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_named_output(part, output) for part in value]
+    return value.replace("$OUTPUT", output) if isinstance(value, str) else value
 
 
 def record_of(
