@@ -1,9 +1,10 @@
 """The preparation of ASPEC, in miniature on made files."""
 
-import subprocess
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[1] / "recipes" / "aspec" / "prepare.sh"
+from tests.preparation import RECIPES, prepare
+
+SCRIPT = RECIPES / "aspec" / "prepare.sh"
 
 
 def write_corpus(folder: Path) -> Path:
@@ -20,14 +21,9 @@ def write_corpus(folder: Path) -> Path:
     return folder
 
 
-def prepare(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = ["sh", str(SCRIPT), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
 def test_the_first_pairs_are_the_training_corpus(tmp_path: Path) -> None:
     corpus, output = write_corpus(tmp_path / "ASPEC-JE"), tmp_path / "data"
-    ended = prepare(corpus, output, "4", "sed 's/文/文 /'")
+    ended = prepare(SCRIPT, corpus, output, "4", "sed 's/文/文 /'")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines() == [
         "train: 3 of 4 pairs have two sides", "dev: 1 of 1 pairs have two sides", "test: 1 of 1 pairs have two sides",
@@ -40,14 +36,14 @@ def test_the_first_pairs_are_the_training_corpus(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
-    assert f"{tmp_path} has no train/train-1.txt" in prepare(tmp_path, tmp_path / "data").stderr
+    assert f"{tmp_path} has no train/train-1.txt" in prepare(SCRIPT, tmp_path, tmp_path / "data").stderr
     corpus = write_corpus(tmp_path / "ASPEC-JE")
     (corpus / "dev" / "dev.txt").write_text("B-1 ||| 開発 。 ||| dev .\n", encoding="utf-8")
-    ended = prepare(corpus, tmp_path / "data")
+    ended = prepare(SCRIPT, corpus, tmp_path / "data")
     assert ended.returncode == 2
     assert "dev, line 1: 3 fields in the place of 4" in ended.stderr
     write_corpus(corpus)
-    shorter = prepare(corpus, tmp_path / "data", "5", "head -n 1")
+    shorter = prepare(SCRIPT, corpus, tmp_path / "data", "5", "head -n 1")
     assert shorter.returncode == 2
     assert "head -n 1 does not give a line for each line of train" in shorter.stderr
     assert not list((tmp_path / "data").iterdir())

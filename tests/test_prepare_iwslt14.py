@@ -1,7 +1,6 @@
 """The preparation of IWSLT 2014, in miniature on a made archive, and training on what it makes."""
 
 import io
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import torch
 
 from headway.recipe import load_recipe
 from headway.runs.training.loop import train
+from tests.preparation import RECIPES, prepare
 
-RECIPES = Path(__file__).parents[1] / "recipes"
 SCRIPT = RECIPES / "iwslt14" / "prepare.sh"
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 PAIRS = 60
@@ -44,16 +43,10 @@ def write_archive(path: Path, missing: str = "", extra: str = "") -> Path:
     return path
 
 
-def prepare(archive: Path, output: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["sh", str(SCRIPT), str(archive), str(output)], capture_output=True, text=True, timeout=60, check=False
-    )
-
-
 @pytest.mark.parametrize("recipe", ["attention", "local", "multinn"])
 def test_from_the_archive_to_a_trained_model(tmp_path: Path, recipe: str) -> None:
     output = tmp_path / "data"
-    ended = prepare(write_archive(tmp_path / "de-en.tgz"), output)
+    ended = prepare(SCRIPT, write_archive(tmp_path / "de-en.tgz"), output)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == f"train and dev: {PAIRS + 1} of {PAIRS + 2} pairs have two sides\n"
     texts = {path.name: path.read_text(encoding="utf-8").splitlines() for path in output.iterdir()}
@@ -71,10 +64,10 @@ def test_from_the_archive_to_a_trained_model(tmp_path: Path, recipe: str) -> Non
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     name = "de-en/IWSLT14.TEDX.dev2012.de-en.en.xml"
-    without = prepare(write_archive(tmp_path / "without.tgz", missing=name), tmp_path / "data")
+    without = prepare(SCRIPT, write_archive(tmp_path / "without.tgz", missing=name), tmp_path / "data")
     assert without.returncode == 2
     assert r"without.tgz has no IWSLT14\.TEDX.dev2012\.de-en\.en\.xml" in without.stderr
-    uneven = prepare(write_archive(tmp_path / "uneven.tgz", extra="one more"), tmp_path / "data")
+    uneven = prepare(SCRIPT, write_archive(tmp_path / "uneven.tgz", extra="one more"), tmp_path / "data")
     assert uneven.returncode == 2
     assert "the sides of all have different numbers of lines" in uneven.stderr
     assert not list((tmp_path / "data").iterdir())

@@ -3,7 +3,6 @@
 import gzip
 import io
 import shutil
-import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +12,8 @@ import torch
 
 from headway.recipe import load_recipe
 from headway.runs.training.loop import train
+from tests.preparation import RECIPES, prepare
 
-RECIPES = Path(__file__).parents[1] / "recipes"
 SCRIPT = RECIPES / "wmt14" / "prepare.sh"
 PARTS = {
     "de": {
@@ -80,11 +79,6 @@ def write_archives(folder: Path, language: str) -> Path:
     return folder
 
 
-def prepare(language: str, archives: Path, output: Path) -> subprocess.CompletedProcess[str]:
-    command = ["sh", str(SCRIPT), language, str(archives), str(output), str(archives / "lines.tsv")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
 def lines(path: Path) -> Iterator[str]:
     return iter(path.read_text(encoding="utf-8").splitlines())
 
@@ -95,7 +89,7 @@ def lines(path: Path) -> Iterator[str]:
 )
 def test_from_archives_to_a_trained_model(tmp_path: Path, language: str, recipe: str, overrides: list[str]) -> None:
     made, output = write_archives(tmp_path / "archives", language), tmp_path / "data"
-    ended = prepare(language, made, output)
+    ended = prepare(SCRIPT, language, made, output, made / "lines.tsv")
     assert ended.returncode == 0, ended.stderr
     parts = PARTS[language]
     assert f"train: {4 * len(parts)} of {5 * len(parts)} pairs have two sides" in ended.stdout
@@ -112,15 +106,17 @@ def test_from_archives_to_a_trained_model(tmp_path: Path, language: str, recipe:
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     made, output = write_archives(tmp_path / "archives", "de"), tmp_path / "data"
-    assert "the language is de or fr; received nl" in prepare("nl", made, output).stderr
-    counts = (made / "lines.tsv").read_text()
-    (made / "lines.tsv").write_text(counts.replace("commoncrawl.de-en\t5", "commoncrawl.de-en\t6"))
-    assert "commoncrawl.de-en has 5 lines, and should have 6" in prepare("de", made, output).stderr
-    (made / "lines.tsv").write_text(counts)
+    expected = made / "lines.tsv"
+    assert "the language is de or fr; received nl" in prepare(SCRIPT, "nl", made, output, expected).stderr
+    counts = expected.read_text()
+    expected.write_text(counts.replace("commoncrawl.de-en\t5", "commoncrawl.de-en\t6"))
+    ended = prepare(SCRIPT, "de", made, output, expected)
+    assert "commoncrawl.de-en has 5 lines, and should have 6" in ended.stderr
+    expected.write_text(counts)
     add(made / "dev.tgz", "dev/another", b"")
-    assert prepare("de", made, output).returncode == 0  # the first download of this archive
+    assert prepare(SCRIPT, "de", made, output, expected).returncode == 0  # the first download of this archive
     add(made / "dev.tgz", "dev/one more", b"")
-    assert "dev.tgz is not what it was" in prepare("de", made, tmp_path / "again").stderr
+    assert "dev.tgz is not what it was" in prepare(SCRIPT, "de", made, tmp_path / "again", expected).stderr
     assert not list((tmp_path / "again").iterdir())
 
 

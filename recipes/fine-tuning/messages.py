@@ -2,9 +2,10 @@
 
     python recipes/fine-tuning/messages.py LOCALE LANGUAGE OUTPUT
 
-LOCALE is a folder such as /usr/share/locale, LANGUAGE one of its folders. OUTPUT gets a translation and the English message a line,
-in an order that does not depend on the machine. Messages of one word, of several lines, with a marked shortcut or of over 120
-characters are left out, as are those that were not translated. The second translation of a message is left out, too.
+LOCALE is a folder such as /usr/share/locale, LANGUAGE one of its folders. OUTPUT gets a translation and the English
+message a line, in an order that does not depend on the machine. Left out are messages of one word, of several lines,
+with a marked shortcut, of over 120 characters, and those that were not translated. The first translation of a message
+is kept.
 """
 
 import gettext
