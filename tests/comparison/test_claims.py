@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from headway.comparison.claims import (
+    COSTS,
     ClaimConfig,
     ClaimPath,
     chosen_files,
@@ -49,7 +50,7 @@ def test_the_grid_of_a_claim_file_can_be_run(name: str, budget: str, encoder: Pa
     metrics = {metric.name for metric in grid.build_metrics()}
     tests = {test.name for test in grid.tests}
     for claim in claims.claims:
-        assert claim.metric in (None, *metrics), claim
+        assert claim.metric in (None, *metrics, *COSTS), claim
         assert claim.test in (None, *tests) or budget == "full", claim
     for path in (claims.data, claims.full_data):
         assert path is None or path.prepare.strip()
