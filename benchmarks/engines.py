@@ -1,0 +1,137 @@
+"""What runs cost where they are deployed: BLEU, sentences a second and megabytes, by headway and by engines.
+
+python benchmarks/engines.py results/engines.json --runs four=runs/a two=runs/b --input test.ja --references test.en
+
+All contenders of a number of threads take turns, and the median of their times counts. What stands behind `--runs` are
+names and run folders of translation models.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.comparison.results import ResultRecord, measured_now, write_record
+from headway.export.ctranslate2_engine import CTranslate2Engine
+from headway.export.ctranslate2_export import CTranslate2Exporter
+from headway.export.export_options import CTranslate2Options
+from headway.formats.lines import read_lines
+from headway.log import counted, progress
+from headway.metrics import build_metric
+from headway.runs.engines import Engine, build_engine
+from headway.runs.load import load, load_run, without_weights
+from headway.tables import Cell, Column, Table
+
+HEADWAY, ENGINES, THREADS = ("float32", "bf16", "int8"), ("ctranslate2", "ctranslate2 int8", "onnx"), (1, 2)
+WEIGHTS = ("*.safetensors", "model.bin", "*.onnx", "*.onnx.data")
+MEGABYTE = 1e6
+
+
+class Int8CTranslate2(CTranslate2Engine):
+    """CTranslate2, in int8."""
+
+    name = "ctranslate2 int8"
+
+    def export(self, run: Any, folder: Path) -> None:
+        CTranslate2Exporter(CTranslate2Options(quantization="int8")).write(run, folder)
+
+
+@dataclass
+class Contender:
+    """A model and what runs it."""
+
+    model: str
+    by: str
+    translate: Callable[[Sequence[str]], list[str]]
+    megabytes: float
+    parameters: int
+
+
+def engine_of(name: str) -> Engine:
+    """An engine by its name here."""
+    return Int8CTranslate2() if name == Int8CTranslate2.name else build_engine(name)
+
+
+def translator(predictor: Any, beam: int) -> Callable[[Sequence[str]], list[str]]:
+    """What a predictor writes for lines."""
+    return lambda lines: [prediction.text for prediction in predictor.predict(list(lines), beam=beam)]
+
+
+def megabytes(folder: Path) -> float:
+    """The size of the files of weights in a folder."""
+    return sum(file.stat().st_size for pattern in WEIGHTS for file in folder.glob(pattern)) / MEGABYTE
+
+
+def contenders(name: str, run: Path, beam: int, folder: Path) -> list[Contender]:
+    """A run by headway in each precision, and by each engine; exports are made in `folder`, once."""
+    loaded = load_run(run, torch.device("cpu"))
+    parameters = sum(parameter.numel() for parameter in loaded.model.parameters())
+    made = []
+    for precision in HEADWAY:
+        translate = translator(load(run, precision=precision), beam)
+        made.append(Contender(name, f"headway {precision}", translate, megabytes(run), parameters))
+    for by in ENGINES:
+        engine, place = engine_of(by), folder / f"{name} {by}"
+        if not place.is_dir():
+            engine.export(loaded, place)
+        predictor = load(run)
+        predictor.backend = engine.backend(place, without_weights(run))  # type: ignore[union-attr]
+        made.append(Contender(name, by, translator(predictor, beam), megabytes(place), parameters))
+    return made
+
+
+def times_in_turns(all_contenders: Sequence[Contender], lines: Sequence[str], rounds: int) -> list[float]:
+    """The median seconds of each contender; a few lines first, which do not count."""
+    times: list[list[float]] = [[] for _ in all_contenders]
+    for contender in all_contenders:
+        contender.translate(lines[:50])
+    turns = [turn for _ in range(rounds) for turn in zip(all_contenders, times, strict=True)]
+    with progress("decoding", len(turns), "turns") as work:
+        for number, (contender, seconds) in enumerate(turns, start=1):
+            began = time.perf_counter()
+            contender.translate(lines)
+            seconds.append(time.perf_counter() - began)
+            work.update(number)
+    return [statistics.median(seconds) for seconds in times]
+
+
+def main() -> None:
+    """Measure, and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", type=Path, help="the record, as JSON")
+    parser.add_argument("--runs", nargs="+", required=True, metavar="NAME=RUN")
+    parser.add_argument("--input", type=Path, required=True, help="sources, a sentence a line")
+    parser.add_argument("--references", type=Path, required=True)
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    lines, references = list(read_lines(given.input)), list(read_lines(given.references))
+    bleu = build_metric("bleu", force=True)
+    runs = [(name, Path(run)) for name, _, run in (entry.partition("=") for entry in given.runs)]
+    rows: dict[tuple[str, str], list[Cell]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for threads in THREADS:
+            torch.set_num_threads(threads)
+            both = [each for name, run in runs for each in contenders(name, run, given.beam, Path(folder))]
+            for contender, seconds in zip(both, times_in_turns(both, lines, given.rounds), strict=True):
+                score = bleu.score(contender.translate(lines), [references]).value
+                row: list[Cell] = [contender.model, contender.by, contender.parameters, score, contender.megabytes]
+                rows.setdefault((contender.model, contender.by), row).append(len(lines) / seconds)
+    speeds = [Column(counted(threads, "thread"), "sentences/s", ".0f") for threads in THREADS]
+    facts = [Column("parameters", format=","), Column("BLEU", format=".2f"), Column("weights", "MB", ".1f")]
+    columns = [Column("model"), Column("by"), *facts, *speeds]
+    table = Table(columns, list(rows.values()), notes=[f"{len(lines):,} sentences, beam {given.beam}"])
+    named = " ".join(f"{name}=RUN" for name, _ in runs)
+    command = f"python benchmarks/engines.py results/engines.json --runs {named} --input FILE --references FILE"
+    record = ResultRecord(title="Engines", measured=measured_now([command], [1]), tables=(table.to_json(),))
+    write_record(given.output, record)
+
+
+if __name__ == "__main__":
+    main()
