@@ -1,6 +1,7 @@
 """Search finds what exhaustive enumeration finds, scores as re-scoring does, and cares for nothing but its input."""
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,6 +144,21 @@ def test_forced_prefix_is_kept_and_scored():
     for hypothesis in found[0]:
         assert hypothesis.log_probabilities == pytest.approx(table.score(0, hypothesis.ids))
     assert found[1] == beam_search(table, memory(1), Limits(0, [5]), beam=3)[0]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_ends_that_are_not_probable_do_not_end_the_search(alpha):
+    """A model that is sure of six tokens; at each step the end is among the best four, and not probable."""
+    table, written = Table(1, times=14), (4, 5, 6, 4, 5, 6)
+    table.table.fill_(math.log(0.01))
+    table.table[:, :6, :, EOS], table.table[:, 6:, :, EOS] = math.log(0.02), math.log(0.9)
+    for time, token in enumerate(written):
+        table.table[:, time, :, token] = math.log(0.9)
+    (hypotheses,) = beam_search(table, memory(0), Limits(0, [12]), beam=4, alpha=alpha)
+    assert hypotheses[0].ids == written
+    assert hypotheses[0].log_probability == pytest.approx(7 * math.log(0.9))
+    scores = [each.score for each in hypotheses]
+    assert scores == sorted(scores, reverse=True)
 
 
 def draws(table, sampling, count=1, lines=(1, 2), sentences=(0, 1)):

@@ -45,16 +45,19 @@ def one_sentence(model, state, sentence: int, limits: Limits, beam: int, alpha: 
         ]
         best = sorted(candidates, key=lambda candidate: -candidate[0])[: 2 * beam]
         for total, parent, token, score in best[:beam]:
-            if token == EOS and len(finished) < beam:
+            if token == EOS:
                 ids, logs, _ = live[parent]
                 finished.append(Hypothesis(tuple(ids), (*logs, score), total / length_penalty(time + 1, alpha)))
+        finished = sorted(finished, key=lambda hypothesis: -hypothesis.score)[:beam]
         going = [each for each in best if each[2] != EOS][:beam]
-        if len(finished) == beam or not going:
+        if not going:
+            break
+        if len(finished) == beam and going[0][0] / length_penalty(time + 1, alpha) <= finished[0].score:
             break
         parents, tokens = [each[1] for each in going], [[each[2]] for each in going]
         live = [([*live[p][0], token], [*live[p][1], score], total) for total, p, token, score in going]
         scores, state = model.extend(torch.tensor(tokens), state.select(torch.tensor(parents)))
-    return sorted(finished, key=lambda hypothesis: -hypothesis.score)
+    return finished
 
 
 def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:

@@ -8,6 +8,7 @@ Shapes: N sentences, W hypotheses of a sentence, C candidates of a sentence at a
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol
 
 import torch
@@ -73,29 +74,40 @@ class _Candidates(NamedTuple):
 
 
 class _Finished:
-    """The finished hypotheses of N sentences, up to W of each, in the order of their ends.
+    """The best W finished hypotheses of each of N sentences, best first, and which sentences are done.
 
-    Tensors are (N, W + 1); the last column takes what there is no room for. `steps` and `parents` say where the way
-    back from a hypothesis begins.
+    A hypothesis is a row of numbers: its score, the log probability of its end, and the step and the parent where the
+    way back from it begins. A score of minus infinity says that there is none.
     """
 
-    def __init__(self, count: int, beam: int, like: Tensor) -> None:
-        self.beam = beam
-        self.scores = like.new_zeros(count, beam + 1)
-        self.steps = torch.zeros(count, beam + 1, dtype=torch.long, device=like.device)
-        self.parents, self.log_probabilities = torch.zeros_like(self.steps), torch.zeros_like(self.scores)
-        self.counts = torch.zeros_like(self.steps[:, 0])
+    def __init__(self, count: int, beam: int, alpha: float, like: Tensor) -> None:
+        self.alpha = alpha
+        self.rows = torch.full((count, beam, 4), -torch.inf, dtype=like.dtype, device=like.device)
+        self.done = torch.zeros(count, dtype=torch.bool, device=like.device)
 
     def add(self, sentences: Tensor, time: int, candidates: _Candidates) -> None:
-        """Note those of the best W candidates of some sentences (N',) that end, as long as there is room."""
-        scores, parents, tokens, log_probabilities = candidates.first(self.beam)
-        ended = (tokens == EOS) & (scores > -torch.inf)
-        before = self.counts[sentences]
-        slots = (before[:, None] + ended.cumsum(1) - 1).clamp(max=self.beam).masked_fill(~ended, self.beam)
-        index = sentences[:, None], slots
-        self.scores[index], self.steps[index] = scores, time
-        self.parents[index], self.log_probabilities[index] = parents, log_probabilities
-        self.counts[sentences] = (before + ended.sum(1)).clamp(max=self.beam)
+        """Note those of the best W candidates of some sentences (N',) that end, where they belong to the best W."""
+        sums, parents, tokens, log_probabilities = candidates.first(self.rows.shape[1])
+        ended = (tokens == EOS) & ~self.done[sentences, None]
+        scores = (sums / length_penalty(time + 1, self.alpha)).masked_fill(~ended, -torch.inf)
+        fresh = torch.stack([scores, log_probabilities, torch.full_like(sums, time), parents.to(sums.dtype)], 2)
+        rows = torch.cat([self.rows[sentences], fresh], 1)
+        order = rows[..., 0].sort(dim=1, descending=True, stable=True).indices[:, : self.rows.shape[1]]
+        self.rows[sentences] = rows.gather(1, order[..., None].expand(-1, -1, 4))
+
+    def settle(self, sentences: Tensor, time: int, best: Tensor) -> None:
+        """Note the sentences (N',) that are done: W are finished, and the `best` (N',) alive is not above the best.
+
+        `best` are sums of log probabilities. They only fall; the penalty is that of the length so far.
+        """
+        scores = self.rows[sentences, :, 0]
+        self.done[sentences] |= (scores[:, -1] > -torch.inf) & (
+            best / length_penalty(time + 1, self.alpha) <= scores[:, 0]
+        )
+
+    def some_wait(self, sentences: Tensor) -> bool:
+        """Whether some of the sentences (N',) have W finished hypotheses and are not done."""
+        return bool(((self.rows[sentences, -1, 0] > -torch.inf) & ~self.done[sentences]).any())
 
 
 class _Trail:
@@ -112,16 +124,13 @@ class _Trail:
         """Those of all tokens, one after the other."""
         return torch.cat([like.new_zeros(0), *(chosen.log_probabilities.flatten() for _, chosen in self.steps)])
 
-    def hypotheses(self, finished: _Finished, alpha: float) -> list[list[Hypothesis]]:
+    def hypotheses(self, finished: _Finished) -> list[list[Hypothesis]]:
         """The finished hypotheses of each sentence, best first."""
-        ends = finished.scores, finished.steps, finished.parents, finished.log_probabilities
         way = self._way()
-        outputs = []
-        for sentence, count in enumerate(finished.counts.tolist()):
-            columns = zip(*(part[sentence, :count].tolist() for part in ends), strict=True)
-            hypotheses = [_unrolled(way, sentence, alpha, *column) for column in columns]
-            outputs.append(sorted(hypotheses, key=lambda hypothesis: -hypothesis.score))
-        return outputs
+        return [
+            [_unrolled(way, sentence, *row) for row in rows if row[0] > -math.inf]
+            for sentence, rows in enumerate(finished.rows.tolist())
+        ]
 
     def _way(self) -> Way:
         return [
@@ -130,15 +139,15 @@ class _Trail:
         ]
 
 
-def _unrolled(way: Way, sentence: int, alpha: float, score: float, step: int, parent: int, end: float) -> Hypothesis:
+def _unrolled(way: Way, sentence: int, score: float, end: float, step: float, parent: float) -> Hypothesis:
     """The hypothesis of which `parent` is the part before its end at `step`."""
-    ids, logs = [], [end]
-    for time in range(step - 1, -1, -1):
+    ids, logs, index = [], [end], int(parent)
+    for time in range(int(step) - 1, -1, -1):
         parents, tokens, log_probabilities = way[time][sentence]
-        ids.append(tokens[parent])
-        logs.append(log_probabilities[parent])
-        parent = parents[parent]
-    return Hypothesis(tuple(ids[::-1]), tuple(logs[::-1]), score / length_penalty(len(logs), alpha))
+        ids.append(tokens[index])
+        logs.append(log_probabilities[index])
+        index = parents[index]
+    return Hypothesis(tuple(ids[::-1]), tuple(logs[::-1]), score)
 
 
 @torch.inference_mode()
@@ -148,8 +157,9 @@ def beam_search(
     """The best outputs of each of N sentences, best first; beam 1 is greedy search.
 
     At each step the 2 * beam best continuations of a sentence are ranked; those among the first `beam` that end are
-    finished, and the best `beam` of the others live on. A sentence is done when `beam` hypotheses are finished or its
-    longest length is reached, where the end is forced. A score is what `Hypothesis` says, so it equals the re-scoring.
+    finished, and the best `beam` of the others live on. A sentence is done when `beam` hypotheses are finished and none
+    that is alive has a better score, or when its longest length is reached, where the end is forced. The best `beam` of
+    the finished are given. A score is what `Hypothesis` says, so it equals the re-scoring.
 
     Args:
         model: anything with start and extend.
@@ -166,7 +176,7 @@ def beam_search(
     state, last = model.start(memory, steps + 1), torch.full((count, 1), BOS, device=device)
     scores, history = torch.zeros(count, 1, device=device), last[:, :0]
     raw, state = model.extend(last, state)
-    trail, finished = _Trail(), _Finished(count, beam, raw)
+    trail, finished, waiting = _Trail(), _Finished(count, beam, alpha, raw), False
     for time in range(steps + 1):
         width = scores.shape[1]
         candidates = _candidates(scores, raw, limits, sentences, time, history, 2 * beam)
@@ -177,26 +187,33 @@ def beam_search(
             break
         chosen = candidates.survivors(beam) if ending else candidates.first(beam)
         trail.write(sentences, chosen)
+        if ending or waiting:
+            finished.settle(sentences, time, chosen.scores[:, 0])
         rows = torch.arange(len(sentences), device=device)
-        if (ending or time >= min(limits.longest)) and time_to_look(time, device):
+        if (ending or waiting or time >= min(limits.longest)) and time_to_look(time, device):
             rows = _rows_to_go(finished, sentences, longest, time)
             if not len(rows):
                 break
             sentences, chosen = sentences[rows], chosen.rows(rows)
+            waiting = device.type != "cpu" or finished.some_wait(sentences)
         index = rows[:, None] * width + chosen.parents
         state, last = state.select(index), chosen.tokens.reshape(-1, 1)
         if limits.no_repeat:
             history = torch.cat([history[index.flatten()], last], 1)
         scores = chosen.scores
         raw, state = model.extend(last, state)
-    unsound = trail.log_probabilities(raw).isnan().any(), raw.isnan().any(), (finished.counts == 0).any()
+    unsound = (
+        trail.log_probabilities(raw).isnan().any(),
+        raw.isnan().any(),
+        (finished.rows[:, 0, 0] == -torch.inf).any(),
+    )
     check_scores(torch.stack(unsound))
-    return trail.hypotheses(finished, alpha)
+    return trail.hypotheses(finished)
 
 
 def _rows_to_go(finished: _Finished, sentences: Tensor, longest: Tensor, time: int) -> Tensor:
     """The rows of `sentences` (N',) to go on with: on a CPU those that are not done, elsewhere all until all are."""
-    left = ((finished.counts[sentences] < finished.beam) & (time < longest[sentences])).nonzero().squeeze(1)
+    left = (~finished.done[sentences] & (time < longest[sentences])).nonzero().squeeze(1)
     if sentences.device.type == "cpu" or not len(left):
         return left
     return torch.arange(len(sentences), device=sentences.device)
