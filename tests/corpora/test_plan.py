@@ -1,6 +1,7 @@
 """Batches: every pair once, little padding, the right ids and masks, a share for each process."""
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from headway.corpora.mixture import Mixture
 from headway.corpora.plan import EncodedPairs, plan_epoch
+from headway.processing.text.subword_sampling import PairSampler
 from headway.tensors.batch import Batch, collate, of_one_update, rows
 
 Lengths = NDArray[np.int32]
@@ -173,3 +176,29 @@ def test_batches_of_so_many_sentences() -> None:
     assert sorted(map(len, plan)) == [1, 3, 3]
     assert sorted(index for batch in plan for index in batch.tolist()) == list(range(7))
     assert [batch.tolist() for batch in plan] == [b.tolist() for b in plan_epoch(lengths, lengths, 99, 1, 0, 3)]
+
+
+class Longer(PairSampler):
+    """Repeats the ids of every third pair four times, those of other pairs in other epochs."""
+
+    def __init__(self) -> None:
+        super().__init__((None, None), 1, 100)
+
+    def sample(self, ids: Sequence[int], side: int, epoch: int, index: int) -> Sequence[int]:
+        return list(ids) * (4 if (index + epoch) % 3 == 0 else 1)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_sampled_pieces_are_planned_by_their_own_lengths(mixed: bool) -> None:
+    corpus = Toy()
+    corpus.source_lengths, corpus.target_lengths = np.full(90, 2), np.full(90, 1)
+    corpus.sampler = Longer()
+    if mixed:
+        corpus.mixture = Mixture([np.arange(30), np.arange(30, 90)], [0.5, 0.5])
+    for epoch in (0, 1):
+        plan = corpus.plan(1, epoch, batch_tokens=27)
+        batches = [corpus.collate(indices, epoch=epoch) for indices in plan]
+        assert all(batch.source.numel() <= 27 and batch.source_mask.all() for batch in batches)
+        assert sum(map(len, plan)) == 90
+        assert {batch.source.shape[1] for batch in batches} == {3, 9}
+        assert [part.tolist() for part in corpus.plan(1, epoch, batch_tokens=27)] == [part.tolist() for part in plan]

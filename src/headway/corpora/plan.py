@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from headway.corpora.mixture import Mixture
+from headway.log import progress
 from headway.processing.text.subword_sampling import PairSampler
 from headway.tensors.batch import Batch, Ids, Indices, collate
 
@@ -105,13 +106,25 @@ class EncodedPairs(ABC):
         return len(self.target_lengths)
 
     def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
-        """The batches of an epoch (see `plan_epoch`)."""
-        source, target = self.source_lengths + 1, self.target_lengths + 1  # with the end of sentence
-        if self.mixture is None:
-            return plan_epoch(source, target, batch_tokens, seed, epoch, batch_sentences)
-        chosen = self.mixture.chosen(seed, epoch)
-        batches = plan_epoch(source[chosen], target[chosen], batch_tokens, seed, epoch, batch_sentences)
+        """The batches of an epoch (see `plan_epoch`), by the lengths that its pieces have."""
+        chosen = np.arange(len(self)) if self.mixture is None else self.mixture.chosen(seed, epoch)
+        source, target = (lengths + 1 for lengths in self._lengths(chosen, epoch))  # with the end of sentence
+        batches = plan_epoch(source, target, batch_tokens, seed, epoch, batch_sentences)
         return [chosen[batch] for batch in batches]
+
+    def _lengths(self, chosen: Indices, epoch: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """The tokens of both sides of the pairs `chosen` in an epoch."""
+        usual = self.source_lengths[chosen], self.target_lengths[chosen]
+        if self.sampler is None:
+            return usual
+        sampled = np.empty((len(chosen), 2), dtype=np.int64)
+        with progress("cutting words for the epoch", len(chosen), "pairs") as work:
+            for row, index in enumerate(map(int, chosen)):
+                sides = self.source(index), self.target(index)
+                sampled[row] = [len(self._sampled(self.sampler, epoch, side, index, sides[side])) for side in (0, 1)]
+                if row % 1000 == 0:
+                    work.update(row)
+        return sampled[:, 0], sampled[:, 1]
 
     def collate(self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None) -> Batch:
         """The batch of the pairs at `indices` (B,), with the labels that the pairs have; draws no random numbers.
