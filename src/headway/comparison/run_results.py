@@ -21,8 +21,9 @@ from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.recipe import Recipe
+from headway.registry import foreign_code
 from headway.runs.inspect.pages import read_metrics
-from headway.runs.inspect.parameters import count_parts
+from headway.runs.inspect.parameters import parameters_of
 from headway.runs.load import AnyPredictor, load
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
@@ -155,7 +156,8 @@ def result_of_run(
         decoded = align(predictor, corpus.examples) if aligned else decode(predictor, corpus.examples, options or {})
         outputs.append(CellOutput(corpus.scored, decoded.hypotheses))
         tokens, seconds = tokens + decoded.tokens, seconds + decoded.seconds
-    costs = _costs(predictor, run, tokens / seconds if seconds and tokens else None, peak_memory)
+    with foreign_code(allow_code):
+        costs = _costs(predictor, run, tokens / seconds if seconds and tokens else None, peak_memory)
     return CellResult(variant, seed, tuple(outputs), run, costs, tuple(learning_curve(run)))
 
 
@@ -173,8 +175,8 @@ def _costs(predictor: AnyPredictor, run: Path, decoding: float | None, peak_memo
     seconds, tokens = manifest.get("seconds"), manifest.get("target_tokens")
     flops = state = None
     if isinstance(model, Seq2Seq):
-        sizes = predictor.runs[0].source.size, predictor.runs[0].target.size
-        flops, state = count_parts(model, sizes, LENGTH).flops_per_token, decoding_state(model)
+        # Of a model without weights: the counter knows none of the products that a loaded model has made of its own.
+        flops, state = parameters_of(run, (), None, LENGTH).flops_per_token, decoding_state(model)
     return Costs(
         parameters=manifest.get("parameters"),
         flops_per_token=flops,
