@@ -6,7 +6,7 @@ from torch import nn
 
 from headway.tensors import linear, products
 from headway.tensors.linear import Linear, prepare
-from headway.tensors.products import KINDS, Int8Product, PlainProduct, Product, exact_steps, trial
+from headway.tensors.products import KINDS, Int8Product, PlainProduct, Product, ProductTrial, exact_steps, trial
 
 ALL = [(precision, kind) for precision, kinds in KINDS.items() for kind in kinds]
 # The largest error of a product as a share of the largest value: 24, 8 and 6 bits of inputs and weights.
@@ -143,13 +143,19 @@ def test_few_and_many_rows_have_the_product_that_suits_them(kinds: dict) -> None
     assert called == [("many", 0), ("many", 1), ("few", 2), ("few", 8), ("many", 9)]
 
 
-def test_auto_takes_a_precision_that_is_much_faster(kinds: dict) -> None:
+@pytest.mark.parametrize(("times", "chosen"), [(1.3, "bf16"), (1.1, "float32"), (0.5, "float32")])
+def test_auto_takes_a_precision_that_is_much_faster(
+    times: float, chosen: str, kinds: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds["bf16"] = (PlainProduct,)
+    seconds = {"float32": 1.0, "bf16": 1 / times}
+
+    def measured(precision: str, *shape: int) -> ProductTrial | None:
+        return ProductTrial(PlainProduct, PlainProduct, seconds[precision]) if precision in seconds else None
+
+    monkeypatch.setattr(linear, "trial", measured)
     model = nn.Sequential(Linear(200, 300), nn.ReLU(), Linear(300, 200))
-    kinds.update({"float32": (_Slow,), "bf16": (PlainProduct,), "int8": (_Missing,)})
-    assert prepare(model, "auto") == "bf16"
-    trial.cache_clear()
-    kinds.update({"float32": (PlainProduct,), "bf16": (PlainProduct,)})
-    assert prepare(model, "auto") == "float32"
+    assert prepare(model, "auto") == chosen
     with pytest.raises(ValueError, match="no int8 products"):
         prepare(model, "int8")
 
