@@ -71,8 +71,14 @@ def test_a_shift_has_six_corpora_and_a_run(tmp_path: Path, shift: str, language:
     strings = {"general-dev": 3, "general-test": 1000, "domain-dev": 500, "domain-test": 1000}
     assert sizes == (strings if shift == "strings" else captions)
     assert (output / "runs" / "general" / "model.safetensors").is_file()
-    source, target = (output / "general.tsv").read_text(encoding="utf-8").splitlines()[0].split("\t")
-    assert (source, target) == ("私は0歳です。", "someone is 0 years old .") or shift == "captions"
+    first = (
+        (output / f"{'general' if shift == 'strings' else 'domain'}.tsv").read_text(encoding="utf-8").splitlines()[0]
+    )
+    pairs = {
+        "strings": "私は0歳です。\tsomeone is 0 years old .",
+        "captions": "Ein Kind ist 0 Jahre alt.\tsomeone is 0 years old .",
+    }
+    assert first == pairs[shift]
 
 
 def test_another_shift_is_named(tmp_path: Path) -> None:

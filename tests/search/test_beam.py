@@ -161,6 +161,15 @@ def test_ends_that_are_not_probable_do_not_end_the_search(alpha):
     assert scores == sorted(scores, reverse=True)
 
 
+def test_long_outputs_of_a_model_in_bf16_keep_their_steps():
+    table, length = Table(1, times=302), 299
+    table.table.fill_(-5.0)
+    table.table[:, :length, :, 4] = table.table[:, length:, :, EOS] = -0.01
+    table.table = table.table.bfloat16()
+    (hypotheses,) = beam_search(table, memory(0), Limits(0, [300]), beam=3)
+    assert hypotheses[0].ids == (4,) * length
+
+
 def draws(table, sampling, count=1, lines=(1, 2), sentences=(0, 1)):
     limits = Limits(0, [6] * len(sentences))
     return sample(table, memory(*sentences), limits, sampling=sampling, lines=lines, count=count)

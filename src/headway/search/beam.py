@@ -82,7 +82,8 @@ class _Finished:
 
     def __init__(self, count: int, beam: int, alpha: float, like: Tensor) -> None:
         self.alpha = alpha
-        self.rows = torch.full((count, beam, 4), -torch.inf, dtype=like.dtype, device=like.device)
+        exact = torch.promote_types(like.dtype, torch.float32)  # bf16 counts no further than 256
+        self.rows = torch.full((count, beam, 4), -torch.inf, dtype=exact, device=like.device)
         self.done = torch.zeros(count, dtype=torch.bool, device=like.device)
 
     def add(self, sentences: Tensor, time: int, candidates: _Candidates) -> None:
