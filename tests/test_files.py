@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -12,12 +13,15 @@ from headway.files import (
     check_figure,
     check_output_file,
     check_output_folder,
+    exists,
     json_line,
     sha256,
     write_bytes,
     write_json,
     write_text,
 )
+
+KINDS: tuple[Literal["any", "file", "folder"], ...] = ("any", "file", "folder")
 
 
 def test_content_is_written_and_replaced_whole(tmp_path: Path) -> None:
@@ -63,6 +67,13 @@ def test_content_is_on_disk_before_the_name_is(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Path, "replace", lambda path, target: (done.append("rename"), replace(path, target)))
     write_bytes(tmp_path / "file", b"content")
     assert done == ["sync", "rename", "sync"]  # the content, the name, the folder that holds the name
+
+
+def test_what_exists(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert [exists(tmp_path / "file", kind) for kind in KINDS] == [True, True, False]
+    assert [exists(tmp_path, kind) for kind in KINDS] == [True, False, True]
+    assert not any(exists(tmp_path / name, kind) for name in ("nothing", "a" * 300, "a\0b") for kind in KINDS)
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:

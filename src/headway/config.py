@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
-from headway.errors import UserError, in_one_line, nearest, option, shortened
+from headway.errors import UserError, in_lines, in_one_line, nearest, option, shortened
 from headway.files import check_figure, check_output_file, check_output_folder
 
 # Where results go: what cannot be written is found before the work.
@@ -119,11 +119,11 @@ def validated_options(section: type[Options], given: Mapping[str, Any]) -> Optio
 def explain(
     error: ValidationError, section: type[BaseModel], where: str = "", spell: Callable[[str], str] = str
 ) -> str:
-    """All mistakes, a line a mistake, with its key in `section`, which itself stands at the key `where`.
+    """The mistakes, a line a mistake, with its key in `section`, which itself stands at the key `where`.
 
     `spell` writes the first key of a mistake.
     """
-    return "\n".join(_explain(mistake, section, where, spell) for mistake in error.errors())
+    return in_lines([_explain(mistake, section, where, spell) for mistake in error.errors()])
 
 
 def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[str], str]) -> str:

@@ -7,10 +7,12 @@ Every mistake a user can make raises a `UserError`; the command line prints it w
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import PurePath
 
 LONGEST_VALUE = 500  # characters of a value in a message
-LONGEST_PLACE = 1000  # of a file, a key or an override
+LONGEST_LINE = 1000  # of a place, and of a line of a message
+LONGEST_LIST = 3000  # of the mistakes in a message
 # What a terminal obeys: control characters but tab and line feed, marks that turn the direction of writing, separators
 # of lines and paragraphs; and halves of characters, which cannot be written at all.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -54,7 +56,8 @@ class UserError(HeadwayError):
     """A mistake in what was asked: a recipe key, a file, an option.
 
     Args:
-        what: the mistake, one sentence without a full stop.
+        what: the mistake, one sentence without a full stop. Where it holds long words of others, its middle is left
+            out.
         where: a recipe key (`model.heads`), `file:line` or an option (`option("beam")`).
         received: the value that was given.
         allowed: the values that would have been right, in words or as a list of names.
@@ -72,7 +75,9 @@ class UserError(HeadwayError):
     ) -> None:
         self.what, self.where, self.received = what, where, received
         self.allowed = allowed if allowed is None or isinstance(allowed, str) else _listed(list(allowed))
-        message = "{}: {}".format(_cut_in_its_middle(where).replace("\n", "\\n"), what) if where else what
+        message = "\n".join(map(_cut_in_its_middle, what.split("\n")))
+        if where:
+            message = "{}: {}".format(_cut_in_its_middle(where).replace("\n", "\\n"), message)
         if received is not None:
             message += f"; received {shortened(received)}"
         if self.allowed is not None:
@@ -89,19 +94,27 @@ def shortened(value: object) -> str:
 def _listed(names: Sequence[str]) -> str:
     """The names, or as many as a message has room for: those of columns and files are others' and of any length."""
     cut = [name if len(name) <= LONGEST_VALUE else f"{name[:LONGEST_VALUE]}..." for name in names]
-    room, shown = LONGEST_PLACE, list[str]()
-    for name in cut:
-        room -= len(name) + 2
-        if room < 0 and shown:
-            return f"{', '.join(shown)} and {len(cut) - len(shown):,} more"
-        shown.append(name)
-    return ", ".join(shown)
+    count = _fitting(cut, LONGEST_LINE)
+    return ", ".join(cut[:count]) + (f" and {len(cut) - count:,} more" if count < len(cut) else "")
 
 
-def _cut_in_its_middle(where: str) -> str:
-    """A place with its beginning and its end, where it is long."""
-    half = LONGEST_PLACE // 2
-    return where if len(where) <= LONGEST_PLACE else f"{where[:half]}...{where[-half:]}"
+def in_lines(mistakes: Sequence[str]) -> str:
+    """Mistakes, a line a mistake, or as many as a message has room for."""
+    cut = list(map(_cut_in_its_middle, mistakes))
+    count = _fitting(cut, LONGEST_LIST)
+    return "\n".join(cut[:count] + ([f"and {len(cut) - count:,} more mistakes"] if count < len(cut) else []))
+
+
+def _fitting(texts: Sequence[str], room: int) -> int:
+    """How many of the texts take no more room together; the first always fits."""
+    lengths = accumulate(len(text) + 2 for text in texts)
+    return max(1, sum(length <= room for length in lengths))
+
+
+def _cut_in_its_middle(line: str) -> str:
+    """A line with its beginning and its end, where it is long."""
+    half = LONGEST_LINE // 2
+    return line if len(line) <= LONGEST_LINE else f"{line[:half]}...{line[-half:]}"
 
 
 def option(name: str) -> str:

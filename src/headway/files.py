@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 # What flock answers on file systems that have no locks.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -27,9 +27,12 @@ def json_line(value: Any) -> str:
     return CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
-def exists(path: Path, *, folder: bool = False) -> bool:
-    """Whether there is a file or folder (a folder) there; there is none by a name that no file can have."""
-    return os.path.isdir(path) if folder else os.path.exists(path)  # noqa: PTH110, PTH112 - pathlib's raise OSError
+def exists(path: Path, kind: Literal["any", "file", "folder"] = "any") -> bool:
+    """Whether there is such a file or folder; there is none by a name that no file can have.
+
+    `pathlib` raises OSError for such a name. Names that people write come through this.
+    """
+    return {"any": os.path.exists, "file": os.path.isfile, "folder": os.path.isdir}[kind](path)
 
 
 @contextmanager
@@ -46,9 +49,9 @@ def check_output_file(path: Path | None) -> Path | None:
     """Raise ValueError where no file can be written, before the work whose result it is to hold."""
     if path is None:
         return None
-    if exists(path, folder=True):
+    if exists(path, "folder"):
         raise ValueError("this is a folder; give the name of a file")
-    if not exists(path.parent, folder=True):
+    if not exists(path.parent, "folder"):
         raise ValueError("there is no such folder to write to")
     if not os.access(path if exists(path) else path.parent, os.W_OK):
         raise ValueError("no file can be written there")
@@ -67,7 +70,7 @@ def check_output_folder(path: Path | None) -> Path | None:
     if path is None:
         return None
     above = next(folder for folder in (path, *path.absolute().parents) if exists(folder))
-    if not exists(above, folder=True):
+    if not exists(above, "folder"):
         raise ValueError("a folder is needed there, and there is a file" if above == path else f"{above} is no folder")
     if not os.access(above, os.W_OK):
         raise ValueError("no folder can be written there")

@@ -15,7 +15,7 @@ from headway.comparison.grid import SEED, NamedCorpus, name_of_corpus, slug
 from headway.comparison.run_results import read_corpus, result_of_run
 from headway.documents import parse_yaml
 from headway.errors import UserError, option
-from headway.files import write_text
+from headway.files import exists, write_text
 from headway.formats.corpus_config import AnyCorpus, parse_corpus, paths_resolved
 from headway.formats.lines import read_lines
 from headway.log import progress, warn
@@ -43,10 +43,10 @@ class Existing:
     def parse(cls, text: str, where: str) -> "Existing":
         """`PATH`, `NAME=PATH` or `NAME:SEED=PATH`. Raises UserError where nothing is there."""
         name, equals, path = text.partition("=")
-        if not equals or Path(text).exists():
+        if not equals or exists(Path(text)):
             name, path = "", text
         name, colon, seed = name.rpartition(":") if name.rpartition(":")[2].isdecimal() else (name, "", "")
-        if not Path(path).exists():
+        if not exists(Path(path)):
             raise UserError("there is no such file or folder", where=where, received=path)
         return cls(Path(path), name or None, int(seed) if colon else None)
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from headway.comparison.grid_config import GridConfig
 from headway.config import explain, merge, validated_options
 from headway.errors import UserError, nearest
-from headway.files import sha256
+from headway.files import exists, sha256
 from headway.formats.corpus_config import AnyCorpus, parts, paths_resolved
 from headway.formats.corpus_format import content_hash
 from headway.metrics import METRICS, Metric, build_metric
@@ -287,7 +287,7 @@ def _check_differences(variants: Sequence[Variant]) -> None:
 
 def _resolver(folders: Sequence[Path]) -> Any:
     def resolve(path: Path) -> Path:
-        existing = (folder / path for folder in folders if (folder / path).exists())
+        existing = (folder / path for folder in folders if exists(folder / path))
         return next(existing, folders[0] / path).absolute()
 
     return resolve
@@ -380,7 +380,7 @@ def _check_tuning(grid: Grid) -> None:
 
 def content(path: Path) -> str:
     """A hash of a file's content; the path of one that is not there."""
-    return sha256(path) if path.is_file() else str(path)
+    return sha256(path) if exists(path, "file") else str(path)
 
 
 def _check_predict(grid: Grid) -> None:

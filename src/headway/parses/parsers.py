@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from headway.config import Section
 from headway.errors import UserError
+from headway.files import exists
 from headway.formats.conllu import ConlluSentence, read_sentences
 from headway.parses import PARSERS
 from headway.parses.parse import NotATreeError, Parse, Token
@@ -167,8 +168,8 @@ class ConlluParser(Parser):
     def __init__(self, config: ParserConfig, where: str) -> None:
         super().__init__(config, where)
         path = Path(config.model)
-        files = sorted(path.glob("*.conllu")) if path.is_dir() else [path]
-        if not files or not all(file.is_file() for file in files):
+        files = sorted(path.glob("*.conllu")) if exists(path, "folder") else [path]
+        if not files or not all(exists(file, "file") for file in files):
             raise UserError("there is no such CoNLL-U file", where=where, received=config.model)
         self.sentences: dict[str, Parse] = {}
         self.texts: list[str] = []

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headway.errors import UserError
+from headway.files import exists
 from headway.processing.pretrained import transformers_quiet
 from headway.processing.text.marian_vocabulary import MarianVocabulary
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
@@ -50,7 +51,7 @@ def marian_folder(place: str) -> Path:
         raise UserError(
             "this is no place of a model", where=WHERE, received=place, allowed="hf:FOLDER or hf:OWNER/NAME"
         )
-    if Path(name).is_dir():
+    if exists(Path(name), "folder"):
         return Path(name)
     with transformers_quiet():
         from huggingface_hub import snapshot_download

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from headway.documents import read_json, shaped
 from headway.errors import HeadwayError, UserError
-from headway.files import write_json
+from headway.files import exists, write_json
 from headway.memory import is_out_of_memory
 from headway.processing.processor import Encoded, Processor
 from headway.processing.text.truncation import Truncation
@@ -100,7 +100,7 @@ def encoder_location(name: str) -> str:
     if spec is None or not spec.submodule_search_locations:
         raise UserError("this package is not installed", where="model.encoder", received=package)
     location = Path(next(iter(spec.submodule_search_locations))) / folder
-    if not location.is_dir():
+    if not exists(location, "folder"):
         raise UserError("the package has no such folder", where="model.encoder", received=name)
     return str(location)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from headway.config import merge
 from headway.errors import UserError
+from headway.files import exists
 from headway.processing.marian_files import PREFIX, marian_folder, marian_section, marian_vocabulary, read_config
 from headway.registry import import_paths
 
@@ -39,7 +40,7 @@ def fill_from_origins(tree: Tree, beside: Path, read: Callable[[Path], Tree]) ->
         place = str(model["from"])
         if place.startswith(PREFIX):
             folder = _folder(place.removeprefix(PREFIX), beside)
-            model["from"] = place = f"{PREFIX}{folder}" if folder.is_dir() else place
+            model["from"] = place = f"{PREFIX}{folder}" if exists(folder, "folder") else place
         config = read_config(marian_folder(place))
         tree["model"] = merge(marian_section(config), model)
         tree.setdefault("vocabulary", marian_vocabulary(config))
@@ -59,11 +60,11 @@ def _check_alone(tree: Tree, model: Tree) -> None:
 def _folder(name: str, beside: Path) -> Path:
     """A folder by its path, in the current folder or `beside`."""
     places = (Path(name), beside / name)
-    return next((path for path in places if path.is_dir()), places[0]).absolute()
+    return next((path for path in places if exists(path, "folder")), places[0]).absolute()
 
 
 def _fill_from_run(tree: Tree, run: Path, read: Callable[[Path], Tree]) -> None:
-    if not (run / "recipe.yaml").is_file():
+    if not exists(run / "recipe.yaml", "file"):
         raise UserError("there is no run to go on from", where="training.from", received=str(run))
     older = read(run / "recipe.yaml")
     added = {name: older[name] for name in SECTIONS if name in older and name not in tree}

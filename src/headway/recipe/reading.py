@@ -164,7 +164,7 @@ def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
 
     def model(config: ModelSection) -> ModelSection:
         """An encoder that is a folder here; any other has a name."""
-        if not isinstance(config, TaggerConfig) or not exists(folder := resolve(Path(config.encoder)), folder=True):
+        if not isinstance(config, TaggerConfig) or not exists(folder := resolve(Path(config.encoder)), "folder"):
             return config
         return config.model_copy(update={"encoder": str(folder)})
 

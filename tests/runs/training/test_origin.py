@@ -81,6 +81,9 @@ def test_no_run(tree: dict[str, Any], tmp_path: Path) -> None:
     tree["training"]["from"] = str(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"training.from: there is no run to go on from; received .*nowhere"):
         headway.train(tree, tmp_path / "run")
+    tree["training"]["from"] = "a" * 300  # which no file system can have
+    with pytest.raises(UserError, match=r"training.from: there is no run to go on from; received .*aaa"):
+        headway.train(tree, tmp_path / "run")
 
 
 def test_a_run_without_weights(reversal: Reversal, tree: dict[str, Any], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import Any, Literal
 
 from headway.errors import UserError
+from headway.files import exists
 from headway.processing.text.segmentation import Segmenter
 
 # A space that Japanese people do not write: one of its neighbours is no letter or digit of half width.
@@ -72,7 +73,7 @@ class KyteaSegmenter(JapaneseSegmenter):
     def __init__(self, language: str, *, model: str) -> None:
         super().__init__(language)
         where, path = "text.segment.model", Path(model).absolute()
-        if not path.is_file():
+        if not exists(path, "file"):
             raise UserError("there is no such model of KyTea", where=where, received=model)
         if " " in str(path):
             raise UserError("KyTea reads no model whose path has a space", where=where, received=str(path))
