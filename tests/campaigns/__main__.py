@@ -49,14 +49,16 @@ def _run(name: str, options: argparse.Namespace) -> Record:
     campaign = build_campaign(name)
     cases = campaign.quick if options.quick else options.cases
     minutes = None if cases is not None else 1.0 if options.minutes is None else options.minutes
-    began = time.monotonic()
+    began, told = time.monotonic(), set[str]()
 
     def progress(record: Record) -> None:
         counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(record.outcomes.items()))
+        report_failures(failure for failure in record.failures if failure.signature not in told)
+        told.update(failure.signature for failure in record.failures)
         print(f"{name}: {time.monotonic() - began:,.0f} s, {record.tried:,} tried: {counts}", file=sys.stderr)
 
     record = run_campaign(campaign, options.seed, minutes=minutes, cases=cases, progress=progress)
-    report_failures(record)
+    report_failures(record.failures)
     if options.record is not None:
         print(f"{name}: {store(record, options.record)}", file=sys.stderr)
     return record

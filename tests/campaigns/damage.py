@@ -136,7 +136,7 @@ class Damage:
             case 0:
                 tensors[name] = torch.full_like(tensor, float("nan") if tensor.is_floating_point() else 9)
             case 1:
-                tensors[name] = tensor[..., :0].clone()
+                tensors[name] = tensor.reshape(-1)[:0].clone()
             case 2:
                 tensors[name] = tensor.reshape(-1).clone()
             case 3:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -196,8 +196,8 @@ def commit() -> str:
     return name.strip() + ("+" if changed.stdout.strip() else "")
 
 
-def report_failures(record: Record) -> None:
-    """Print the failures of a record, each with its smallest case."""
-    for failure in record.failures:
+def report_failures(failures: Iterable[Failure]) -> None:
+    """Print failures, each with its smallest case."""
+    for failure in failures:
         print(f"\n{failure.kind} ({failure.count}): {failure.signature}", file=sys.stderr)
         print(f"  case: {failure.case[:LONGEST_CASE]}\n  {failure.message}", file=sys.stderr)

@@ -9,6 +9,7 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from headway.errors import UserError
 from headway.metrics import approximate_randomisation, bootstrap_interval, build_metric, build_metrics
+from headway.processing.text.sentences import sentences
 
 OUTPUTS = [
     "the cat was found under the bed",
@@ -105,6 +106,31 @@ def test_several_references_equal_the_peer(kind: str, stem: bool) -> None:
     ]
     assert metric.statistics(OUTPUTS, REFERENCES)[:, 0].tolist() == pytest.approx(expected)
     assert metric.score(OUTPUTS, REFERENCES).value == pytest.approx(100 * np.mean(expected))
+
+
+@pytest.mark.parametrize("letters", ["ab", "abcde", "abcdefghijklmnop"])
+def test_summaries_equal_the_peer(letters: str) -> None:
+    random = np.random.default_rng(5)
+    texts = [
+        [
+            " ".join(f"{' '.join(random.choice(list(letters), random.integers(1, 12)))} end." for _ in range(count))
+            for count in random.integers(0, 4, 40)
+        ]
+        for _ in range(2)
+    ]
+    peer = RougeScorer(["rougeLsum"])
+    for output, reference in zip(*texts, strict=True):
+        lines = ["\n".join(sentences(text)) for text in (reference, output)]
+        expected = peer.score(*lines)["rougeLsum"].fmeasure
+        assert value("rouge-lsum", output, reference) == pytest.approx(100 * expected, abs=1e-9)
+
+
+def test_long_texts() -> None:
+    long = "a b " * 10_000
+    assert value("rouge-l", long, "b " * 10_000) == pytest.approx(200 / 3)
+    assert value("rouge-lsum", "c b " * 1_000, "b " * 1_000) == pytest.approx(200 / 3)
+    with pytest.raises(UserError, match="too long for rouge-lsum; received '40,000 and 40,000 words'"):
+        value("rouge-lsum", long * 2, long * 2)
 
 
 def test_stems() -> None:
