@@ -1,4 +1,4 @@
-"""A record of `headway bench train` or `headway bench decode`, for each instruction set that this processor has.
+"""A record of `headway bench train`, `decode` or `lengths`, for each instruction set that this processor has.
 
 python benchmarks/speed_record.py train results/speed/training.json -- --size small --precision float32
 
@@ -24,7 +24,7 @@ AVX2 = {
     "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2",
     "CT2_FORCE_CPU_ISA": "AVX2",
 }
-TITLES = {"train": "Training", "decode": "Decoding"}
+TITLES = {"train": "Training", "decode": "Decoding", "lengths": "Training on long sentences"}
 
 
 def measured(verb: str, options: list[str], narrow: bool) -> BenchReport:

@@ -58,6 +58,7 @@ def test_version(run_headway: Command) -> None:
         ("doctor", ["missing for each extra"]),
         ("data check", ["RECIPE.yaml", "--json"]),
         ("bench train", ["--size", "--precision"]),
+        ("bench lengths", ["--length", "--precision"]),
         ("bench decode", ["--size", "--batch-size"]),
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headway.bench import bench_constraints, bench_decode, bench_mixers, bench_train
+from headway.bench import bench_constraints, bench_decode, bench_lengths, bench_mixers, bench_train
 from headway.bench.timing import SIZES, BenchReport, Contender, Measurement, SyntheticCorpus, compete, matrix_peak
 from headway.errors import RunError, UserError
 from tests.rounding import rounding
@@ -177,6 +177,19 @@ def test_recomputed_blocks_do_the_same_work():
     assert again[1]["parameters"] == plain[1]["parameters"]
     assert again[1]["flops_per_token"] > plain[1]["flops_per_token"]
     assert again[0](0) == plain[0](0)
+
+
+def test_lengths_command(tmp_path):
+    report = bench_lengths.run_bench_lengths("tiny", [9], "float32", 1, tmp_path / "lengths.json")
+    mixers = ["ngram", "local", "attention"]
+    contenders = [f"{mixer}, recomputed" for mixer in mixers] + mixers
+    assert [(each.setting, each.contender) for each in report.measurements] == [("9", name) for name in contenders]
+    for measurement in report.measurements:
+        assert measurement.tokens == [256 // 10 * 10]  # of whole sentences with their ends
+        assert measurement.facts["padding"] == 0
+        assert measurement.baseline == "attention"
+    parameters = {each.contender: each.facts["parameters"] for each in report.measurements}
+    assert parameters["ngram"] == parameters["ngram, recomputed"] != parameters["attention"]
 
 
 def test_decode_command(tmp_path):

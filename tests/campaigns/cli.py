@@ -58,6 +58,7 @@ SOUND = {
     "bench constraints": "--size nosuch --rounds 1",
     "bench decode": "--size nosuch --rounds 1",
     "bench mixers": "--length 2 --rounds 1 --precision nosuch",
+    "bench lengths": "--length 2 --rounds 1 --precision nosuch",
     "bench race": "@run@",
     "score files": "--hypotheses @text@ --references @text@",
     "score targets": "@run@ --source @text@ --target @text@ --device cpu",

@@ -86,7 +86,8 @@ class RunsCampaign(Campaign[RunCase]):
         }[verb]
         if name == "speech" and verb in ("predict", "average"):
             arguments.insert(2, str(self.paths["wav"]))
-        return run_command(arguments, folder, stdin=LINES[name])
+        # A run whose checkpoints are all damaged begins again: two seconds of that are enough.
+        return run_command(arguments, folder, stdin=LINES[name], seconds=2.0 if verb == "resume" else 0.0)
 
     def _scored(self, name: str) -> list[str]:
         text = str(self.paths["text"])

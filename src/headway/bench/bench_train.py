@@ -3,7 +3,7 @@
 Shapes: B batch, S source, T target, D model, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -153,21 +153,30 @@ def padding(corpus: SyntheticCorpus, batches: Sequence[Indices]) -> float:
 
 
 def setup_headway(
-    name: str, precision: str, objective: ObjectiveConfig = PLAIN, activation_checkpointing: bool = False
+    name: str,
+    precision: str,
+    objective: ObjectiveConfig = PLAIN,
+    activation_checkpointing: bool = False,
+    *,
+    mixer: Mapping[str, Any] | None = None,
+    length: int | None = None,
 ) -> tuple[Play, dict[str, Any]]:
     """headway's own update, from collating on, as the training loop makes it.
 
-    With a dependency objective the lowest layers have dependency heads.
+    With a dependency objective the lowest layers have dependency heads. A `mixer` takes the place of self-attention in
+    all layers, a `length` that of the lengths that sentences have.
     """
     keep_freed_memory()
-    size, device = ALL_SIZES[name], torch.device("cpu")
-    corpus = SyntheticCorpus(size.vocabulary, labelled=objective.dependency is not None)
+    size, device, labelled = ALL_SIZES[name], torch.device("cpu"), objective.dependency is not None
+    corpus = SyntheticCorpus(size.vocabulary, labelled=labelled, length=length)
     batches = plan(size, corpus)
     parallel = Parallel(0, 1, device, TrainingConfig(updates=1), precision=precision)
     before = peak_bytes(device)
+    config = size.model if objective.dependency is None else with_dependency_heads(size.model)
+    config = config if mixer is None else with_mixer(config, mixer)
+    config = config if length is None else with_room(config, length)
     torch.manual_seed(1)
-    config_of_model = size.model if objective.dependency is None else with_dependency_heads(size.model)
-    model = build_model(config_of_model, size.vocabulary, size.vocabulary, shared=True)
+    model = build_model(config, size.vocabulary, size.vocabulary, shared=True)
     for block in model.blocks() if activation_checkpointing else ():
         recompute_activations(block)
     step = TrainingStep(model, Objective(objective)).train()
@@ -203,6 +212,17 @@ def setup_headway(
         "flops_per_token": counter.get_total_flops() / tokens if name in SIZES else 0,  # it knows no fused recurrence
     }
     return play, facts
+
+
+def with_mixer(model: TransformerConfig, mixer: Mapping[str, Any]) -> TransformerConfig:
+    """The same model with another mixer in all layers."""
+    stacks = {name: getattr(model, name).model_copy(update={"mixer": mixer}) for name in ("encoder", "decoder")}
+    return model.model_copy(update=stacks)
+
+
+def with_room(model: Any, length: int) -> Any:
+    """The same model with positions for sentences of this length and their ends."""
+    return model.model_copy(update={"max_position": max(model.max_position, length + 1)})
 
 
 def with_dependency_heads(model: TransformerConfig) -> TransformerConfig:

@@ -73,18 +73,21 @@ SIZES = {
 class SyntheticCorpus(EncodedPairs):
     """Pairs of random ids, lengths skewed as those of sentences are: targets of 5 to 100, 28 on average.
 
-    A source is 0.8 to 1.25 times as long as its target. Where `labelled`, tokens have random heads, on the target side
-    to the left.
+    A source is 0.8 to 1.25 times as long as its target. With a `length`, all have that. Where `labelled`, tokens have
+    random heads, on the target side to the left.
     """
 
-    def __init__(self, vocabulary: int, pairs: int = PAIRS, *, labelled: bool = False) -> None:
+    def __init__(
+        self, vocabulary: int, pairs: int = PAIRS, *, labelled: bool = False, length: int | None = None
+    ) -> None:
         self.labelled = labelled
         random = np.random.default_rng(1)
-        targets = np.clip(SHORTEST + random.gamma(2.4, 9.5, pairs), SHORTEST, LONGEST)
-        sources = np.clip(targets * random.uniform(0.8, 1.25, pairs), SHORTEST, LONGEST)
+        shortest, longest = (SHORTEST, LONGEST) if length is None else (length, length)
+        targets = np.clip(SHORTEST + random.gamma(2.4, 9.5, pairs), shortest, longest)
+        sources = np.clip(targets * random.uniform(0.8, 1.25, pairs), shortest, longest)
         self.target_lengths, self.source_lengths = targets.astype(np.int32), sources.astype(np.int32)
         self.lines, self.fingerprint = np.arange(1, pairs + 1), ""
-        self._ids = random.integers(4, vocabulary, (2, LONGEST + pairs))
+        self._ids = random.integers(4, vocabulary, (2, longest + pairs))
 
     def source(self, index: int) -> NDArray[np.integer]:
         return self._ids[0, index : index + int(self.source_lengths[index])]

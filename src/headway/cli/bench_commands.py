@@ -92,6 +92,22 @@ def bench_mixers(
     write(run_bench_mixers(length or LENGTHS, precision, rounds, chosen, output, figure).text())
 
 
+@command(bench_app, "lengths")
+def bench_lengths(
+    size: Annotated[str, typer.Option(help="base or small.")] = "small",
+    length: Annotated[
+        list[int] | None, typer.Option(min=2, max=10**6, help="Tokens of a sentence.", show_default="100, 1000, 4000")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "float32",
+    rounds: Rounds = 3,
+    output: JsonFile = None,
+) -> None:
+    """Speed and memory of training by the length of sentences: attention, local attention, n-grams."""
+    from headway.bench.bench_lengths import LENGTHS, run_bench_lengths
+
+    write(run_bench_lengths(size, length or LENGTHS, precision, rounds, output).text())
+
+
 @command(bench_app, "race")
 def bench_race(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, finished or not.")],

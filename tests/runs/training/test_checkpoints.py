@@ -7,11 +7,21 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from headway.errors import RunError, UserError
+from headway.optimizers import OPTIMIZERS
+from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.runs.checkpoint_files import damage, folder_of, hash_of, list_checkpoints, update_of
 from headway.runs.training import checkpoints
-from headway.runs.training.checkpoints import TrainingState, UpdateWindow, load_latest, save_checkpoint
+from headway.runs.training.checkpoints import (
+    TrainingState,
+    UpdateWindow,
+    load_latest,
+    optimizer_tensors,
+    restore_optimizer,
+    save_checkpoint,
+)
 from tests.runs.training import toys
 
 
@@ -82,6 +92,44 @@ def test_what_a_killed_save_left_is_not_a_checkpoint(folder):
     assert load_latest(folder, pytest.fail).state.update == 2
     save(folder, 3)
     assert load_latest(folder, pytest.fail).state.update == 3
+
+
+def stepped(kind):
+    """A small model with an optimizer that has made an update, and one that has not."""
+    model = nn.Linear(3, 2)
+    config = OptimizerConfig(kind=kind, **({"momentum": 0.9} if kind == "sgd" else {}))
+    optimizer = build_optimizer(config, model)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    return model, optimizer, build_optimizer(config, model)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_the_state_of_an_optimizer_comes_back(kind):
+    model, optimizer, fresh = stepped(kind)
+    tensors = optimizer_tensors(model, optimizer)
+    assert tensors
+    restore_optimizer(model, fresh, tensors, "here")
+    assert optimizer_tensors(model, fresh).keys() == tensors.keys()
+    assert all(torch.equal(value, tensors[name]) for name, value in optimizer_tensors(model, fresh).items())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weight/exp_avg": torch.zeros(2, 3, dtype=torch.float16)}, r"weight/exp_avg, \(2, 3\) torch.float16"),
+        ({"weight/exp_avg": torch.zeros(6)}, r"weight/exp_avg, \(6,\) torch.float32"),
+        ({"bias/step": torch.zeros(2)}, r"bias/step, \(2,\) torch.float32"),
+        ({"bias/exp_avg": None}, "bias/exp_avg"),
+        ({"other\x1b/exp_avg": torch.zeros(6)}, r"other\\x1b"),
+    ],
+)
+def test_the_state_of_another_optimizer_is_refused(change, message):
+    model, optimizer, fresh = stepped("adam")
+    tensors = {key: value for key, value in (optimizer_tensors(model, optimizer) | change).items() if value is not None}
+    with pytest.raises(UserError, match=rf"here: .* no state of this optimizer \(first difference: {message}\)"):
+        restore_optimizer(model, fresh, tensors, "here")
+    assert not fresh.state
 
 
 def test_a_full_disk_keeps_the_last_good_checkpoint(folder, monkeypatch):

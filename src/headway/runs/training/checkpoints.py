@@ -2,17 +2,19 @@
 
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headway.errors import RunError, UserError
+from headway.errors import RunError, UserError, in_one_line
 from headway.files import remove, remove_leftovers, sync, write_bytes, write_text
 from headway.runs.checkpoint_files import (
     FILE_LEFTOVERS,
@@ -208,9 +210,30 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
     }
 
 
-def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave."""
-    for name, parameter in model.named_parameters():
-        entries = {key.rpartition("/")[2]: value for key, value in tensors.items() if key.rpartition("/")[0] == name}
-        if entries:
-            optimizer.state[parameter] = {entry: like(value, parameter) for entry, value in entries.items()}
+def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor], where: str) -> None:
+    """Put back what `optimizer_tensors` gave. Raises UserError where that is no state of this optimizer and model."""
+    parameters, states = dict(model.named_parameters()), defaultdict[str, dict[str, Tensor]](dict)
+    for key, value in tensors.items():
+        name, _, entry = key.rpartition("/")
+        states[name][entry] = value
+    wrong = sorted(states.keys() - parameters.keys())
+    if type(optimizer).__module__.startswith("headway."):  # those of others may keep anything
+        wrong += _wrong_entries(states, parameters) if not wrong else []
+    if wrong:
+        what = f"this is no state of this optimizer (first difference: {in_one_line(wrong[0])})"
+        raise UserError(what, where=where)
+    for name, entries in states.items():
+        parameter = parameters[name]
+        optimizer.state[parameter] = {entry: like(value, parameter) for entry, value in entries.items()}
+
+
+def _wrong_entries(states: Mapping[str, Mapping[str, Tensor]], parameters: Mapping[str, nn.Parameter]) -> list[str]:
+    """Entries that are neither as their parameter nor a count of steps, and parameters that lack entries of others."""
+    entries = {entry for state in states.values() for entry in state}
+    wrong = [f"{name}/{entry}" for name, state in states.items() for entry in sorted(entries - state.keys())]
+    for name, state in states.items():
+        shapes = (parameters[name].shape, parameters[name].dtype), (torch.Size(), torch.float32)
+        for entry, value in state.items():
+            if (value.shape, value.dtype) != shapes[entry == "step"]:
+                wrong.append(f"{name}/{entry}, {tuple(value.shape)} {value.dtype}")
+    return wrong

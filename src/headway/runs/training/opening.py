@@ -153,7 +153,7 @@ def _session(
         step.compile(dynamic=True)  # lengths differ from batch to batch
     optimizer = build_optimizer(recipe.optimizer, step)
     if checkpoint:
-        restore_optimizer(step, optimizer, checkpoint.optimizer)
+        restore_optimizer(step, optimizer, checkpoint.optimizer, str(folder.checkpoints))
     metrics = dev_metrics(recipe)
     baselines = parallel.on_first(partial(baseline_scores, corpora, metrics)) or {}
     parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic))
