@@ -27,6 +27,7 @@ BATCH = 1000  # cases of one call of hypothesis
 SHRINKS = 400  # cases that are tried to make a failing one smaller
 SLOW_SHRINKS = 3  # where each of them waits for the limit of time
 LONGEST_CASE = 20_000  # characters of a stored case
+TELL_EVERY = 30  # seconds between reports of progress
 
 
 @dataclass
@@ -161,7 +162,7 @@ def run_campaign(
         seed: of all draws: the same seed and number of cases try the same cases.
         minutes: the time of the cases, without that of the preparation.
         cases: their number.
-        progress: called after each batch and each new failure.
+        progress: called after each batch, and every half minute in between.
     """
     record = Record(campaign.name, campaign.about, seed, commit())
     with tempfile.TemporaryDirectory(prefix=f"campaign-{campaign.name}-") as name:
@@ -169,20 +170,29 @@ def run_campaign(
         (folder / "shared").mkdir()
         (folder / "cases").mkdir()
         campaign.prepare(folder / "shared")
-        began = time.monotonic()
+        began = told = time.monotonic()
+
+        def tell() -> None:
+            nonlocal told
+            told = time.monotonic()
+            record.minutes = round((told - began) / 60, 2)
+            record.failures = sorted(run.known.values(), key=lambda failure: (failure.kind, failure.signature))
+            progress(record)
 
         def over(record: Record) -> bool:
-            late = minutes is not None and time.monotonic() - began >= 60 * minutes
-            return late or (cases is not None and record.cases >= cases)
+            now = time.monotonic()
+            if now - told >= TELL_EVERY:
+                tell()
+            return (minutes is not None and now - began >= 60 * minutes) or (
+                cases is not None and record.cases >= cases
+            )
 
         run, batch = _Run(campaign, record, folder / "cases", over), 0
         while not over(record):
             before = record.cases
             run.batch(f"{seed} {batch}", BATCH if cases is None else min(BATCH, cases))
             batch += 1
-            record.minutes = round((time.monotonic() - began) / 60, 2)
-            record.failures = sorted(run.known.values(), key=lambda failure: (failure.kind, failure.signature))
-            progress(record)
+            tell()
             if record.cases == before:  # the campaign has no further cases
                 break
     return record
