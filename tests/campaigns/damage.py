@@ -183,7 +183,7 @@ def forge(run: Path, touched: Sequence[str]) -> None:
         if "recipe.yaml" in touched:
             content.pop("trained", None)
         manifest.write_text(json.dumps(content), encoding="utf-8")
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         pass
     for state in (run / "checkpoints").glob("*/state.json"):
         try:
@@ -193,7 +193,7 @@ def forge(run: Path, touched: Sequence[str]) -> None:
             from headway.runs.checkpoint_files import hash_of
 
             state.write_text(json.dumps(content | {"own_sha256": hash_of(content)}), encoding="utf-8")
-        except (OSError, ValueError, TypeError, AttributeError, KeyError):
+        except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             continue
 
 

@@ -1,4 +1,4 @@
-"""Every campaign for a moment in the ordinary suite, and for minutes among the slow tests: nothing fails.
+"""Every campaign for a moment in the ordinary suite, and for longer among the slow tests: nothing fails.
 
 They run in a process of their own, which begins without threads and without the memory of earlier tests.
 """
@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.campaigns import CAMPAIGNS
+from tests.campaigns import CAMPAIGNS, build_campaign
 
 ROOT = Path(__file__).parents[2]
+LONGER = 15  # times the cases of a moment, for the slow tests; hours are for people
 
 
 def run(*arguments: str, timeout: float) -> list[dict[str, Any]]:
@@ -43,6 +44,6 @@ def test_a_moment(name: str, moments: dict[str, dict[str, Any]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CAMPAIGNS)
-def test_minutes(name: str) -> None:
-    (record,) = run(name, "--minutes", "2", timeout=600)
+def test_longer(name: str) -> None:
+    (record,) = run(name, "--cases", str(LONGER * build_campaign(name).quick), timeout=600)
     assert_nothing_failed(record)

@@ -173,6 +173,22 @@ def test_a_tagger_of_a_stranger_executes_nothing(
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
 
 
+def test_a_tokenizer_with_settings_of_the_wrong_type(tmp_path: Path) -> None:
+    run = copied("tagging", tmp_path / "case").run
+    settings = run / "vocabulary" / "tokenizer_config.json"
+    content = json.loads(settings.read_text(encoding="utf-8"))
+    settings.write_text(json.dumps(content | {"model_max_length": "evil"}), encoding="utf-8")
+    with pytest.raises(UserError, match="cannot load this encoder's tokenizer"):
+        headway.load(run, device="cpu")
+
+
+def test_a_detector_without_the_label_of_errors(tmp_path: Path) -> None:
+    run = copied("error_detection", tmp_path / "case").run
+    (run / "vocabulary" / "labels.json").write_text('["c", "x"]', encoding="utf-8")
+    with pytest.raises(UserError, match="lacks the label that its task seeks; received 'c, x'; allowed: i"):
+        headway.load(run, device="cpu")
+
+
 def test_weights_of_an_encoder_are_never_unpickled(tmp_path: Path) -> None:
     run = copied("tagging", tmp_path / "case").run
     folder = run / "vocabulary"

@@ -162,7 +162,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         dev: opens the words and labels of the recipe's dev, on which the threshold `dev` is chosen.
 
     Raises:
-        UserError: runs with different labels.
+        UserError: runs with different labels, or without the positive one.
     """
 
     Options: ClassVar[type[LabelOptions]] = LabelOptions
@@ -177,6 +177,9 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         super().__init__(runs, device)
         self.positive, self._dev = positive, dev
         self.labels = _labels(runs[0])
+        if positive is not None and positive not in self.labels:
+            raise UserError("the run lacks the label that its task seeks", where=str(runs[0].path),
+                            received=", ".join(self.labels), allowed=positive)  # fmt: skip
         for number, run in enumerate(runs[1:], start=2):
             if _labels(run) != self.labels:
                 raise UserError("runs that label together need the same labels", where=f"run {number}",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -112,6 +111,10 @@ class WordProcessor(Processor):
         tokenizer: a fast tokenizer of Hugging Face.
         location: the name or folder that the tokenizer and the encoder's configuration are read from.
 
+    Attributes:
+        longest: the most tokens that the encoder reads, as the tokenizer says it; huge where it does not say.
+        special_tokens: the ids that stand before and after every sentence.
+
     Raises:
         UserError: a tokenizer that cannot tell words apart.
     """
@@ -124,13 +127,14 @@ class WordProcessor(Processor):
             raise UserError("this tokenizer cannot tell the tokens of different words", where="model.encoder",
                             received=type(tokenizer).__name__, allowed="a fast tokenizer")  # fmt: skip
         self.tokenizer, self.location = tokenizer, location
+        self.longest, self.special_tokens = int(tokenizer.model_max_length), _special_tokens(tokenizer)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """The tokenizer of a Hugging Face name or folder. Nothing of it is executed.
 
         Raises:
-            UserError: there is none, or it needs code that comes with it.
+            UserError: there is none, its settings are damaged, or it needs code that comes with it.
         """
         location = str(folder)
         with loading("this encoder's tokenizer", location) as transformers:
@@ -175,19 +179,6 @@ class WordProcessor(Processor):
         """The id that fills shorter rows."""
         return self.tokenizer.pad_token_id or 0
 
-    @property
-    def longest(self) -> int:
-        """The most tokens that the encoder reads, as the tokenizer says it; huge where it does not say."""
-        return int(self.tokenizer.model_max_length)
-
-    @cached_property
-    def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The ids that stand before and after every sentence."""
-        encoded = self.tokenizer(["a"], is_split_into_words=True)
-        ids, words = encoded["input_ids"], encoded.word_ids()
-        real = [position for position, word in enumerate(words) if word is not None]
-        return tuple(ids[: real[0]]), tuple(ids[real[-1] + 1 :])
-
     def word_ids(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word, one at least: a word that the tokenizer drops becomes the unknown token."""
         result: list[list[int]] = [[] for _ in words]
@@ -221,6 +212,13 @@ class WordProcessor(Processor):
             windows.append(Window(sentence, start, (*ids, *after), tuple(first)))
             start = end
         return windows
+
+
+def _special_tokens(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    encoded = tokenizer(["a"], is_split_into_words=True)
+    ids, words = encoded["input_ids"], encoded.word_ids()
+    real = [position for position, word in enumerate(words) if word is not None]
+    return tuple(ids[: real[0]]), tuple(ids[real[-1] + 1 :])
 
 
 def _cuts(lengths: Sequence[int], room: int) -> list[int]:
