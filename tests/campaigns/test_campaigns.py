@@ -14,7 +14,7 @@ import pytest
 from tests.campaigns import CAMPAIGNS, build_campaign
 
 ROOT = Path(__file__).parents[2]
-LONGER = 15  # times the cases of a moment, for the slow tests; hours are for people
+LONGER = 10  # times the cases of a moment, for the slow tests; hours are for people
 
 
 def run(*arguments: str, timeout: float) -> list[dict[str, Any]]:

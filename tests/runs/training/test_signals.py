@@ -2,6 +2,8 @@
 
 import json
 import signal
+import sys
+import weakref
 
 import pytest
 
@@ -100,6 +102,26 @@ def test_a_second_signal_ends_at_once():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+class _Key:
+    """Something that a weak reference can name."""
+
+
+def test_a_signal_in_a_callback_of_the_garbage_collector_prints_no_traceback(monkeypatch):
+    told = []
+    monkeypatch.setattr("sys.unraisablehook", lambda lost: told.append(lost.exc_type))
+    hook = sys.unraisablehook
+    with noted_signals() as signals:
+        signal.raise_signal(signal.SIGTERM)
+        for raised in (lambda _: signal.raise_signal(signal.SIGTERM), lambda _: 1 / 0):
+            key = _Key()
+            reference = weakref.ref(key, raised)
+            del key
+            assert reference() is None
+        assert signals.received == signal.SIGTERM
+    assert told == [ZeroDivisionError]
+    assert sys.unraisablehook is hook
 
 
 def test_work_that_may_be_left_does_not_begin_after_a_signal():

@@ -1,8 +1,10 @@
 """SIGINT and SIGTERM while a run trains."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from headway.log import say
 
@@ -43,8 +45,18 @@ class Signals:
 
 @contextmanager
 def noted_signals() -> Iterator[Signals]:
-    """Note SIGINT and SIGTERM within this context; outside of the main thread none come."""
-    signals = Signals()
+    """Note SIGINT and SIGTERM within this context; outside of the main thread none come.
+
+    What a signal raises within a callback of the garbage collector is lost there, and Python would print a traceback.
+    The signal is noted all the same: the update at hand is the last.
+    """
+    signals, tell = Signals(), sys.unraisablehook
+
+    def tell_others(lost: Any) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt | Interrupted):
+            tell(lost)
+
+    sys.unraisablehook = tell_others
     try:
         before = {number: signal.signal(number, signals.note) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not the main thread: whoever runs this thread handles signals
@@ -54,3 +66,4 @@ def noted_signals() -> Iterator[Signals]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        sys.unraisablehook = tell
