@@ -7,6 +7,7 @@ import torch
 
 from headway.corpora.plan import EncodedPairs
 from headway.errors import RunError, UserError
+from headway.formats.corpus_config import parse_corpus
 from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.runs.checkpoint_files import list_checkpoints
@@ -25,6 +26,18 @@ from tests.runs.training import toys
 
 def metrics(run):
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", ["dev", "general"])
+def test_a_set_without_one_usable_pair_is_found_before_the_work(tmp_path, name):
+    recipe = toys.recipe(tmp_path)
+    (tmp_path / "blank.tsv").write_text("abc\t\nabd\t \n")
+    blank = parse_corpus({"tsv": str(tmp_path / "blank.tsv")}, "data")
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={name: blank})})
+    with pytest.raises(UserError, match=rf"data\.{name}: no example is left to evaluate on"):
+        train(recipe, tmp_path / "run")
+    assert not list_checkpoints(tmp_path / "run" / "checkpoints")
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def test_metrics_have_the_keys_that_others_rely_on(tmp_path):

@@ -90,7 +90,11 @@ def new_schedule(recipe: Recipe) -> Schedule:
 def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
     """The corpora and what makes the model, saying what was read. Raises UserError where that is at fault."""
     take_processors(recipe, folder)
-    return build_task(recipe.task).corpora(recipe, folder.vocabulary)
+    corpora = build_task(recipe.task).corpora(recipe, folder.vocabulary)
+    for where, held_out in (("data.dev", corpora.dev), ("data.general", corpora.general)):
+        if held_out is not None and not len(held_out.corpus):
+            raise UserError("no example is left to evaluate on", where=where, allowed="some with text on both sides")
+    return corpora
 
 
 def new_model(recipe: Recipe, corpora: Corpora, *, initial: bool = True) -> Model[Any]:
