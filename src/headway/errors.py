@@ -11,8 +11,9 @@ from itertools import accumulate
 from pathlib import PurePath
 
 LONGEST_VALUE = 500  # characters of a value in a message
-LONGEST_LINE = 1000  # of a place, and of a line of a message
-LONGEST_LIST = 3000  # of the mistakes in a message
+LONGEST_PLACE = 1000  # of a file, a key or an override
+LONGEST_LINE = 2000  # of a message
+LONGEST_LIST = 2000  # of the mistakes in a message
 # What a terminal obeys: control characters but tab and line feed, marks that turn the direction of writing, separators
 # of lines and paragraphs; and halves of characters, which cannot be written at all.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -75,9 +76,9 @@ class UserError(HeadwayError):
     ) -> None:
         self.what, self.where, self.received = what, where, received
         self.allowed = allowed if allowed is None or isinstance(allowed, str) else _listed(list(allowed))
-        message = "\n".join(map(_cut_in_its_middle, what.split("\n")))
+        message = "\n".join(_cut_in_its_middle(line, LONGEST_LINE) for line in what.split("\n"))
         if where:
-            message = "{}: {}".format(_cut_in_its_middle(where).replace("\n", "\\n"), message)
+            message = "{}: {}".format(_cut_in_its_middle(where, LONGEST_PLACE).replace("\n", "\\n"), message)
         if received is not None:
             message += f"; received {shortened(received)}"
         if self.allowed is not None:
@@ -94,13 +95,13 @@ def shortened(value: object) -> str:
 def _listed(names: Sequence[str]) -> str:
     """The names, or as many as a message has room for: those of columns and files are others' and of any length."""
     cut = [name if len(name) <= LONGEST_VALUE else f"{name[:LONGEST_VALUE]}..." for name in names]
-    count = _fitting(cut, LONGEST_LINE)
+    count = _fitting(cut, LONGEST_PLACE)
     return ", ".join(cut[:count]) + (f" and {len(cut) - count:,} more" if count < len(cut) else "")
 
 
 def in_lines(mistakes: Sequence[str]) -> str:
     """Mistakes, a line a mistake, or as many as a message has room for."""
-    cut = list(map(_cut_in_its_middle, mistakes))
+    cut = [_cut_in_its_middle(mistake, LONGEST_PLACE) for mistake in mistakes]
     count = _fitting(cut, LONGEST_LIST)
     return "\n".join(cut[:count] + ([f"and {len(cut) - count:,} more mistakes"] if count < len(cut) else []))
 
@@ -111,10 +112,9 @@ def _fitting(texts: Sequence[str], room: int) -> int:
     return max(1, sum(length <= room for length in lengths))
 
 
-def _cut_in_its_middle(line: str) -> str:
+def _cut_in_its_middle(line: str, longest: int) -> str:
     """A line with its beginning and its end, where it is long."""
-    half = LONGEST_LINE // 2
-    return line if len(line) <= LONGEST_LINE else f"{line[:half]}...{line[-half:]}"
+    return line if len(line) <= longest else f"{line[: longest // 2]}...{line[-(longest // 2) :]}"
 
 
 def option(name: str) -> str:

@@ -18,6 +18,12 @@ def words(reversal: Reversal) -> list[str]:
 
 
 @pytest.fixture(scope="module")
+def copied(reversal: Reversal, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run in a folder of its own, for the exports that engines keep in it."""
+    return Path(shutil.copytree(reversal.run, tmp_path_factory.mktemp("engines") / "run"))
+
+
+@pytest.fixture(scope="module")
 def ours(reversal: Reversal) -> "headway.predictors.sequence_predictor.SequencePredictor":
     return headway.load(reversal.run, device="cpu")
 
@@ -29,10 +35,10 @@ def ours(reversal: Reversal) -> "headway.predictors.sequence_predictor.SequenceP
     ids=str,
 )
 def test_an_engine_gives_the_runs_outputs_and_scores(
-    reversal: Reversal, ours, words: list[str], engine: str, options: dict
+    copied: Path, ours, words: list[str], engine: str, options: dict
 ) -> None:
     pytest.importorskip(engine)
-    theirs = headway.load(reversal.run, engine=engine)
+    theirs = headway.load(copied, engine=engine)
     for own, other in zip(ours.predict(words, **options), theirs.predict(words, **options), strict=True):
         assert own.text == other.text
         assert own.tokens == other.tokens
@@ -45,11 +51,11 @@ def test_an_engine_gives_the_runs_outputs_and_scores(
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2"])
-def test_prefixes_are_forced(reversal: Reversal, ours, words: list[str], engine: str) -> None:
+def test_prefixes_are_forced(copied: Path, ours, words: list[str], engine: str) -> None:
     pytest.importorskip(engine)
     prefixes = tuple(word[0] for word in words)
     own = ours.predict(words, prefixes=prefixes)
-    other = headway.load(reversal.run, engine=engine).predict(words, prefixes=prefixes)
+    other = headway.load(copied, engine=engine).predict(words, prefixes=prefixes)
     assert [each.text for each in own] == [each.text for each in other]
     assert all(each.text.startswith(prefix) for each, prefix in zip(other, prefixes, strict=True))
     assert [each.score for each in own] == pytest.approx([each.score for each in other], abs=1e-4)
@@ -59,16 +65,16 @@ def test_prefixes_are_forced(reversal: Reversal, ours, words: list[str], engine:
     ("options", "name"),
     [({"sample": True}, "sample"), ({"capture": "all"}, "capture"), ({"no_repeat_ngram": 2}, "no_repeat_ngram")],
 )
-def test_an_option_that_an_engine_lacks(reversal: Reversal, options: dict, name: str) -> None:
+def test_an_option_that_an_engine_lacks(copied: Path, options: dict, name: str) -> None:
     pytest.importorskip("ctranslate2")
     with pytest.raises(UserError, match=f"{name}: the engine ctranslate2 has no such option"):
-        headway.load(reversal.run, engine="ctranslate2").predict("abc", **options)
+        headway.load(copied, engine="ctranslate2").predict("abc", **options)
 
 
-def test_an_engine_scores_no_targets(reversal: Reversal) -> None:
+def test_an_engine_scores_no_targets(copied: Path) -> None:
     pytest.importorskip("ctranslate2")
     with pytest.raises(UserError, match="targets are scored by the run's own model"):
-        headway.load(reversal.run, engine="ctranslate2").score(["abc"], ["cba"])
+        headway.load(copied, engine="ctranslate2").score(["abc"], ["cba"])
 
 
 def test_the_export_is_kept_and_made_anew_for_other_weights(reversal: Reversal, tmp_path: Path) -> None:

@@ -50,10 +50,17 @@ def test_two_processes_equal_one(tmp_path, strategy):
     for name in one:
         assert torch.allclose(one[name], two[name], atol=rounding()), name
     assert max((one[name] - before[name]).abs().max() for name in one) > 1000 * rounding()
-    if strategy == "fsdp":
-        longer = torchrun(recipe, tmp_path / "two", "training.updates=7", "--resume")
-        assert longer.returncode == 0, longer.stderr[-3000:]
-        assert "going on after update 6" in longer.stderr
+    one, two = (
+        load_file(run / "checkpoints/update-00000006/optimizer.safetensors") for run in (alone, tmp_path / "two")
+    )
+    assert one.keys() == two.keys()
+    for name in one:
+        assert torch.allclose(one[name], two[name], atol=rounding()), name
+    longer = torchrun(recipe, tmp_path / "two", "training.updates=7", "--resume")
+    assert longer.returncode == 0, longer.stderr[-3000:]
+    assert "going on after update 6" in longer.stderr
+    steps = load_file(tmp_path / "two/checkpoints/update-00000007/optimizer.safetensors")
+    assert {float(value) for name, value in steps.items() if name.endswith("/step")} == {7.0}
 
 
 def test_a_mistake_ends_all_processes_with_one_message(tmp_path):

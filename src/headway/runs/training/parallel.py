@@ -164,6 +164,11 @@ def whole(tensor: Tensor) -> Tensor:
     return full.detach().cpu().contiguous()
 
 
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module that `Parallel.wrap` was given, by whose names parameters are stored."""
+    return module.module if isinstance(module, DistributedDataParallel) else module
+
+
 def like(tensor: Tensor, model: Tensor) -> Tensor:
     """A copy of a whole `tensor`, placed and, where sizes agree, sharded as `model` is."""
     if isinstance(model, DTensor) and tensor.shape == model.shape:

@@ -27,7 +27,7 @@ from headway.runs.training.checkpoints import (
     save_checkpoint,
 )
 from headway.runs.training.evaluation import Evaluation, evaluate
-from headway.runs.training.parallel import Parallel, whole_tensors
+from headway.runs.training.parallel import Parallel, unwrapped, whole_tensors
 from headway.runs.training.preparation import Corpora, new_model
 from headway.runs.training.records import Outcome, Records, add_to_window
 from headway.runs.training.signals import Interrupted, Signals
@@ -136,7 +136,7 @@ class Session:
         due = regular and (state.update % self.recipe.training.evaluation_interval == 0 or bool(state.stopped))
         state.evaluation_pending = due and self.corpora.dev is not None
         weights = whole_tensors(model_weights(self.model))
-        optimizer = optimizer_tensors(self.step, self.optimizer)
+        optimizer = optimizer_tensors(unwrapped(self.step), self.optimizer)
         self.parallel.from_first(lambda: self._save(weights, optimizer))
         logger.debug("update %d is saved", state.update)
         if not stop:
