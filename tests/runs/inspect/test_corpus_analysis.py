@@ -235,7 +235,7 @@ def test_a_few_examples_at_a_time_are_in_memory(predictor: SequencePredictor, tm
     alive: list[weakref.ref] = []
     for captured in read(predictor, corpus.examples, ReadOptions()):
         alive.append(weakref.ref(captured.views[0]))
-        if len(alive) % 20 == 0:
+        if len(alive) % 100 == 0:
             gc.collect()
             assert sum(view() is not None for view in alive) <= 64
     assert len(alive) == 300
