@@ -27,7 +27,7 @@ from tests.runs.old_runs import CASES, copied
 
 SPEECH = "speech_recognition"
 LABELS = ("error_detection", "tagging")
-LONG = 30  # words of the line that pads the others
+LONG = 16  # words of the line that pads the others
 BUDGETS = (10**6, 1, 7, 64, 512)
 
 
