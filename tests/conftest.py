@@ -123,8 +123,8 @@ def write_reversal(folder: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 @pytest.fixture(scope="session")
-def reversal(tmp_path_factory: pytest.TempPathFactory) -> Reversal:
-    """Trained once, in about five seconds, by the command line, report included."""
+def reversal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reversal]:
+    """Trained once, in about five seconds, by the command line, report included; all share it, and none adds to it."""
     folder = tmp_path_factory.mktemp("reversal")
     recipe, words = write_reversal(folder)
     threads = torch.get_num_threads()
@@ -135,7 +135,9 @@ def reversal(tmp_path_factory: pytest.TempPathFactory) -> Reversal:
     finally:
         torch.set_num_threads(threads)
     assert ended.value.code == 0
-    return Reversal(folder / "run", recipe, words)
+    files = set((folder / "run").rglob("*"))
+    yield Reversal(folder / "run", recipe, words)
+    assert set((folder / "run").rglob("*")) == files, "a test changed the run that all share"
 
 
 @pytest.fixture(scope="session")

@@ -80,7 +80,7 @@ def test_an_engine_scores_no_targets(copied: Path) -> None:
 def test_the_export_is_kept_and_made_anew_for_other_weights(reversal: Reversal, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     run = tmp_path / "run"
-    shutil.copytree(reversal.run, run, ignore=shutil.ignore_patterns("engines"))
+    shutil.copytree(reversal.run, run)
     headway.load(run, engine="ctranslate2")
     (first,) = (run / "engines").iterdir()
     made = (first / "model.bin").stat().st_mtime_ns
@@ -95,13 +95,13 @@ def test_the_export_is_kept_and_made_anew_for_other_weights(reversal: Reversal, 
     assert own.score == pytest.approx(other.score, abs=1e-4)
 
 
-def test_the_command_line_has_engines(run_headway: Command, reversal: Reversal) -> None:
+def test_the_command_line_has_engines(run_headway: Command, copied: Path) -> None:
     pytest.importorskip("ctranslate2")
-    code, out, _ = run_headway("predict", reversal.run, "--engine", "ctranslate2", stdin="abcd\n\nbad\n")
+    code, out, _ = run_headway("predict", copied, "--engine", "ctranslate2", stdin="abcd\n\nbad\n")
     assert (code, out) == (0, "dcba\n\ndab\n")
-    code, _, err = run_headway("predict", reversal.run, "--engine", "ctranslate3", stdin="abcd\n")
+    code, _, err = run_headway("predict", copied, "--engine", "ctranslate3", stdin="abcd\n")
     assert code == 2
     assert "--engine" in err
     assert "did you mean 'ctranslate2'?" in err
-    code, _, err = run_headway("predict", reversal.run, reversal.run, "--engine", "ctranslate2", stdin="abcd\n")
+    code, _, err = run_headway("predict", copied, copied, "--engine", "ctranslate2", stdin="abcd\n")
     assert (code, "an engine runs the final weights of one run" in err) == (2, True)
