@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,3 +96,14 @@ def test_results_reach_standard_output_through_one_function() -> None:
 def _has_docstring(node: ast.AST) -> bool:
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     return isinstance(node, kinds) and ast.get_docstring(node) is not None
+
+
+def test_security_names_the_lower_bounds_of_packages() -> None:
+    repository = ROOT.parents[1]
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = sum(project["optional-dependencies"].values(), project["dependencies"])
+    bounds = dict(each.split(">=") for each in needed if ">=" in each)
+    section = (repository / "SECURITY.md").read_text(encoding="utf-8").split("## Dependencies")[1].split("\n## ")[0]
+    named = dict(re.findall(r"^\| ([a-z]+) \| ([0-9.]+) \|", section, re.MULTILINE))
+    assert len(named) >= 6
+    assert named == {name: bounds[name] for name in named}
