@@ -63,14 +63,16 @@ def test_mistakes(given: dict[str, Any], message: str) -> None:
         ({"max_length": 50}, {"max_position": 50}, "up to 49"),
         ({"max_length": 50}, {"kind": "decoder_only", "max_position": 50}, "up to 48"),
         ({"max_length": 50}, {"kind": "recurrent", "max_position": 20}, "up to 19"),
+        ({"max_length": 10**9}, {"max_position": 20}, "up to 19"),  # found at once
     ],
 )
 def test_what_training_reads_prediction_reads_too(data: dict[str, Any], model: dict[str, Any], allowed: str) -> None:
     tree = {"data": {"train": {"tsv": "x"}} | data, "model": model, "training": {"updates": 1}}
-    message = f"data.max_length: sentences may be longer than what the model reads; received 50; allowed: {allowed},"
-    with pytest.raises(UserError, match=message):
+    message = f"data.max_length: sentences may be longer than what the model reads; received {data['max_length']}; "
+    with pytest.raises(UserError, match=f"{message}allowed: {allowed},"):
         check_recipe(parse_recipe(tree))
-    check_recipe(parse_recipe(tree | {"model": model | {"max_position": 52}}))
+    enough = {"data": tree["data"] | {"max_length": 50}, "model": model | {"max_position": 52}}
+    check_recipe(parse_recipe(tree | enough))
 
 
 def test_words_of_more_pieces_than_the_model_reads_are_found_before_training(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Translation, and whatever else turns one line of text into another: two processors of text, pairs, search."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -221,7 +222,7 @@ def _check_positions(recipe: Recipe, model: Seq2Seq) -> None:
 
     length = recipe.data.max_length
     if not fit(length):
-        most = next(shorter for shorter in range(length, -1, -1) if fit(shorter) or not shorter)
+        most = bisect_left(range(1, length + 1), True, key=lambda longer: not fit(longer))
         raise UserError(
             "sentences may be longer than what the model reads",
             where="data.max_length",
