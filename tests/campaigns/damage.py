@@ -79,8 +79,9 @@ class Damage:
                 path.symlink_to(further.name if self.deep % 2 else path.name)
                 touched.append(further)
             case "twice":
-                above = path.parent
-                shutil.copytree(above, above.with_name(f"{above.name}-copy"), symlinks=True, dirs_exist_ok=True)
+                copied = path.parent.with_name(f"{path.parent.name}-copy")
+                shutil.rmtree(copied, ignore_errors=True)
+                shutil.copytree(path.parent, copied, symlinks=True)
                 touched = []
             case "empty":
                 path.write_bytes(b"")
