@@ -51,7 +51,7 @@ SETUPS: dict[str, dict[str, Any]] = {
     "no-dev": {"data": {"dev": None}, "training": {"evaluate_every": None, "dev_metrics": [], "checkpoint_every": 3}},
 }
 OLD = ("speech_recognition",)  # committed recipes, whose data are prepared otherwise
-SHORTER = {"updates": 7, "checkpoint_every": 2, "evaluate_every": 4, "log_every": 3}
+SHORTER = {"updates": 7, "checkpoint_every": 2, "evaluate_every": 4, "log_every": 3, "precision": "float32"}
 GRID = "grid"
 # Commands that write files whole or not at all, below `out`.
 WRITERS = {
