@@ -79,9 +79,7 @@ class Damage:
                 path.symlink_to(further.name if self.deep % 2 else path.name)
                 touched.append(further)
             case "twice":
-                copied = path.parent.with_name(f"{path.parent.name}-copy")
-                shutil.rmtree(copied, ignore_errors=True)
-                shutil.copytree(path.parent, copied, symlinks=True)
+                _copy(path if path.parent == run else path.parent)
                 touched = []
             case "empty":
                 path.write_bytes(b"")
@@ -207,3 +205,15 @@ def _read(path: Path) -> bytes:
     if path.is_symlink():
         raise OSError("no regular file")
     return path.read_bytes()
+
+
+def _copy(path: Path) -> None:
+    """Copy a file or a folder to a name beside it, in the place of an earlier copy."""
+    copied = path.with_name(f"{path.name}-copy")
+    if copied.is_dir():
+        shutil.rmtree(copied)
+    copied.unlink(missing_ok=True)
+    if path.is_dir():
+        shutil.copytree(path, copied, symlinks=True)
+    else:
+        shutil.copy2(path, copied, follow_symlinks=False)
