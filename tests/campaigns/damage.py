@@ -210,7 +210,7 @@ def _read(path: Path) -> bytes:
 def _copy(path: Path) -> None:
     """Copy a file or a folder to a name beside it, in the place of an earlier copy."""
     copied = path.with_name(f"{path.name}-copy")
-    if copied.is_dir():
+    if copied.is_dir() and not copied.is_symlink():
         shutil.rmtree(copied)
     copied.unlink(missing_ok=True)
     if path.is_dir():
