@@ -137,6 +137,7 @@ def test_help_does_not_wait_for_torch() -> None:
         (["data", "check", "{recipe}", "data.dev.source=x"], "data.dev: a corpus is either"),
         (["data", "check", "{recipe}", "nonsense"], "nonsense: an override is key.path=value"),
         (["predict", "none"], "none: this is not a run folder: it has no recipe.yaml"),
+        (["predict", "none", "none"], "none: this is not a run folder: it has no recipe.yaml"),
         (["predict", "."], ".: this is not a run folder"),
         (
             ["score", "--metric", "blue", "--hypotheses", "{good}", "--references", "{reference}"],

@@ -126,7 +126,7 @@ def predict(
         allowed = f"headway predict RUN {option('input')} FILE"
         raise UserError(what, where=option("runs"), received=str(runs[0]), allowed=allowed)
     files = [path for path in runs[1:] if not path.is_dir() and path.suffix != ".zip"]
-    runs = [path for path in runs if path not in files]
+    runs = [runs[0], *(path for path in runs[1:] if path not in files)]
     with output_to(output):
         shown = run_predict(
             runs, options,
