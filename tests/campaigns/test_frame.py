@@ -21,7 +21,7 @@ from tests.campaigns.report import BEGIN, END, PAGE, page_with_table, store, tab
 class Toy(Campaign[int]):
     """Numbers, each of which ends in another way."""
 
-    name, about, limits = "toy", "numbers", Limits(seconds=0.2, bytes=64 << 20)
+    name, about, limits = "toy", "numbers", Limits(seconds=1, bytes=64 << 20)
 
     def cases(self) -> SearchStrategy[int]:
         return st.integers(0, 1000)
