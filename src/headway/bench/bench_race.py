@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +12,19 @@ from headway.errors import UserError, option
 from headway.files import write_json
 from headway.runs.inspect.pages import read_metrics
 from headway.runs.run_folder import RunFolder
-from headway.tables import Cell, Column, Table
+from headway.tables import Cell, Column, Spread, Table
+from headway.tasks import dev_metrics
+
+
+class Racer(NamedTuple):
+    """A run, the system that it is one of, and its seed."""
+
+    system: str
+    seed: int
+    run: Path
+
+    def __str__(self) -> str:
+        return f"{self.system}, seed {self.seed}"
 
 
 class RacePoint(NamedTuple):
@@ -21,24 +35,29 @@ class RacePoint(NamedTuple):
     score: float
 
 
-def run_bench_race(runs: Sequence[Path], metric: str | None, goal: float | None, output: Path | None) -> list[Table]:
-    """The curves of runs by processor time, and the time to a score.
+def run_bench_race(
+    racers: Sequence[Racer], metric: str | None, goal: float | None, output: Path | None = None
+) -> list[Table]:
+    """The curves of runs by processor time, and the time to a score, run by run and over the seeds of a system.
 
     Args:
-        runs: run folders, finished or not.
+        racers: the runs, finished or not.
         metric: of dev; by default the first that the first run has.
         goal: the score to reach, where one is asked for.
         output: a JSON file for the tables.
 
     Raises:
-        UserError: a folder without metrics, without evaluations, or without processor times.
+        UserError: a folder without metrics, without evaluations, or without processor times; a metric that a run was
+            not scored with.
     """
-    evaluations = {str(run): _evaluations(run) for run in runs}
+    evaluations = {racer: _evaluations(racer.run) for racer in racers}
     name = metric or next(iter(next(iter(evaluations.values()))[0]["dev"]))
-    curves = {run: _curve(run, lines, name) for run, lines in evaluations.items()}
+    curves = {racer: _curve(str(racer.run), lines, name) for racer, lines in evaluations.items()}
     tables = [curve_table(curves, name)]
     if goal is not None:
-        tables.append(goal_table(curves, name, goal))
+        scored = dev_metrics(RunFolder(racers[0].run).read_recipe())
+        race = Race(name, next(found.higher_is_better for found in scored if found.name == name), goal, curves)
+        tables += [race.run_table(), race.system_table()]
     if output is not None:
         write_json(output, [table.to_json() for table in tables])
     return tables
@@ -62,37 +81,81 @@ def _curve(run: str, lines: Sequence[dict[str, Any]], metric: str) -> list[RaceP
     return [RacePoint(line["update"], line["cpu_seconds"], line["dev"][metric]) for line in lines]
 
 
-def curve_table(curves: dict[str, list[RacePoint]], metric: str) -> Table:
+def curve_table(curves: Mapping[Racer, Sequence[RacePoint]], metric: str) -> Table:
     """All evaluations of all runs in the order of their processor time."""
     points = sorted(
-        ((point, run) for run, curve in curves.items() for point in curve), key=lambda item: item[0].cpu_seconds
+        ((point, racer) for racer, curve in curves.items() for point in curve), key=lambda item: item[0].cpu_seconds
     )
-    rows = [(point.cpu_seconds / 60, run, point.update, point.score) for point, run in points]
+    rows = [(point.cpu_seconds / 60, str(racer), point.update, point.score) for point, racer in points]
     columns = [
-        Column("CPU minutes", format=".1f"),
-        Column("run"),
-        Column("update", format=","),
-        Column(metric, format=".2f"),
-    ]
+        Column("CPU minutes", format=".1f"), Column("run"), Column("update", format=","), Column(metric, format=".2f")
+    ]  # fmt: skip
     return Table(columns, rows, title=f"{metric} on dev by processor time")
 
 
-def goal_table(curves: dict[str, list[RacePoint]], metric: str, goal: float) -> Table:
-    """The processor time until the first evaluation of each run with the goal, and its share of the first run's."""
-    times = {run: reached(curve, goal) for run, curve in curves.items()}
-    first = next(iter(times.values()))
-    rows: list[list[Cell]] = []
-    for run, seconds in times.items():
-        share = seconds / first if seconds is not None and first else None
-        rows.append([run, None if seconds is None else seconds / 60, share, max(point.score for point in curves[run])])
-    columns = [
-        Column("run"), Column(f"CPU minutes to {goal:g}", format=".1f"), Column("share of the first", format=".2f"),
-        Column(f"best {metric}", format=".2f"),
-    ]  # fmt: skip
-    notes = ["Nothing stands where the goal was not reached. Times end at the first evaluation that has it."]
-    return Table(columns, rows, title=f"Time to {goal:g} {metric} on dev", notes=notes)
+@dataclass(frozen=True)
+class Race:
+    """The curves of runs on their way to a score.
+
+    Args:
+        metric: its name.
+        higher_is_better: whether the goal is reached from below.
+        goal: the score.
+        curves: the evaluations of each run, in their order.
+    """
+
+    metric: str
+    higher_is_better: bool
+    goal: float
+    curves: Mapping[Racer, Sequence[RacePoint]]
+
+    def run_table(self) -> Table:
+        """A row a run: how far it went, its best score, and the first evaluation that has the goal."""
+        rows: list[list[Cell]] = []
+        for racer, curve in self.curves.items():
+            there, last = self._reached(curve), curve[-1]
+            found = (there.update, there.cpu_seconds / 60) if there else (None, None)
+            rows.append([str(racer), last.update, last.cpu_seconds / 60, last.score, self._best(curve), *found])
+        columns = [
+            Column("run"), Column("updates", format=","), Column("CPU minutes", format=".1f"),
+            Column(f"{self.metric} then", format=".2f"), Column(f"best {self.metric}", format=".2f"),
+            Column(f"update with {self.goal:g}", format=","), Column(f"CPU minutes to {self.goal:g}", format=".1f"),
+        ]  # fmt: skip
+        notes = ["Nothing stands where the goal was not reached. Times end at the first evaluation that has it."]
+        return Table(columns, rows, title=f"The way to {self.goal:g} {self.metric} on dev", notes=notes)
+
+    def system_table(self) -> Table:
+        """A row a system: the mean time to the goal over its seeds, and its share of the first system's."""
+        rows: list[list[Cell]] = []
+        first: float | None = None
+        for system in dict.fromkeys(racer.system for racer in self.curves):
+            curves = [curve for racer, curve in self.curves.items() if racer.system == system]
+            times = [there.cpu_seconds / 60 for curve in curves if (there := self._reached(curve))]
+            all_there = len(times) == len(curves)
+            mean = statistics.mean(times) if all_there else None
+            first = first if rows else mean
+            share = mean / first if mean and first else None
+            time = _spread(times) if all_there else None
+            rows.append(
+                [system, len(curves), len(times), time, share, _spread([self._best(curve) for curve in curves])]
+            )
+        columns = [
+            Column("system"), Column("seeds"), Column(f"seeds with {self.goal:g}"),
+            Column(f"CPU minutes to {self.goal:g}", format=".1f"), Column("share of the first", format=".2f"),
+            Column(f"best {self.metric}", format=".2f"),
+        ]  # fmt: skip
+        notes = ["±: standard deviation between seeds. A system has a time where all of its seeds reached the goal."]
+        return Table(columns, rows, title=f"Time to {self.goal:g} {self.metric} on dev", notes=notes)
+
+    def _reached(self, curve: Sequence[RacePoint]) -> RacePoint | None:
+        """The first evaluation that has the goal."""
+        sign = 1 if self.higher_is_better else -1
+        return next((point for point in curve if sign * point.score >= sign * self.goal), None)
+
+    def _best(self, curve: Sequence[RacePoint]) -> float:
+        scores = [point.score for point in curve]
+        return max(scores) if self.higher_is_better else min(scores)
 
 
-def reached(curve: Sequence[RacePoint], goal: float) -> float | None:
-    """The processor seconds before the first evaluation that has the goal."""
-    return next((point.cpu_seconds for point in curve if point.score >= goal), None)
+def _spread(values: Sequence[float]) -> Cell:
+    return Spread(statistics.mean(values), statistics.stdev(values)) if len(values) > 1 else values[0]

@@ -10,6 +10,7 @@ from headway.cli.help_pages import Group
 from headway.cli.options import command
 from headway.cli.standard_streams import write
 from headway.config import WRITES_FIGURE, WRITES_FILE
+from headway.errors import option
 
 bench_app = typer.Typer(
     cls=Group, no_args_is_help=True, help="Measure speed beside other implementations, in the same run."
@@ -110,12 +111,21 @@ def bench_lengths(
 
 @command(bench_app, "race")
 def bench_race(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, finished or not.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="Run folders, finished or not; NAME=RUN names a system. Seeds of a recipe are one system.",
+        ),
+    ],
     metric: Annotated[str | None, typer.Option(help="Of dev.", show_default="the first")] = None,
     goal: Annotated[float | None, typer.Option(help="The score whose time is wanted.", show_default="none")] = None,
     output: JsonFile = None,
 ) -> None:
     """How soon runs reach a score on dev, by processor time of training."""
-    from headway.bench.bench_race import run_bench_race
+    from headway.bench.bench_race import Racer, run_bench_race
+    from headway.comparison.existing_results import Existing, name_runs
 
-    write("\n\n".join(table.text() for table in run_bench_race(runs, metric, goal, output)))
+    given = [Existing.parse(run, option("runs")) for run in runs]
+    racers = [Racer(cell.variant, cell.seed, run.path) for run, cell in zip(given, name_runs(given), strict=True)]
+    write("\n\n".join(table.text() for table in run_bench_race(racers, metric, goal, output)))
