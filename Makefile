@@ -37,7 +37,9 @@ docs: .venv/docs
 
 bench: .venv/test
 	$(BIN)/headway bench train
+	$(BIN)/headway bench train --size recurrent --size recurrent-small
 	$(BIN)/headway bench decode
+	$(BIN)/headway bench lengths
 	$(BIN)/headway bench mixers
 
 .venv/bin/python:
