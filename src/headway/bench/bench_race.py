@@ -56,7 +56,8 @@ def run_bench_race(
     tables = [curve_table(curves, name)]
     if goal is not None:
         scored = dev_metrics(RunFolder(racers[0].run).read_recipe())
-        race = Race(name, next(found.higher_is_better for found in scored if found.name == name), goal, curves)
+        found = next(found for found in scored if found.name == name)
+        race = Race(found.label, found.higher_is_better, goal, curves)
         tables += [race.run_table(), race.system_table()]
     if output is not None:
         write_json(output, [table.to_json() for table in tables])
@@ -98,7 +99,7 @@ class Race:
     """The curves of runs on their way to a score.
 
     Args:
-        metric: its name.
+        metric: its name in print.
         higher_is_better: whether the goal is reached from below.
         goal: the score.
         curves: the evaluations of each run, in their order.
