@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from random import Random
 
+import pytest
 import yaml
 
 from tests.docs.pages import BLOCK, ROOT, run_page
@@ -33,6 +34,7 @@ def write_corpus(folder: Path) -> None:
         (folder / f"corpus.{suffix}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     printed = run_page(
