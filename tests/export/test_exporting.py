@@ -68,7 +68,9 @@ def test_ctranslate2_gives_the_runs_outputs_and_scores(
     assert report["exact"] == (quantization == "float32")
     assert report["lines"] == 256
     assert report["equal"] >= (256 if quantization == "float32" else 250)
-    assert report["score_difference"] < {"float32": 1e-4, "bf16": 0.5, "int8": 1.0}[quantization]
+    # Sums of products in int8 saturate on processors without VNNI, so that the score of a line has no bound there.
+    if quantization != "int8":
+        assert report["score_difference"] < {"float32": 1e-4, "bf16": 0.5}[quantization]
     translator = ctranslate2.Translator(str(tmp_path / "model"))
     (result,) = translator.translate_batch([["▁", *"abcd"]])
     assert result.hypotheses[0] == ["▁", *"dcba"]
