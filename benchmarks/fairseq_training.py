@@ -27,18 +27,12 @@ def fairseq_config(size: Size[Any]) -> Any:
     from fairseq.optim.lr_scheduler.inverse_square_root_schedule import InverseSquareRootLRScheduleConfig
     from omegaconf import OmegaConf
 
-    model = TransformerConfig(dropout=size.model.dropout, share_all_embeddings=True)
-    for side in ("encoder", "decoder"):
-        stack = getattr(model, side)
-        stack.embed_dim, stack.ffn_embed_dim = size.model.dim, size.model.feed_forward
-        stack.attention_heads, stack.layers = size.model.heads, getattr(size.model, side).layers
-    model.decoder.input_dim = model.decoder.output_dim = size.model.dim
     config = FairseqConfig()
     config.common.cpu = True
     config.optimization.clip_norm = 1.0
     config.optimization.lr = [7e-4]
     parts = {
-        "model": model,
+        "model": TransformerConfig(dropout=size.model.dropout, share_all_embeddings=True),
         "criterion": LabelSmoothedCrossEntropyCriterionConfig(label_smoothing=PLAIN.label_smoothing),
         "optimizer": FairseqAdamConfig(adam_betas=[0.9, 0.98], adam_eps=1e-9, lr=[7e-4]),
         "lr_scheduler": InverseSquareRootLRScheduleConfig(warmup_updates=4000, lr=[7e-4]),
@@ -51,6 +45,16 @@ def fairseq_config(size: Size[Any]) -> Any:
     OmegaConf.set_struct(made, False)
     for part, value in parts.items():
         made[part] = OmegaConf.create({**OmegaConf.to_container(OmegaConf.structured(value)), "_name": names[part]})
+    for side in ("encoder", "decoder"):
+        made.model[side].update(
+            {
+                "embed_dim": size.model.dim,
+                "ffn_embed_dim": size.model.feed_forward,
+                "attention_heads": size.model.heads,
+                "layers": getattr(size.model, side).layers,
+            }
+        )
+    made.model.decoder.update({"input_dim": size.model.dim, "output_dim": size.model.dim})
     return made
 
 

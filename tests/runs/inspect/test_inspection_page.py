@@ -117,6 +117,12 @@ def picture(page: Page, canvas: str = "#cells") -> str:
     return str(page.locator(canvas).evaluate("canvas => canvas.toDataURL()"))
 
 
+def wait_until_drawn(page: Page, before: str, *, alike: bool) -> None:
+    """Wait for the picture to be like an earlier one, or unlike it: a page hears of other media after its styles."""
+    picture_is = "picture => document.querySelector('#cells').toDataURL() === picture"
+    page.wait_for_function(picture_is if alike else picture_is.replace("===", "!=="), arg=before)
+
+
 READ = """(canvas, [x, y, width, height]) => {  // a copy, since the page's own canvas is not made to be read
     const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
     const [left, top] = [x * canvas.width, y * canvas.height].map(Math.floor);
@@ -341,7 +347,8 @@ def test_light_dark_and_paper(page: Page) -> None:
     light = background(), picture(page)
     page.emulate_media(color_scheme="dark")
     expect(page.locator("body")).to_have_css("background-color", "rgb(20, 24, 29)")
-    assert (light[0], light[1] != picture(page)) == ("rgb(255, 255, 255)", True)
+    assert light[0] == "rgb(255, 255, 255)"
+    wait_until_drawn(page, light[1], alike=False)
     assert sum(pixel(page, *np.unravel_index(CROSS[0].mean(0).argmax(), (5, 6)), 5, 6)) > sum(pixel(page, 0, 0, 5, 6))
     theme = page.locator("#theme")
     theme.click()
@@ -350,7 +357,8 @@ def test_light_dark_and_paper(page: Page) -> None:
     theme.click()
     expect(theme).to_have_text("Theme: dark")
     page.emulate_media(media="print")
-    assert (background(), picture(page)) == light
+    wait_until_drawn(page, light[1], alike=True)
+    assert background() == light[0]
     expect(page.locator("nav")).to_be_hidden()
     expect(page.locator("#cells")).to_be_visible()
 

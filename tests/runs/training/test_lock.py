@@ -90,6 +90,23 @@ def test_a_run_that_began_while_this_one_waited_is_not_overwritten(tmp_path, mon
         train(toys.recipe(tmp_path, seed=2), run)
 
 
+def test_the_report_is_written_under_the_lock(tmp_path, monkeypatch):
+    from headway.runs.training import loop
+
+    written = []
+
+    def write(run):
+        with pytest.raises(UserError, match="another process trains here"), training_lock(run):
+            pass
+        written.append(run)
+
+    monkeypatch.setattr(loop, "write_run_report", write)
+    assert train(toys.recipe(tmp_path), tmp_path / "run", report=True) == 0
+    assert written == [tmp_path / "run"]
+    assert train(toys.recipe(tmp_path), tmp_path / "run", resume=True) == 0
+    assert written == [tmp_path / "run"]
+
+
 def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch, caplog):
     def none(descriptor, operation):
         raise OSError(errno.ENOLCK, "No locks available")

@@ -12,6 +12,7 @@ from headway.log import duration, progress, say
 from headway.memory import memory_named
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import Recipe, TrainingConfig
+from headway.runs.inspect.pages import write_run_report
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.opening import open_session
 from headway.runs.training.parallel import lost_processes_named
@@ -22,11 +23,12 @@ from headway.runs.training.updates import SMALLER_BATCHES, compute_gradients, ma
 MEASURED = 10, 3.0  # updates and seconds that tell how long training will take
 
 
-def train(recipe: Recipe, output: Path, *, resume: bool = False) -> int:
+def train(recipe: Recipe, output: Path, *, resume: bool = False, report: bool = False) -> int:
     """Train what `recipe` describes into the run folder `output`.
 
     With `resume`, a run that was stopped continues from its last whole checkpoint. It ends, on the same machine
     with the same number of threads, with the same weights bit for bit as a run that was never interrupted.
+    With `report`, training that is complete leaves `report.html`, too.
 
     Returns:
         0 when training is complete, 128 + the signal's number when SIGINT or SIGTERM stopped it.
@@ -46,6 +48,8 @@ def train(recipe: Recipe, output: Path, *, resume: bool = False) -> int:
             if state.stopped and not state.evaluation_pending:
                 session.finish(signals)
             if state.stopped and not state.evaluation_pending:
+                if report and session.parallel.first:
+                    write_run_report(output)  # while the lock is held: who holds it removes unfinished files
                 return 0
             number = signals.received or signal.SIGTERM  # it may have reached another process only
             say(f"stopped by {signal.Signals(number).name} after update {state.update}; the run can be resumed")

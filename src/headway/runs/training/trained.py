@@ -1,13 +1,12 @@
 """Training from Python in one call, and what it leaves."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headway.recipe import Recipe, load_recipe
-from headway.runs.inspect.pages import read_metrics, write_run_report
+from headway.runs.inspect.pages import read_metrics
 from headway.runs.load import AnyPredictor, load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train as run_training
@@ -85,7 +84,4 @@ def train(
     output = Path(output)
     with told_once():
         checked = recipe if isinstance(recipe, Recipe) else load_recipe(recipe, overrides)
-    code = run_training(checked, output, resume=resume)
-    if report and code == 0 and int(os.environ.get("RANK", 0)) == 0:
-        write_run_report(output)
-    return Trained(output, code)
+    return Trained(output, run_training(checked, output, resume=resume, report=report))
