@@ -1,6 +1,9 @@
 """The machine: which cores are free, and how many threads that makes."""
 
 import itertools
+import platform
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -108,3 +111,22 @@ def test_a_device_that_holds_no_numbers_here_is_none(name: str) -> None:
 
 def test_a_device() -> None:
     assert pick_device("cpu") == torch.device("cpu")
+
+
+def test_kept_memory_is_given_back_when_that_is_asked_for():
+    """In a process of its own, whose allocator is told to keep what is freed."""
+    script = """
+import os, torch
+from headway.device import give_back_freed_memory, keep_freed_memory
+def resident(): return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+keep_freed_memory()
+tensors = [torch.ones(2**20) for _ in range(100)]
+del tensors
+kept = resident()
+give_back_freed_memory()
+print(kept - resident())
+"""
+    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
+        pytest.skip("the C library is not glibc")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 300  # MiB, of 400

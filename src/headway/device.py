@@ -26,11 +26,20 @@ def keep_freed_memory() -> None:
     Otherwise each step of training faults its pages in anew, which costs 15 to 30 % on a CPU. Elsewhere than on glibc
     nothing happens, and GPU memory has its own allocator.
     """
-    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
-        return
-    library = ctypes.CDLL(None)
-    library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
-    library.mallopt(M_MMAP_THRESHOLD, 2**30)
+    if library := _glibc():
+        library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+        library.mallopt(M_MMAP_THRESHOLD, 2**30)
+
+
+def give_back_freed_memory() -> None:
+    """Give the system what glibc's malloc has kept of freed memory, for other processes; elsewhere nothing happens."""
+    if library := _glibc():
+        library.malloc_trim(0)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    """The C library of this process where it is glibc."""
+    return ctypes.CDLL(None) if sys.platform == "linux" and platform.libc_ver()[0] == "glibc" else None
 
 
 def processor() -> str:

@@ -218,7 +218,7 @@ def _serve(connection: Connection, contender: Contender) -> None:
             tokens = play(number)
             seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
             connection.send({"tokens": tokens, "seconds": seconds, "cpu_seconds": cpu_seconds})
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+    except (EOFError, ConnectionError, KeyboardInterrupt):
         return
     except Exception:
         connection.send({"error": traceback.format_exc()})
