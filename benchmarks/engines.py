@@ -3,7 +3,7 @@
 python benchmarks/engines.py results/engines.json --runs four=runs/a two=runs/b --input test.ja --references test.en
 
 All contenders of a number of threads take turns, and the median of their times counts. What stands behind `--runs` are
-names and run folders of translation models.
+names and run folders of translation models. An engine that cannot express a run is left out, and told.
 """
 
 import argparse
@@ -18,11 +18,13 @@ from typing import Any
 import torch
 
 from headway.comparison.results import ResultRecord, measured_now, write_record
+from headway.errors import UserError
 from headway.export.ctranslate2_engine import CTranslate2Engine
 from headway.export.ctranslate2_export import CTranslate2Exporter
 from headway.export.export_options import CTranslate2Options
+from headway.export.exporting import check_expressible
 from headway.formats.lines import read_lines
-from headway.log import counted, progress
+from headway.log import counted, progress, warn
 from headway.metrics import build_metric
 from headway.runs.engines import Engine, build_engine
 from headway.runs.load import load, load_run, without_weights
@@ -39,7 +41,9 @@ class Int8CTranslate2(CTranslate2Engine):
     name = "ctranslate2 int8"
 
     def export(self, run: Any, folder: Path) -> None:
-        CTranslate2Exporter(CTranslate2Options(quantization="int8")).write(run, folder)
+        exporter = CTranslate2Exporter(CTranslate2Options(quantization="int8"))
+        check_expressible(exporter, run)
+        exporter.write(run, folder)
 
 
 @dataclass
@@ -78,8 +82,12 @@ def contenders(name: str, run: Path, beam: int, folder: Path) -> list[Contender]
         made.append(Contender(name, f"headway {precision}", translate, megabytes(run), parameters))
     for by in ENGINES:
         engine, place = engine_of(by), folder / f"{name} {by}"
-        if not place.is_dir():
-            engine.export(loaded, place)
+        try:
+            if not place.is_dir():
+                engine.export(loaded, place)
+        except UserError as error:
+            warn(f"{by} is left out: {error}")
+            continue
         predictor = load(run)
         predictor.backend = engine.backend(place, without_weights(run))  # type: ignore[union-attr]
         made.append(Contender(name, by, translator(predictor, beam), megabytes(place), parameters))
@@ -109,6 +117,8 @@ def main() -> None:
     parser.add_argument("--input", type=Path, required=True, help="sources, a sentence a line")
     parser.add_argument("--references", type=Path, required=True)
     parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--title", default="Decoding by engines")
+    parser.add_argument("--text", action="append", default=[], help="a sentence above the table; several times")
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     lines, references = list(read_lines(given.input)), list(read_lines(given.references))
@@ -128,8 +138,11 @@ def main() -> None:
     columns = [Column("model"), Column("by"), *facts, *speeds]
     table = Table(columns, list(rows.values()), notes=[f"{len(lines):,} sentences, beam {given.beam}"])
     named = " ".join(f"{name}=RUN" for name, _ in runs)
-    command = f"python benchmarks/engines.py results/engines.json --runs {named} --input FILE --references FILE"
-    record = ResultRecord(title="Engines", measured=measured_now([command], [1]), tables=(table.to_json(),))
+    command = f"python benchmarks/engines.py {given.output} --runs {named} --input FILE --references FILE"
+    text = ("All models and engines decode the same lines in turns.", *given.text)
+    record = ResultRecord(
+        title=given.title, text=text, measured=measured_now([command], [1]), tables=(table.to_json(),)
+    )
     write_record(given.output, record)
 
 
