@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -177,6 +178,15 @@ def test_recomputed_blocks_do_the_same_work():
     assert again[1]["parameters"] == plain[1]["parameters"]
     assert again[1]["flops_per_token"] > plain[1]["flops_per_token"]
     assert again[0](0) == plain[0](0)
+
+
+def test_recomputed_blocks_need_less_memory():
+    setup = partial(bench_train.setup_headway, length=600)
+    contenders = [
+        Contender(str(again), setup, ("tiny", "float32", bench_train.PLAIN, again)) for again in (True, False)
+    ]
+    recomputed, kept = (each.facts["memory"] for each in compete("tiny", "", contenders, 1))
+    assert recomputed < kept
 
 
 def test_lengths_command(tmp_path):

@@ -200,18 +200,25 @@ def setup_headway(
             done = update.plan.number
         return tokens
 
-    with FlopCounterMode(display=False) as counter:
-        tokens = play(0)
-    use_backend(model, suited_backend(device, processor()))  # only now, since the counter knows torch's products alone
-    play(0)
+    for _ in range(2):  # the second with the optimizer's state
+        play(0)
     facts = {
         "precision": precision,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "memory": (peak_bytes(device) - before) / 2**30,
         "padding": padding(corpus, batches),
-        "flops_per_token": counter.get_total_flops() / tokens if name in SIZES else 0,  # it knows no fused recurrence
+        "flops_per_token": _operations(play) if name in SIZES else 0,  # the counter knows no fused recurrence
     }
+    use_backend(model, suited_backend(device, processor()))  # only now, since the counter knows torch's products alone
+    play(0)
     return play, facts
+
+
+def _operations(play: Play) -> float:
+    """The floating-point operations of a target token. Counting keeps activations, so memory is measured before."""
+    with FlopCounterMode(display=False) as counter:
+        tokens = play(0)
+    return int(counter.get_total_flops()) / tokens
 
 
 def with_mixer(model: TransformerConfig, mixer: Mapping[str, Any]) -> TransformerConfig:

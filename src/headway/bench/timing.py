@@ -165,8 +165,7 @@ def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: in
     Raises:
         RunError: a contender failed; the message holds its traceback.
     """
-    with _workers(contenders) as connections:
-        facts = {name: _receive(name, connection) for name, connection in connections.items()}
+    with _workers(contenders) as (connections, facts):
         results = [
             Measurement(size, setting, contender.name, facts[contender.name], contender.baseline or contenders[-1].name)
             for contender in contenders
@@ -186,11 +185,12 @@ def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: in
 
 
 @contextmanager
-def _workers(contenders: Sequence[Contender]) -> Iterator[dict[str, Connection]]:
+def _workers(contenders: Sequence[Contender]) -> Iterator[tuple[dict[str, Connection], dict[str, dict[str, Any]]]]:
+    """The connections to all contenders, which were warmed up one after another, and their facts."""
     # Copies of a server that has only imported the package start at once, and none has computed anything before.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    processes, connections = [], {}
+    processes, connections, facts = [], {}, {}
     try:
         for contender in contenders:
             connections[contender.name], theirs = context.Pipe()
@@ -198,7 +198,8 @@ def _workers(contenders: Sequence[Contender]) -> Iterator[dict[str, Connection]]
             process.start()
             theirs.close()
             processes.append(process)
-        yield connections
+            facts[contender.name] = _receive(contender.name, connections[contender.name])
+        yield connections, facts
     finally:
         for connection in connections.values():
             connection.close()  # the worker's wait for the next round ends
