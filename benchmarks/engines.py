@@ -3,7 +3,8 @@
 python benchmarks/engines.py results/engines.json --runs four=runs/a two=runs/b --input test.ja --references test.en
 
 All contenders of a number of threads take turns, and the median of their times counts. What stands behind `--runs` are
-names and run folders of translation models. An engine that cannot express a run is left out, and told.
+names and run folders of translation models. An engine that cannot express a run is left out, and told. "CTranslate2" is
+its own call, without headway around it. The engine `ctranslate2` also scores each hypothesis anew.
 """
 
 import argparse
@@ -23,16 +24,18 @@ from headway.export.ctranslate2_engine import CTranslate2Engine
 from headway.export.ctranslate2_export import CTranslate2Exporter
 from headway.export.export_options import CTranslate2Options
 from headway.export.exporting import check_expressible
+from headway.export.tokenizer_files import text_processors, tokens_of
 from headway.formats.lines import read_lines
 from headway.log import counted, progress, warn
 from headway.metrics import build_metric
+from headway.predictors.run import Run
 from headway.runs.engines import Engine, build_engine
 from headway.runs.load import load, load_run, without_weights
 from headway.tables import Cell, Column, Table
 
 HEADWAY, ENGINES, THREADS = ("float32", "bf16", "int8"), ("ctranslate2", "ctranslate2 int8", "onnx"), (1, 2)
 WEIGHTS = ("*.safetensors", "model.bin", "*.onnx", "*.onnx.data")
-MEGABYTE = 1e6
+MEGABYTE, BATCH = 1e6, 32
 
 
 class Int8CTranslate2(CTranslate2Engine):
@@ -72,6 +75,23 @@ def megabytes(folder: Path) -> float:
     return sum(file.stat().st_size for pattern in WEIGHTS for file in folder.glob(pattern)) / MEGABYTE
 
 
+def by_itself(folder: Path, run: Run, beam: int) -> Callable[[Sequence[str]], list[str]]:
+    """What CTranslate2 writes for lines, which it sorts by length into batches itself."""
+    from ctranslate2 import Translator
+
+    translator = Translator(str(folder), intra_threads=torch.get_num_threads())
+    source, target = text_processors(run)
+    ids = {token: id for id, token in enumerate(tokens_of(target))}
+    penalty = run.recipe.decoding.length_penalty
+
+    def translate(lines: Sequence[str]) -> list[str]:
+        read = [source.tokens(line) for line in source.encode_lines(lines)]
+        found = translator.translate_batch(read, beam_size=beam, length_penalty=penalty, max_batch_size=BATCH)
+        return [target.decode([ids[token] for token in result.hypotheses[0]]) for result in found]
+
+    return translate
+
+
 def contenders(name: str, run: Path, beam: int, folder: Path) -> list[Contender]:
     """A run by headway in each precision, and by each engine; exports are made in `folder`, once."""
     loaded = load_run(run, torch.device("cpu"))
@@ -90,7 +110,10 @@ def contenders(name: str, run: Path, beam: int, folder: Path) -> list[Contender]
             continue
         predictor = load(run)
         predictor.backend = engine.backend(place, without_weights(run))  # type: ignore[union-attr]
-        made.append(Contender(name, by, translator(predictor, beam), megabytes(place), parameters))
+        made.append(Contender(name, f"engine {by}", translator(predictor, beam), megabytes(place), parameters))
+        if isinstance(engine, CTranslate2Engine):
+            own = by.replace("ctranslate2", "CTranslate2")
+            made.append(Contender(name, own, by_itself(place, loaded, beam), megabytes(place), parameters))
     return made
 
 

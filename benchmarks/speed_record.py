@@ -2,7 +2,8 @@
 
 python benchmarks/speed_record.py train results/speed/training.json -- --size small --precision float32
 
-What stands behind `--` goes to `headway bench`. Libraries are told by their own variables to do without AVX-512.
+What stands behind `--` goes to `headway bench`. Libraries are told by their own variables to do without AVX-512. With
+`--wide`, which comes first, that is not measured.
 """
 
 import argparse
@@ -42,8 +43,9 @@ def main() -> None:
     parser.add_argument("verb", choices=TITLES)
     parser.add_argument("output", type=Path, help="the record, as JSON")
     parser.add_argument("options", nargs="*", help="those of headway bench")
+    parser.add_argument("--wide", action="store_true", help="only with all instructions of this processor")
     given = parser.parse_args()
-    sets = [False, True] if instruction_set().startswith("AVX512") else [False]
+    sets = [False, True] if instruction_set().startswith("AVX512") and not given.wide else [False]
     reports = [measured(given.verb, given.options, narrow) for narrow in sets]
     command = " ".join(["python benchmarks/speed_record.py", *sys.argv[1:]])
     tables = [
