@@ -31,6 +31,7 @@ from headway.metrics import build_metric
 from headway.predictors.run import Run
 from headway.runs.engines import Engine, build_engine
 from headway.runs.load import load, load_run, without_weights
+from headway.runs.run_folder import RunFolder
 from headway.tables import Cell, Column, Table
 
 HEADWAY, ENGINES, THREADS = ("float32", "bf16", "int8"), ("ctranslate2", "ctranslate2 int8", "onnx"), (1, 2)
@@ -162,9 +163,11 @@ def main() -> None:
     table = Table(columns, list(rows.values()), notes=[f"{len(lines):,} sentences, beam {given.beam}"])
     named = " ".join(f"{name}=RUN" for name, _ in runs)
     command = f"python benchmarks/engines.py {given.output} --runs {named} --input FILE --references FILE"
+    command += f" --beam {given.beam} --rounds {given.rounds}"
     text = ("All models and engines decode the same lines in turns.", *given.text)
+    seeds = sorted({RunFolder(run).read_recipe().training.seed for _, run in runs})
     record = ResultRecord(
-        title=given.title, text=text, measured=measured_now([command], [1]), tables=(table.to_json(),)
+        title=given.title, text=text, measured=measured_now([command], seeds), tables=(table.to_json(),)
     )
     write_record(given.output, record)
 

@@ -165,7 +165,7 @@ def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: in
     Raises:
         RunError: a contender failed; the message holds its traceback.
     """
-    with _workers(contenders) as (connections, facts):
+    with _workers(contenders, f"warming up {size} {setting}".rstrip()) as (connections, facts):
         results = [
             Measurement(size, setting, contender.name, facts[contender.name], contender.baseline or contenders[-1].name)
             for contender in contenders
@@ -185,20 +185,24 @@ def compete(size: str, setting: str, contenders: Sequence[Contender], rounds: in
 
 
 @contextmanager
-def _workers(contenders: Sequence[Contender]) -> Iterator[tuple[dict[str, Connection], dict[str, dict[str, Any]]]]:
+def _workers(
+    contenders: Sequence[Contender], what: str
+) -> Iterator[tuple[dict[str, Connection], dict[str, dict[str, Any]]]]:
     """The connections to all contenders, which were warmed up one after another, and their facts."""
     # Copies of a server that has only imported the package start at once, and none has computed anything before.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     processes, connections, facts = [], {}, {}
     try:
-        for contender in contenders:
-            connections[contender.name], theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, contender), daemon=True)
-            process.start()
-            theirs.close()
-            processes.append(process)
-            facts[contender.name] = _receive(contender.name, connections[contender.name])
+        with progress(what, len(contenders), "contenders") as line:
+            for number, contender in enumerate(contenders, start=1):
+                connections[contender.name], theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs, contender), daemon=True)
+                process.start()
+                theirs.close()
+                processes.append(process)
+                facts[contender.name] = _receive(contender.name, connections[contender.name])
+                line.update(number)
         yield connections, facts
     finally:
         for connection in connections.values():
