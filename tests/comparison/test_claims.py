@@ -47,7 +47,7 @@ def test_the_grid_of_a_claim_file_can_be_run(name: str, budget: str, encoder: Pa
     grid = claimed_grid(claims, FILES[name], tmp_path, budget, overrides=overrides)
     assert len(grid.config.seeds) >= 3
     assert grid.config.baseline is None, "every pair of a claim is compared"
-    metrics = {metric.name for metric in grid.build_metrics()}
+    metrics = {metric.name for test in grid.tests for metric in grid.metrics_of(test)}
     tests = {test.name for test in grid.tests}
     for claim in claims.claims:
         assert claim.metric in (None, *metrics, *COSTS), claim
@@ -152,6 +152,15 @@ def test_numbers_are_absolute_where_the_budget_is_the_papers(tmp_path: Path) -> 
     assert [row[-1] for row in full] == ["holds", "holds", "not compared"]
     assert " / " not in small[0][3]
     assert " / " in full[0][3]
+
+
+def test_the_papers_difference_points_where_ours_does(tmp_path: Path) -> None:
+    claim = {"says": "Fewer errors.", "claim": "good > bad", "metric": "ter", "paper": {"good": 3.52, "bad": 4.06}}
+    claims = read_claims(write_claims(tmp_path, claims=[claim]))
+    found = decide(claims.claims[0], made())
+    assert found is not None
+    assert found.difference > 0
+    assert claims_table({"Fewer errors.": found}, claims, as_printed=False).cells()[0][2] == "+0.54"
 
 
 def test_a_budget_changes_the_grid(tmp_path: Path) -> None:

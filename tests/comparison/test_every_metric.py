@@ -13,7 +13,11 @@ from tests.comparison.toys import LINES, REFERENCES
 
 TREE, OTHER = "(TOP (S (NP (D the) (N cat)) (VP (V sat))))", "(TOP (S (NP (D the)) (VP (N cat) (V sat))))"
 LABELS = (("i c c", "c c i"), ("c c c", "i c i"))
-SEGMENTS = {"aer": (("0-0 1-1", "0-1"), ("0-0 1?1", "0-1 1-0")), "uas": (("2 0", "0 1"), ("2 0", "2 0"))}
+SEGMENTS = {
+    "aer": (("0-0 1-1", "0-1"), ("0-0 1?1", "0-1 1-0")),
+    "uas": (("2 0", "0 1"), ("2 0", "2 0")),
+    "deviation": ((".2 .01", "0 .1"), ("0 0", "0 0")),
+}
 
 
 def segments(name: str) -> tuple[list[str], list[str], list[str]]:

@@ -2,12 +2,14 @@
 
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from headway.comparison.cell_process import locked
 from headway.comparison.cell_results import CellResult
@@ -173,6 +175,29 @@ def test_the_comparison_of_a_grid(made: tuple[Grid, Path]) -> None:
         assert variant.scores["chrf"].scores == pytest.approx(scores)
     (pair,) = compared.comparison.pairs
     assert (pair.a, pair.b) == ("attention", "ngram")
+
+
+def test_sets_have_metrics_of_their_own(made: tuple[Grid, Path], tmp_path: Path) -> None:
+    folder, out = made[1].parent, tmp_path / "out"
+    shutil.copytree(made[1], out)
+    count = len((folder / "test.tsv").read_text().splitlines())
+    (folder / "gold").write_text("0-0\n" * count)
+    tree = yaml.safe_load((folder / "grid.yaml").read_text())
+    tree["test"] = {
+        "test": {"tsv": "test.tsv"},
+        "exact": {"corpus": {"tsv": "test.tsv"}, "metrics": ["exact_match"]},
+        "links": {"corpus": {"tsv": "test.tsv"}, "alignments": "gold"},
+    }
+    (folder / "three.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+    compared = compare_grid(load_grid(folder / "three.yaml", ["margin.aer=100"]), out, GridOptions()).comparison
+    assert compared is not None
+    assert list(compared.variants[0].scores) == ["chrf on test", "exact_match on exact", "aer on links"]
+    (aer,) = [pair for pair in compared.pairs if pair.metric == "aer on links"]
+    assert aer.verdict == "even"
+    with pytest.raises(UserError, match=r"test\.2: the outputs for a set are alignments, or evenness"):
+        load_grid(folder / "three.yaml", ["test.links.evenness=true"])
+    with pytest.raises(UserError, match=r"test\.exact\.metrics: two metrics of one name; received 'chrF2'"):
+        load_grid(folder / "three.yaml", ["test.exact.metrics=[chrf, chrf]"])
 
 
 def test_the_plan_estimates_what_is_missing(made: tuple[Grid, Path]) -> None:

@@ -15,7 +15,10 @@ import yaml
 from safetensors.torch import load_file
 
 import headway
+from headway.comparison.grid import NamedCorpus
+from headway.comparison.run_results import result_of_run
 from headway.errors import UserError
+from headway.formats.corpus_config import parse_corpus
 from headway.formats.labelled_words import read_columns
 from headway.metrics import build_metric
 from headway.predictors.label_predictor import LabelPredictor
@@ -369,6 +372,22 @@ def test_layer_weights_and_evenness(learned: Learned, predictor: LabelPredictor)
     assert 0 < evenness.mixed < 1
 
 
+def test_the_evenness_of_a_run_is_an_output(learned: Learned, predictor: LabelPredictor) -> None:
+    corpus = parse_corpus({"tsv": learned.dev}, "test")
+    long = [word for each in read_columns(learned.dev) for word in each.words][:60]  # more than a window
+    (learned.dev.parent / "long.tsv").write_text("".join(f"{word}\tc\n" for word in long))
+    tests = [
+        NamedCorpus("evenness", corpus, evenness=True),
+        NamedCorpus("long", parse_corpus({"tsv": learned.dev.with_name("long.tsv")}, "test"), evenness=True),
+    ]
+    dev, other = result_of_run(learned.run, "mixed", 1, tests, device="cpu").outputs
+    evenness = layer_totals(predictor, [each.words for each in read_columns(learned.dev)]).evenness()
+    found = build_metric("deviation").score(dev.hypotheses, dev.test.references).value
+    assert found == pytest.approx(1000 * evenness.mixed, rel=1e-4)
+    assert len(other.hypotheses[0].split()) == 60
+    assert NamedCorpus("a", corpus, evenness=True).fingerprint() != NamedCorpus("a", corpus).fingerprint()
+
+
 def test_inspect_prints_and_draws(learned: Learned, run_headway: Command, tmp_path: Path) -> None:
     ended = run_headway(
         "inspect", learned.run, "--layers", learned.dev, "--figure", tmp_path / "a.png", "--beside", learned.run
@@ -421,6 +440,11 @@ def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path:
     loaded = headway.load(tmp_path / "run")
     totals = layer_totals(loaded, [["he", "goes"]])
     assert (totals.weights(), totals.evenness().mixed) == (None, None)
+    (tmp_path / "test.tsv").write_text("he\tc\ngoes\tc\n")
+    tests = [NamedCorpus("a", parse_corpus({"tsv": tmp_path / "test.tsv"}, "test"), evenness=True)]
+    (output,) = result_of_run(tmp_path / "run", "last", 1, tests).outputs
+    found = build_metric("deviation").score(output.hypotheses, output.test.references).value
+    assert found == pytest.approx(1000 * totals.evenness().last, rel=1e-4)
     with pytest.raises(UserError, match="does not attend to layers"):
         self_attention_figure(loaded, ["he"], None, tmp_path / "a.png")
 

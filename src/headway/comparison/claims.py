@@ -235,6 +235,7 @@ class Decided:
         low, high: the 95 % interval of it; None for a cost, which has none.
         values: the scores, or costs, of both.
         finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
+        higher_is_better: whether scores, or costs, are better where they are higher.
     """
 
     claim: ClaimConfig
@@ -243,6 +244,7 @@ class Decided:
     high: float | None
     values: tuple[float, float]
     finding: Finding
+    higher_is_better: bool
 
     def to_json(self) -> dict[str, Any]:
         """The claim and the finding as values that JSON can hold."""
@@ -268,11 +270,12 @@ def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
             break
     else:
         raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
-    sign = (1 if pair.b == left else -1) * (1 if measure.metric.higher_is_better else -1)
+    higher_is_better = measure.metric.higher_is_better
+    sign = (1 if pair.b == left else -1) * (1 if higher_is_better else -1)
     bounds = sorted(sign * bound for bound in pair.estimate.interval())
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
     finding = finding_of(claim, bounds[0], bounds[1]) if comparison.seeds > 1 else "open"
-    return Decided(claim, sign * pair.difference, bounds[0], bounds[1], values, finding)
+    return Decided(claim, sign * pair.difference, bounds[0], bounds[1], values, finding, higher_is_better)
 
 
 def _measure_key(claim: ClaimConfig, comparison: Comparison) -> str:
@@ -305,8 +308,9 @@ def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
 def _of_costs(claim: ClaimConfig, left: float | None, right: float | None) -> Decided | None:
     if left is None or right is None:
         return None
-    difference = left - right if claim.metric in DEARER_IS_BETTER else right - left
-    return Decided(claim, difference, None, None, (left, right), finding_of(claim, difference, difference))
+    dearer = claim.metric in DEARER_IS_BETTER
+    difference = left - right if dearer else right - left
+    return Decided(claim, difference, None, None, (left, right), finding_of(claim, difference, difference), dearer)
 
 
 def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool) -> Table:
@@ -320,9 +324,8 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
     rows: list[list[Cell]] = []
     for claim in claims.claims:
         found = decided.get(claim.says)
-        numbers = [claim.paper.get(name) for name in (claim.inequality.left, claim.inequality.right)]
         rows.append([
-            claim.says, _margin_shown(claim), _paper_shown(numbers, claim, as_printed=as_printed),
+            claim.says, _margin_shown(claim), "" if found is None else _paper_shown(found, as_printed=as_printed),
             "" if found is None else _found_shown(found, as_printed=as_printed),
             "not compared" if found is None else found.finding,
         ])  # fmt: skip
@@ -345,11 +348,12 @@ def _margin_shown(claim: ClaimConfig) -> str:
     )
 
 
-def _paper_shown(numbers: list[float | None], claim: ClaimConfig, *, as_printed: bool) -> str:
-    left, right = numbers
+def _paper_shown(found: Decided, *, as_printed: bool) -> str:
+    claim = found.claim
+    left, right = (claim.paper.get(name) for name in (claim.inequality.left, claim.inequality.right))
     if left is None or right is None:
         return ""
-    return f"{left:g} / {right:g}" if as_printed else f"{left - right:+.2f}"
+    return f"{left:g} / {right:g}" if as_printed else f"{(left - right) * (1 if found.higher_is_better else -1):+.2f}"
 
 
 def _found_shown(found: Decided, *, as_printed: bool) -> str:

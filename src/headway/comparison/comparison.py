@@ -287,6 +287,7 @@ def compare_cells(
     margin: Mapping[str, float] = MappingProxyType({}),
     baseline: str | None = None,
     *,
+    own_metrics: Mapping[str, Sequence[Metric]] = MappingProxyType({}),
     any_tokenization: bool = False,
 ) -> Comparison:
     """Compare variants: every pair, or every variant with a baseline.
@@ -297,6 +298,7 @@ def compare_cells(
         margin: by the name or the label of a metric, the difference up to which variants are even. Without one, only
             variants of which nothing differs are even.
         baseline: the name of a variant.
+        own_metrics: by the name of a test set, what scores it in the place of `metrics`.
         any_tokenization: compare also hypotheses of which some look tokenised and others do not.
 
     Raises:
@@ -305,7 +307,7 @@ def compare_cells(
     check_cells(cells, baseline, any_tokenization=any_tokenization)
     names = list(dict.fromkeys(cell.variant for cell in cells))
     by_variant = {name: _of_variant(cells, name) for name in names}
-    measures = _measures(metrics, [output.test for output in cells[0].outputs])
+    measures = _measures(metrics, own_metrics, [output.test for output in cells[0].outputs])
     _check_margin(margin, measures)
     variants = {
         name: ComparedVariant(name, tuple(c.seed for c in row), {}, _mean(row)) for name, row in by_variant.items()
@@ -352,14 +354,9 @@ def verdict(estimate: Estimate, raised_p_value: float | None, margin: float, met
     return "better" if (estimate.value > 0) is metric.higher_is_better else "worse"
 
 
-def _measures(metrics: Sequence[Metric], tests: Sequence[EvaluationSet]) -> tuple[Measure, ...]:
-    if not metrics:
-        raise UserError("a comparison needs at least one metric", where="metrics")
-    names = [metric.name for metric in metrics]
-    if len(set(names)) < len(names):
-        names = [metric.label for metric in metrics]
-    if len(set(names)) < len(names):
-        raise UserError("two metrics of one name", where="metrics", received=", ".join(names))
+def _measures(
+    metrics: Sequence[Metric], own: Mapping[str, Sequence[Metric]], tests: Sequence[EvaluationSet]
+) -> tuple[Measure, ...]:
     several = len(tests) > 1
     return tuple(
         Measure(
@@ -369,8 +366,20 @@ def _measures(metrics: Sequence[Metric], tests: Sequence[EvaluationSet]) -> tupl
             index,
         )
         for index, test in enumerate(tests)
-        for name, metric in zip(names, metrics, strict=True)
+        for name, metric in _by_name(own.get(test.name, metrics)).items()
     )
+
+
+def _by_name(metrics: Sequence[Metric]) -> dict[str, Metric]:
+    """Metrics by their names, or by their labels where names are not enough. Raises UserError."""
+    if not metrics:
+        raise UserError("a comparison needs at least one metric", where="metrics")
+    names = [metric.name for metric in metrics]
+    if len(set(names)) < len(names):
+        names = [metric.label for metric in metrics]
+    if len(set(names)) < len(names):
+        raise UserError("two metrics of one name", where="metrics", received=", ".join(names))
+    return dict(zip(names, metrics, strict=True))
 
 
 def margin_of(metric: Metric, margin: Mapping[str, float]) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from pydantic import ValidationError
 
-from headway.comparison.grid_config import GridConfig
+from headway.comparison.grid_config import EvaluationSetConfig, GridConfig
 from headway.config import explain, merge, validated_options
 from headway.errors import UserError, nearest
 from headway.files import exists, sha256
@@ -35,12 +35,14 @@ class NamedCorpus:
     corpus: AnyCorpus
     groups: Path | None = None
     alignments: Path | None = None
+    evenness: bool = False
+    metrics: tuple[dict[str, Any], ...] | None = None
 
     def fingerprint(self) -> str:
-        """A hash of the contents of all files, and of how they are read."""
+        """A hash of the contents of all files, of how they are read, and of what is asked of a model."""
         files = [*corpus_files(self.corpus), *(path for path in (self.groups, self.alignments) if path)]
         options = [part.model_dump_json() for _, part in parts(self.corpus, self.name)]
-        return content_hash([self.name, *options, *map(content, files)])
+        return content_hash([self.name, *options, *map(content, files), *(["evenness"] if self.evenness else [])])
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Grid:
         variants: in the order of the file.
         tests: the reported sets.
         tuning_set: what short runs are compared on; None without tuning.
-        metrics: the entries of all metrics.
+        metrics: the entries of the metrics of all sets that have none of their own.
     """
 
     config: GridConfig
@@ -88,9 +90,10 @@ class Grid:
     tuning_set: NamedCorpus | None
     metrics: tuple[dict[str, Any], ...]
 
-    def build_metrics(self) -> list[Metric]:
-        """The metrics, in their order."""
-        return [build_metric(**entry) for entry in self.metrics]
+    def metrics_of(self, test: NamedCorpus | None = None) -> list[Metric]:
+        """The metrics of a set, in their order; without one those of all sets that have none of their own."""
+        own = None if test is None else test.metrics
+        return [build_metric(**entry) for entry in (self.metrics if own is None else own)]
 
     def tuning_runs(self, variant: Variant) -> list[PlannedRun]:
         """The short runs of a variant, one a value; none without tuning."""
@@ -304,7 +307,14 @@ def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
             raise UserError("two test sets of one name", where="test", received=name, allowed=allowed)
         names.add(name)
         groups, alignments = (path and resolve(path) for path in (entry.groups, entry.alignments))
-        yield NamedCorpus(name, corpus, groups, alignments)
+        yield NamedCorpus(name, corpus, groups, alignments, entry.evenness, _own_metrics(entry))
+
+
+def _own_metrics(entry: EvaluationSetConfig) -> tuple[dict[str, Any], ...] | None:
+    """The entries of the metrics of a set; None where they are those of the grid."""
+    if entry.metrics is None and (entry.alignments is not None or entry.evenness):
+        return ({"name": "deviation" if entry.evenness else "aer"},)
+    return entry.metrics
 
 
 def name_of_corpus(corpus: AnyCorpus) -> str:
@@ -337,14 +347,17 @@ def _tuning_set(config: GridConfig, variants: Sequence[Variant], resolve: Any) -
 
 def _check_metrics(grid: Grid) -> None:
     """Raise UserError for metrics that are not there or the same twice, or margins of others."""
-    for entry in grid.metrics:
-        if "name" not in entry:
-            raise UserError("a metric needs a name", where="metrics", received=entry, allowed=METRICS)
-    names = [metric.label for metric in grid.build_metrics()]
-    known = {*names, *(metric.name for metric in grid.build_metrics())}
-    for name in names:
-        if names.count(name) > 1:
-            raise UserError("two metrics of one name", where="metrics", received=name)
+    known = set[str]()
+    for where, test in (("metrics", None), *((f"test.{test.name}.metrics", test) for test in grid.tests)):
+        for entry in grid.metrics if test is None else test.metrics or ():
+            if "name" not in entry:
+                raise UserError("a metric needs a name", where=where, received=entry, allowed=METRICS)
+        metrics = grid.metrics_of(test)
+        names = [metric.label for metric in metrics]
+        known |= {*names, *(metric.name for metric in metrics)}
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError("two metrics of one name", where=where, received=name)
     for name in grid.config.margin:
         if name not in known:
             raise UserError(f"no such metric here{nearest(name, known)}", where=f"margin.{name}", allowed=sorted(known))

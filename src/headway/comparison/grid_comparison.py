@@ -62,7 +62,7 @@ def check_sets(grid: Grid) -> None:
     recipe = grid.variants[0].recipe
     for test in (*grid.tests, *([grid.tuning_set] if grid.tuning_set else [])):
         scored = read_corpus(recipe, test).scored
-        for metric in grid.build_metrics():
+        for metric in grid.metrics_of(test):
             metric.statistics(scored.references[0], scored.references)
 
 
@@ -88,7 +88,9 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         warn(f"{what} is left out of the comparison, for want of other cells")
     config, baseline = grid.config, grid.config.baseline
     cells = [cell for cell in result.cells if cell.seed in shared]
-    found = compare_cells(cells, grid.build_metrics(), config.margin, None if baseline in missing else baseline)
+    own = {test.name: grid.metrics_of(test) for test in grid.tests if test.metrics is not None}
+    baseline = None if baseline in missing else baseline
+    found = compare_cells(cells, grid.metrics_of(), config.margin, baseline, own_metrics=own)
     return replace(found, notes=_at_the_edge(config.tune, result.tuned))
 
 

@@ -38,12 +38,23 @@ class EvaluationSetConfig(Section):
 
     `name`: by default that of its first file. `groups`: a file with the name of a group for each of its examples.
     `alignments`: a file with the true word alignment of each pair, for which outputs are the alignments of the model.
+    `evenness`: outputs are how far the self-attention of each word deviates from its mean: that of a tagger's last
+    layer, or of all layers as they are weighted. `metrics`: of this set; by default `aer` of alignments, `deviation`
+    of evenness, and otherwise those of the grid.
     """
 
     corpus: CorpusField
     name: str | None = None
     groups: Path | None = None
     alignments: Path | None = None
+    evenness: bool = False
+    metrics: Metrics | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> EvaluationSetConfig:
+        if self.alignments is not None and self.evenness:
+            raise ValueError("the outputs for a set are alignments, or evenness")
+        return self
 
 
 def _variant_entry(value: Any) -> Any:
@@ -109,9 +120,9 @@ class GridConfig(Section):
 
     `recipe`: what variants begin from. `variants`: by name, overrides by key path, or a recipe of their own, or both
     (`{recipe: FILE, key.path: VALUE}`). `overrides`: changes to all recipes. `seeds`: of training. `test`: what is
-    reported; a list of corpora, or corpora by name. `metrics`: by default those of the task. `margin`: by metric, the
-    size of differences that count as even. `baseline`: the variant that all others are compared with; by default every
-    pair is compared. `predict`: options of prediction on test sets.
+    reported; a list of corpora, or corpora by name. `metrics`: by default those of the task; a test set may have
+    others. `margin`: by metric, the size of differences that count as even. `baseline`: the variant that all others are
+    compared with; by default every pair is compared. `predict`: options of prediction on test sets.
     """
 
     recipe: Path | None = None

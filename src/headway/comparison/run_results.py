@@ -22,6 +22,8 @@ from headway.predictors.sequence_predictor import SequencePredictor, TreePredict
 from headway.predictors.word_alignment import build_aligner
 from headway.recipe import Recipe
 from headway.registry import foreign_code
+from headway.runs.inspect.capture import AttentionView, ReadOptions, read
+from headway.runs.inspect.measures import of_words, word_deviations
 from headway.runs.inspect.pages import read_metrics
 from headway.runs.inspect.parameters import parameters_of
 from headway.runs.load import AnyPredictor, load
@@ -58,11 +60,20 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
     references: tuple[tuple[str, ...], ...] = tuple(zip(*(example.references for example in examples), strict=True))
     if corpus.alignments is not None:
         references = (tuple(read_lines(corpus.alignments)),)
+    if corpus.evenness:
+        references = (tuple(" ".join("0" for _ in _words(example, where)) for example in examples),)
     for path, lines in ((corpus.groups, groups), (corpus.alignments, references[0])):
         if path is not None and len(lines) != len(examples):
             raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=f"{where}: {path}")
     sources = tuple(example.source for example in examples)
     return ReadCorpus(examples, EvaluationSet(corpus.name, references, sources, groups))
+
+
+def _words(example: RawExample, where: str) -> Sequence[str]:
+    """The words of an example that has labels for them. Raises UserError for any other."""
+    if not example.words:
+        raise UserError("only taggers have self-attention a word", where=f"{where}.evenness")
+    return example.words
 
 
 @dataclass(frozen=True)
@@ -122,6 +133,29 @@ def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> DecodedSet
     return DecodedSet(tuple(texts), tokens, time.perf_counter() - began)
 
 
+def attend(predictor: AnyPredictor, examples: Sequence[RawExample]) -> DecodedSet:
+    """The deviation of the self-attention of each word from its mean, in the last layer or in all as they are weighted.
+
+    Raises:
+        UserError: the model is no tagger.
+    """
+    if not isinstance(predictor, LabelPredictor):
+        raise UserError("only taggers have self-attention a word", where="test.evenness")
+    began, texts, words = time.perf_counter(), list[str](), 0
+    for captured in read(predictor, examples, ReadOptions(hypotheses=False)):
+        numbers = [number for view in captured.views for number in _deviations(view)]
+        texts.append(" ".join(f"{number:.6g}" for number in numbers))
+        words += len(numbers)
+    return DecodedSet(tuple(texts), words, time.perf_counter() - began)
+
+
+def _deviations(view: AttentionView) -> Sequence[float]:
+    """The numbers of the words of a window: of all layers as they are weighted, else of the last layer."""
+    by_layer, mixed = word_deviations(of_words(view.self_attention(), view.words or ()), view.layer_weights())
+    numbers: list[float] = (by_layer[-1] if mixed is None else mixed).tolist()
+    return numbers
+
+
 def result_of_run(
     run: Path,
     variant: str,
@@ -152,8 +186,11 @@ def result_of_run(
     recipe, outputs, tokens, seconds = predictor.recipe, list[CellOutput](), 0, 0.0
     for test in tests:
         corpus = read_corpus(recipe, test)
-        aligned = test.alignments is not None
-        decoded = align(predictor, corpus.examples) if aligned else decode(predictor, corpus.examples, options or {})
+        if test.alignments is not None or test.evenness:
+            asked = (attend if test.evenness else align)(predictor, corpus.examples)
+            outputs.append(CellOutput(corpus.scored, asked.hypotheses))
+            continue
+        decoded = decode(predictor, corpus.examples, options or {})
         outputs.append(CellOutput(corpus.scored, decoded.hypotheses))
         tokens, seconds = tokens + decoded.tokens, seconds + decoded.seconds
     with foreign_code(allow_code):

@@ -57,6 +57,7 @@ METRICS: Registry["Metric"] = Registry(
         "ter": "headway.metrics.translation_scores:Ter",
         "aer": "headway.metrics.alignment_error:AlignmentErrorRate",
         "uas": "headway.metrics.attachment:UnlabelledAttachment",
+        "deviation": "headway.metrics.deviation:Deviation",
         "rouge-1": "headway.metrics.rouge:Rouge1",
         "rouge-2": "headway.metrics.rouge:Rouge2",
         "rouge-l": "headway.metrics.rouge:RougeL",

@@ -10,9 +10,9 @@ from headway.config import WRITES_FIGURE, Section, Seed
 Significance = Literal["bootstrap", "randomisation"]
 LengthUnit = Literal["words", "characters"]
 METRIC_NAMES = (
-    "bleu, chrf, ter, wer, cer, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, uas, precision, recall, f0.5, "
-    "accuracy; of trees: bracket-f1, bracket-precision, bracket-recall, complete-match, tagging-accuracy, "
-    "crossing-brackets, well-formed; or my_package.module:Class."
+    "bleu, chrf, ter, wer, cer, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, uas, deviation, "
+    "precision, recall, f0.5, accuracy; of trees: bracket-f1, bracket-precision, bracket-recall, complete-match, "
+    "tagging-accuracy, crossing-brackets, well-formed; or my_package.module:Class."
 )
 SIGNIFICANCE: dict[str, Any] = {"group": "Intervals and significance"}
 METRIC: dict[str, Any] = {"group": "Options of metrics"}

@@ -189,6 +189,17 @@ def mix(by_layer: Floats, layer_weights: Floats) -> Floats:
     return mixed
 
 
+def word_deviations(by_layer: Floats, layer_weights: Floats | None) -> tuple[Floats, Floats | None]:
+    """The standard deviation of the weights of words around their means: in all layers, (L, N), and mixed, (N,).
+
+    Args:
+        by_layer: (L, N, P).
+        layer_weights: (N, J, L), where the model attends to layers; without them there is no mix.
+    """
+    wide = by_layer.astype(np.float64)
+    return wide.std(2), None if layer_weights is None else mix(wide, layer_weights.astype(np.float64)).std(1)
+
+
 class LayerTotals:
     """Sums over words, which give the weights of layers and the evenness of self-attention at any time."""
 
@@ -211,13 +222,13 @@ class LayerTotals:
         """
         if not len(first):
             return
-        by_layer = of_words(self_attention, first).astype(np.float64)
+        deviations, mixed = word_deviations(of_words(self_attention, first), layer_weights)
         self.words += len(first)
-        self.deviations = self.deviations + by_layer.std(2).sum(1) if len(self.deviations) else by_layer.std(2).sum(1)
-        if layer_weights is None:
+        self.deviations = self.deviations + deviations.sum(1) if len(self.deviations) else deviations.sum(1)
+        if layer_weights is None or mixed is None:
             return
+        self.mixed += float(mixed.sum())
         weights = layer_weights.astype(np.float64)
-        self.mixed += float(mix(by_layer, weights).std(1).sum())
         if self.origin is None:
             self.origin = weights[0]
             self.sums = self.squares = np.zeros_like(self.origin)
