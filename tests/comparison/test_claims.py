@@ -46,6 +46,7 @@ def test_the_grid_of_a_claim_file_can_be_run(name: str, budget: str, encoder: Pa
         toys.run(tmp_path, "runs/general", updates=1)
     grid = claimed_grid(claims, FILES[name], tmp_path, budget, overrides=overrides)
     assert len(grid.config.seeds) >= 3
+    assert grid.config.metrics, "the direction of a difference is known before any run"
     assert grid.config.baseline is None, "every pair of a claim is compared"
     metrics = {metric.name for test in grid.tests for metric in grid.metrics_of(test)}
     tests = {test.name for test in grid.tests}
@@ -125,7 +126,7 @@ def test_a_variant_that_was_not_made_is_not_decided() -> None:
 TREE: dict[str, Any] = {
     "title": "Words", "document": "Nobody (2024)", "data": {"about": "made", "prepare": "true"},
     "grid": {
-        "recipe": "base.yaml", "seeds": [1],
+        "recipe": "base.yaml", "seeds": [1], "test": [{"tsv": "test.tsv"}],
         "variants": {"good": {}, "bad": {"model.dim": 8}, "same": {"model.dim": 4}},
     },
     "budgets": {"small": {}, "full": {"as_printed": True, "grid": {"seeds": [1, 2, 3]}}},

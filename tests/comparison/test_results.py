@@ -61,7 +61,8 @@ def test_a_record_becomes_a_section(folders: tuple[Path, Path], run_headway: Com
     page = (tmp_path / "page.md").read_text()
     for text in (
         "# R\n", "## S\n", COMMAND, "\nOne. Two.\n", "**Scores**", "| a | 12.35 ± 0.50 |", "a note", "seeds 1, 2.*",
-        "- Pre-training helps.", "`headway reproduce kaneko2019/layers`",
+        "| Pre-training helps. | bert > untrained + 1 | +30.10 |  | not run |",
+        "`headway reproduce kaneko2019/layers --data FOLDER --output", "| kaneko2019/layers | S | 0 | 0 | 0 | 6 |",
     ):  # fmt: skip
         assert text in page, text
 

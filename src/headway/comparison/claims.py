@@ -17,8 +17,10 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headway.comparison.cell_results import Costs
 from headway.comparison.comparison import Comparison
+from headway.comparison.grid_config import GridConfig
 from headway.config import Section, explain, merge
 from headway.errors import UserError, nearest
+from headway.metrics import build_metric
 from headway.recipe import read_tree
 from headway.tables import Cell, Column, Table
 
@@ -235,7 +237,6 @@ class Decided:
         low, high: the 95 % interval of it; None for a cost, which has none.
         values: the scores, or costs, of both.
         finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
-        higher_is_better: whether scores, or costs, are better where they are higher.
     """
 
     claim: ClaimConfig
@@ -244,7 +245,6 @@ class Decided:
     high: float | None
     values: tuple[float, float]
     finding: Finding
-    higher_is_better: bool
 
     def to_json(self) -> dict[str, Any]:
         """The claim and the finding as values that JSON can hold."""
@@ -270,12 +270,11 @@ def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
             break
     else:
         raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
-    higher_is_better = measure.metric.higher_is_better
-    sign = (1 if pair.b == left else -1) * (1 if higher_is_better else -1)
+    sign = (1 if pair.b == left else -1) * (1 if measure.metric.higher_is_better else -1)
     bounds = sorted(sign * bound for bound in pair.estimate.interval())
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
     finding = finding_of(claim, bounds[0], bounds[1]) if comparison.seeds > 1 else "open"
-    return Decided(claim, sign * pair.difference, bounds[0], bounds[1], values, finding, higher_is_better)
+    return Decided(claim, sign * pair.difference, bounds[0], bounds[1], values, finding)
 
 
 def _measure_key(claim: ClaimConfig, comparison: Comparison) -> str:
@@ -308,9 +307,8 @@ def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
 def _of_costs(claim: ClaimConfig, left: float | None, right: float | None) -> Decided | None:
     if left is None or right is None:
         return None
-    dearer = claim.metric in DEARER_IS_BETTER
-    difference = left - right if dearer else right - left
-    return Decided(claim, difference, None, None, (left, right), finding_of(claim, difference, difference), dearer)
+    difference = left - right if claim.metric in DEARER_IS_BETTER else right - left
+    return Decided(claim, difference, None, None, (left, right), finding_of(claim, difference, difference))
 
 
 def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool) -> Table:
@@ -325,7 +323,7 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
     for claim in claims.claims:
         found = decided.get(claim.says)
         rows.append([
-            claim.says, _margin_shown(claim), "" if found is None else _paper_shown(found, as_printed=as_printed),
+            claim.says, _margin_shown(claim), _paper_shown(claim, claims, as_printed=as_printed),
             "" if found is None else _found_shown(found, as_printed=as_printed),
             "not compared" if found is None else found.finding,
         ])  # fmt: skip
@@ -348,12 +346,26 @@ def _margin_shown(claim: ClaimConfig) -> str:
     )
 
 
-def _paper_shown(found: Decided, *, as_printed: bool) -> str:
-    claim = found.claim
+def _paper_shown(claim: ClaimConfig, claims: ClaimFile, *, as_printed: bool) -> str:
+    """The numbers of the document, or their difference, above 0 where the left variant is better."""
     left, right = (claim.paper.get(name) for name in (claim.inequality.left, claim.inequality.right))
     if left is None or right is None:
         return ""
-    return f"{left:g} / {right:g}" if as_printed else f"{(left - right) * (1 if found.higher_is_better else -1):+.2f}"
+    if as_printed:
+        return f"{left:g} / {right:g}"
+    return f"{(left - right) * (1 if _higher_is_better(claim, claims) else -1):+.2f}"
+
+
+def _higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
+    """Whether scores by the metric of a claim, or costs, are better where they are higher; yes where none is named."""
+    if claim.metric in COSTS:
+        return claim.metric in DEARER_IS_BETTER
+    if claim.metric is not None:
+        return build_metric(claim.metric).higher_is_better
+    grid = GridConfig.model_validate(claims.grid)
+    own = next((test.own_metrics() for test in grid.test if claim.test in (None, test.name)), None)
+    entries = own or grid.metrics or ()
+    return not entries or build_metric(**entries[0]).higher_is_better
 
 
 def _found_shown(found: Decided, *, as_printed: bool) -> str:

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from pydantic import ValidationError
 
-from headway.comparison.grid_config import EvaluationSetConfig, GridConfig
+from headway.comparison.grid_config import GridConfig
 from headway.config import explain, merge, validated_options
 from headway.errors import UserError, nearest
 from headway.files import exists, sha256
@@ -307,14 +307,7 @@ def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
             raise UserError("two test sets of one name", where="test", received=name, allowed=allowed)
         names.add(name)
         groups, alignments = (path and resolve(path) for path in (entry.groups, entry.alignments))
-        yield NamedCorpus(name, corpus, groups, alignments, entry.evenness, _own_metrics(entry))
-
-
-def _own_metrics(entry: EvaluationSetConfig) -> tuple[dict[str, Any], ...] | None:
-    """The entries of the metrics of a set; None where they are those of the grid."""
-    if entry.metrics is None and (entry.alignments is not None or entry.evenness):
-        return ({"name": "deviation" if entry.evenness else "aer"},)
-    return entry.metrics
+        yield NamedCorpus(name, corpus, groups, alignments, entry.evenness, entry.own_metrics())
 
 
 def name_of_corpus(corpus: AnyCorpus) -> str:

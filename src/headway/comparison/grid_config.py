@@ -56,6 +56,12 @@ class EvaluationSetConfig(Section):
             raise ValueError("the outputs for a set are alignments, or evenness")
         return self
 
+    def own_metrics(self) -> tuple[dict[str, Any], ...] | None:
+        """The entries of the metrics of this set; None where they are those of the grid."""
+        if self.metrics is None and (self.alignments is not None or self.evenness):
+            return ({"name": "deviation" if self.evenness else "aer"},)
+        return self.metrics
+
 
 def _variant_entry(value: Any) -> Any:
     """A recipe alone stands for one without changes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,19 @@ from typing import Any
 from pydantic import ValidationError
 
 import headway
-from headway.comparison.claims import read_claims
+from headway.comparison.claims import ClaimFile, claims_table, read_claims
 from headway.config import Section, Seed, explain
 from headway.device import machine
 from headway.documents import read_json
 from headway.errors import UserError
 from headway.files import write_json
 from headway.recipe import read_tree
-from headway.tables import Table
+from headway.tables import Cell, Column, Table
 
 CONTENTS = "contents.yaml"
 WIDTH = 128  # of a line of text
+NOT_RUN = "not run"
+VERDICTS = ("holds", "fails", "open", NOT_RUN)
 
 
 class Provenance(Section):
@@ -140,17 +142,17 @@ def results_page(results: Path, claims: Path) -> str:
     except ValidationError as error:
         raise UserError(explain(error, PageContents, str(path))) from error
     there = {name: file for name, file in _named(results) if not any(map(Path(name).match, contents.elsewhere))}
-    lines, shown = [f"# {contents.title}", *_paragraph(contents.text)], set()
+    records = {name: read_record(file) for name, file in there.items()}
+    lines, shown = [f"# {contents.title}", *_paragraph(contents.text), *_overview(contents, claims, records)], set()
     for section in contents.sections:
         names = [name for wanted in section.records for name in _fitting(wanted, list(there), path)]
         shown |= set(names)
         lines += ["", f"## {section.title}", *_paragraph(section.text)]
         for name in section.claims:
-            lines += _questions(claims, name)
+            lines += _questions(claims, name, records.get(name))
         for name in names:
-            record = read_record(there[name])
-            lines += ["", f"### {record.title}"] if len(names) > 1 else []
-            lines += _record_lines(record)
+            lines += ["", f"### {records[name].title}"] if len(names) > 1 else []
+            lines += _record_lines(records[name])
     if left := sorted(there.keys() - shown):
         raise UserError("no section of the page has this record", where=str(path), received=", ".join(left))
     return "\n".join(lines) + "\n"
@@ -186,14 +188,37 @@ def _items(texts: Sequence[str]) -> Iterator[str]:
         yield from _wrapped(text, "- ", "  ")
 
 
-def _questions(folder: Path, name: str) -> Iterator[str]:
+def _overview(contents: PageContents, folder: Path, records: Mapping[str, ResultRecord]) -> Iterator[str]:
+    """How many claims of each file hold, fail, are open, or were not run."""
+    rows: list[list[Cell]] = []
+    for section in contents.sections:
+        for name in section.claims:
+            claims = read_claims(folder / f"{name}.yaml")
+            verdicts = [row[-1] for row in _decided(claims, records.get(name)).cells()]
+            rows.append([name.replace("-", "/", 1), section.title, *(verdicts.count(each) for each in VERDICTS)])
+    if rows:
+        columns = [Column("claims"), Column("section"), *(Column(each) for each in VERDICTS)]
+        yield from ("", Table(columns, rows, title="Claims by their verdicts").markdown().rstrip("\n"))
+
+
+def _decided(claims: ClaimFile, record: ResultRecord | None) -> Table:
+    """All claims of a file with what the record has found of them."""
+    table = claims_table({}, claims, as_printed=False)
+    known = {} if record is None else {row[0]: row for row in Table.from_json(record.tables[0]).rows}
+    rows = [known.get(row[0], [*row[:-1], NOT_RUN]) for row in table.rows]
+    return Table(table.columns, rows, notes=table.notes if known else ())
+
+
+def _questions(folder: Path, name: str, record: ResultRecord | None) -> Iterator[str]:
     """The claims of a file with the command that decides them, and what has been found so far."""
     claims = read_claims(folder / f"{name}.yaml")
     where = f"{claims.document}, {claims.table}" if claims.table else claims.document
-    command = f"`headway reproduce {name.replace('-', '/', 1)}`"
-    decided = f"{command} decides these [claims](../claims/{name}.yaml):"
-    yield from _paragraph([f"**{claims.title}.**", f"{where}: {claims.setting}.", decided])
-    yield from _items([claim.says for claim in claims.claims])
+    needs = ["--data FOLDER"] if claims.data.needs else []
+    command = " ".join(["headway reproduce", name.replace("-", "/", 1), *needs, "--output runs"])
+    given = [f"FOLDER has {claims.data.about}."] if claims.data.needs else []
+    decided = f"`{command}` decides these [claims](../claims/{name}.yaml)."
+    yield from _paragraph([f"**{claims.title}.**", f"{where}: {claims.setting}.", decided, *given])
+    yield from ("", _decided(claims, record).markdown().rstrip("\n"))
     if claims.findings:
         yield from ("", "Found so far:")
         yield from _items(claims.findings)
@@ -204,7 +229,7 @@ def _record_lines(record: ResultRecord) -> Iterator[str]:
     if measured.commands:
         yield from ("", "```", *measured.commands, "```")
     yield from _paragraph(record.text)
-    for table in record.tables:
+    for table in record.tables[1:] if record.claims else record.tables:  # the claims stand above
         yield ""
         yield Table.from_json(table).markdown().rstrip("\n")
     for figure in record.figures:
