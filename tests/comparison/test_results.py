@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headway.cli.claim_commands import claim_command
 from headway.comparison.results import ResultRecord, measured_now, read_record, results_page, write_record
 from headway.errors import UserError
 from headway.tables import Column, Spread, Table
@@ -17,14 +18,14 @@ COMMAND = "headway compare g.yaml \\\n    --output d"
 
 
 def test_the_page_is_not_stale() -> None:
-    page = results_page(ROOT / "results", ROOT / "claims")
+    page = results_page(ROOT / "results", ROOT / "claims", claim_command)
     written = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert written == page, "run `headway results`"
 
 
 def test_a_record_may_be_that_of_another_page(folders: tuple[Path, Path]) -> None:
     (folders[0] / "contents.yaml").write_text("title: R\nelsewhere: [speed/*]\nsections: []\n", encoding="utf-8")
-    assert results_page(*folders) == "# R\n"
+    assert results_page(*folders, claim_command) == "# R\n"
 
 
 def test_what_the_page_shows_is_there() -> None:
@@ -85,4 +86,4 @@ def test_a_mistake_is_named(folders: tuple[Path, Path], change: dict[str, Any], 
     for name, text in change.items():
         (results / name).write_text(text)
     with pytest.raises(UserError, match=message):
-        results_page(results, claims)
+        results_page(results, claims, claim_command)

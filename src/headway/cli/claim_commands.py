@@ -52,4 +52,9 @@ def results(
     from headway.comparison.results import results_page
     from headway.files import write_text
 
-    write_text(output, results_page(folder, claims_folder(claims)))
+    write_text(output, results_page(folder, claims_folder(claims), claim_command))
+
+
+def claim_command(name: str, needs_data: bool) -> str:
+    """The command that decides the claims of a file; `FOLDER` has the data that they need."""
+    return f"headway reproduce {name}{' --data FOLDER' if needs_data else ''} --output runs"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ CONTENTS = "contents.yaml"
 WIDTH = 128  # of a line of text
 NOT_RUN = "not run"
 VERDICTS = ("holds", "fails", "open", NOT_RUN)
+ClaimCommand = Callable[[str, bool], str]
 
 
 class Provenance(Section):
@@ -126,12 +127,13 @@ def read_record(path: Path) -> ResultRecord:
     return record
 
 
-def results_page(results: Path, claims: Path) -> str:
+def results_page(results: Path, claims: Path, command: ClaimCommand) -> str:
     """The page of all records, as Markdown.
 
     Args:
         results: the folder of the records.
         claims: the folder of the claim files.
+        command: what decides claims, by their name, and whether they need data.
 
     Raises:
         UserError: a file that cannot be read, a record that is missing, or one that no section has.
@@ -149,7 +151,7 @@ def results_page(results: Path, claims: Path) -> str:
         shown |= set(names)
         lines += ["", f"## {section.title}", *_paragraph(section.text)]
         for name in section.claims:
-            lines += _questions(claims, name, records.get(name))
+            lines += _questions(claims, name, records.get(name), command)
         for name in names:
             lines += ["", f"### {records[name].title}"] if len(names) > 1 else []
             lines += _record_lines(records[name])
@@ -209,14 +211,13 @@ def _decided(claims: ClaimFile, record: ResultRecord | None) -> Table:
     return Table(table.columns, rows, notes=table.notes if known else ())
 
 
-def _questions(folder: Path, name: str, record: ResultRecord | None) -> Iterator[str]:
+def _questions(folder: Path, name: str, record: ResultRecord | None, command: ClaimCommand) -> Iterator[str]:
     """The claims of a file with the command that decides them, and what has been found so far."""
     claims = read_claims(folder / f"{name}.yaml")
     where = f"{claims.document}, {claims.table}" if claims.table else claims.document
-    needs = ["--data FOLDER"] if claims.data.needs else []
-    command = " ".join(["headway reproduce", name.replace("-", "/", 1), *needs, "--output runs"])
+    asked = command(name.replace("-", "/", 1), bool(claims.data.needs))
     given = [f"FOLDER has {claims.data.about}."] if claims.data.needs else []
-    decided = f"`{command}` decides these [claims](../claims/{name}.yaml)."
+    decided = f"`{asked}` decides these [claims](../claims/{name}.yaml)."
     yield from _paragraph([f"**{claims.title}.**", f"{where}: {claims.setting}.", decided, *given])
     yield from ("", _decided(claims, record).markdown().rstrip("\n"))
     if claims.findings:
