@@ -1,5 +1,6 @@
 """Claims are read, decided by intervals, and every file of claims/ names grids that can be run."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,28 @@ def test_the_papers_difference_points_where_ours_does(tmp_path: Path) -> None:
     assert found is not None
     assert found.difference > 0
     assert claims_table({"Fewer errors.": found}, claims, as_printed=False).cells()[0][2] == "+0.54"
+
+
+def test_an_open_claim_says_what_would_decide_it(tmp_path: Path) -> None:
+    paper = {"good": 30.5, "same": 28}
+    tree = [
+        {"says": "A.", "claim": "good > same", "paper": paper},
+        {"says": "B.", "claim": "good > same"},
+        {"says": "C.", "claim": "good > bad"},
+    ]
+    claims, comparison = read_claims(write_claims(tmp_path, claims=tree)), made()
+    decided = {claim.says: decide(claim, comparison) for claim in claims.claims}
+    told, seen, known = (found.needs if found else "" for found in decided.values())
+    assert re.fullmatch(
+        r"\d+ seeds( and [\d,]+ segments)? would tell a difference of 2\.50, the document's, from 0", told
+    )
+    assert seen.endswith("would be enough, were the difference the one that is seen")
+    assert known == ""
+    notes = claims_table(decided, claims, as_printed=False).notes
+    assert notes[1:] == (f"Open, good > same: {told}.", f"Open, good > same: {seen}.")
+    one = decide(claims.claims[0], made((1,)))
+    assert one is not None
+    assert one.needs == "more seeds than one are needed"
 
 
 def test_a_budget_changes_the_grid(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from headway.comparison.cell_results import Costs
 from headway.comparison.comparison import Comparison
 from headway.comparison.grid_config import GridConfig
+from headway.comparison.needed import needed_in_words
+from headway.comparison.statistics import Estimate
 from headway.config import Section, explain, merge
 from headway.errors import UserError, nearest
 from headway.metrics import build_metric
@@ -68,6 +70,11 @@ class ClaimConfig(Section):
         if self.inequality.relation != ">" and not self.margin and self.metric not in COSTS:
             raise ValueError("what is even, or not worse, needs a margin")
         return self
+
+    def paper_difference(self, *, higher_is_better: bool) -> float | None:
+        """The difference of the document's numbers, above 0 where the left variant is better; None without numbers."""
+        left, right = (self.paper.get(name) for name in (self.inequality.left, self.inequality.right))
+        return None if left is None or right is None else (left - right) * (1 if higher_is_better else -1)
 
     @property
     def inequality(self) -> Inequality:
@@ -237,6 +244,7 @@ class Decided:
         low, high: the 95 % interval of it; None for a cost, which has none.
         values: the scores, or costs, of both.
         finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
+        needs: of an open claim, what would decide it, in words.
     """
 
     claim: ClaimConfig
@@ -245,11 +253,12 @@ class Decided:
     high: float | None
     values: tuple[float, float]
     finding: Finding
+    needs: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The claim and the finding as values that JSON can hold."""
         found = {"difference": self.difference, "low": self.low, "high": self.high, "values": list(self.values)}
-        return self.claim.model_dump(mode="json") | found | {"finding": self.finding}
+        return self.claim.model_dump(mode="json") | found | {"finding": self.finding, "needs": self.needs}
 
 
 def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
@@ -274,7 +283,24 @@ def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
     bounds = sorted(sign * bound for bound in pair.estimate.interval())
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
     finding = finding_of(claim, bounds[0], bounds[1]) if comparison.seeds > 1 else "open"
-    return Decided(claim, sign * pair.difference, bounds[0], bounds[1], values, finding)
+    difference = sign * pair.difference
+    needs = ""
+    if finding == "open":
+        paper = claim.paper_difference(higher_is_better=measure.metric.higher_is_better)
+        needs = _needs(claim, pair.estimate, difference, paper)
+    return Decided(claim, difference, bounds[0], bounds[1], values, finding, needs)
+
+
+def _needs(claim: ClaimConfig, estimate: Estimate, difference: float, paper: float | None) -> str:
+    """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen."""
+    if estimate.seed_variance is None:
+        return "more seeds than one are needed"
+    relation, margin = claim.inequality.relation, claim.margin
+    if relation == ">" and paper is not None and paper > margin:
+        what = f"would tell a difference of {paper:.2f}, the document's, from {margin:g}"
+        return f"{needed_in_words(estimate, paper - margin)} {what}"
+    distance = {">": difference - margin, ">=": difference + margin, "=": margin - abs(difference)}[relation]
+    return f"{needed_in_words(estimate, abs(distance))} would be enough, were the difference the one that is seen"
 
 
 def _measure_key(claim: ClaimConfig, comparison: Comparison) -> str:
@@ -331,6 +357,11 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
     notes = [
         "A difference is that of the left variant to the right, above 0 where it is better, with the 95 % interval."
     ]
+    notes += [
+        f"Open, {claim.claim}: {found.needs}."
+        for claim in claims.claims
+        if (found := decided.get(claim.says)) is not None and found.needs
+    ]
     return Table(columns, rows, title=f"{claims.document}: {claims.title}", notes=notes)
 
 
@@ -348,12 +379,11 @@ def _margin_shown(claim: ClaimConfig) -> str:
 
 def _paper_shown(claim: ClaimConfig, claims: ClaimFile, *, as_printed: bool) -> str:
     """The numbers of the document, or their difference, above 0 where the left variant is better."""
-    left, right = (claim.paper.get(name) for name in (claim.inequality.left, claim.inequality.right))
-    if left is None or right is None:
+    difference = claim.paper_difference(higher_is_better=_higher_is_better(claim, claims))
+    if difference is None:
         return ""
-    if as_printed:
-        return f"{left:g} / {right:g}"
-    return f"{(left - right) * (1 if _higher_is_better(claim, claims) else -1):+.2f}"
+    left, right = (claim.paper[name] for name in (claim.inequality.left, claim.inequality.right))
+    return f"{left:g} / {right:g}" if as_printed else f"{difference:+.2f}"
 
 
 def _higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:

@@ -1,0 +1,48 @@
+"""The seeds and segments with which an open claim would be decided, by the variances that were seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.comparison.statistics import Estimate
+
+MOST_SEEDS, MOST_TIMES = 100, 1000
+
+
+def scaled(estimate: Estimate, seeds: int, segments: int) -> Estimate:
+    """The same difference, with the variances that so many seeds and segments would leave of it."""
+    assert estimate.seed_variance is not None
+    return replace(
+        estimate, seeds=seeds, segments=segments,
+        seed_variance=estimate.seed_variance * estimate.seeds / seeds,
+        segment_variance=estimate.segment_variance * estimate.segments / segments,
+    )  # fmt: skip
+
+
+def needed(estimate: Estimate, distance: float) -> tuple[int, int] | None:
+    """The fewest seeds, and segments, with which half of the interval is at most so wide.
+
+    The segments are as many as there are where up to `MOST_SEEDS` seeds are enough. Otherwise both grow alike.
+
+    Returns:
+        Seeds and segments; None where `MOST_TIMES` as many of both are not enough, or there is one seed.
+    """
+    if estimate.seed_variance is None or distance <= 0:
+        return None
+    for seeds in range(2, MOST_SEEDS + 1):
+        if scaled(estimate, seeds, estimate.segments).half_width() <= distance:
+            return seeds, estimate.segments
+    for times in range(2, MOST_TIMES + 1):
+        grown = scaled(estimate, estimate.seeds * times, estimate.segments * times)
+        if grown.half_width() <= distance:
+            return grown.seeds, grown.segments
+    return None
+
+
+def needed_in_words(estimate: Estimate, distance: float) -> str:
+    """The same as the subject of a sentence."""
+    found = needed(estimate, distance)
+    if found is None:
+        return f"more than {MOST_TIMES:,} times as many seeds and segments"
+    seeds, segments = found
+    return f"{seeds:,} seeds" + (f" and {segments:,} segments" if segments > estimate.segments else "")

@@ -1,0 +1,37 @@
+"""The seeds that would decide are the fewest with which the interval is narrow enough."""
+
+import pytest
+
+from headway.comparison.needed import MOST_SEEDS, needed, needed_in_words, scaled
+from headway.comparison.statistics import Estimate
+
+ESTIMATE = Estimate(0.5, 3, 400, seed_variance=0.3, segment_variance=0.04)
+
+
+def test_variances_shrink_as_there_is_more() -> None:
+    assert scaled(ESTIMATE, 3, 400) == ESTIMATE
+    more = scaled(ESTIMATE, 12, 1600)
+    assert (more.seed_variance, more.segment_variance) == pytest.approx((0.075, 0.01))
+
+
+def test_seeds_alone_where_they_are_enough() -> None:
+    seeds, segments = needed(ESTIMATE, 1.0) or (0, 0)
+    assert segments == 400
+    assert scaled(ESTIMATE, seeds, 400).half_width() <= 1.0 < scaled(ESTIMATE, seeds - 1, 400).half_width()
+    assert needed_in_words(ESTIMATE, 1.0) == f"{seeds} seeds"
+
+
+def test_seeds_and_segments_where_the_test_set_is_too_small() -> None:
+    assert scaled(ESTIMATE, MOST_SEEDS, 400).half_width() > 0.4
+    seeds, segments = needed(ESTIMATE, 0.4) or (0, 0)
+    times = seeds // 3
+    assert (seeds, segments) == (3 * times, 400 * times)
+    assert scaled(ESTIMATE, seeds, segments).half_width() <= 0.4
+    assert scaled(ESTIMATE, seeds - 3, segments - 400).half_width() > 0.4
+    assert needed_in_words(ESTIMATE, 0.4) == f"{seeds} seeds and {segments:,} segments"
+
+
+def test_what_nothing_would_tell() -> None:
+    assert needed(ESTIMATE, 0.0) is None
+    assert needed(Estimate(0.5, 1, 400, None, 0.04), 1.0) is None
+    assert needed_in_words(ESTIMATE, 1e-4) == "more than 1,000 times as many seeds and segments"
