@@ -301,12 +301,12 @@ class GridRun:
         return " · ".join(parts), Table([*columns, Column("left")], rows).text().splitlines() if rows else []
 
     def _waiting(self, state: VariantState) -> Iterator[CellState | None]:
-        """The cells of a variant that are not begun, made or not."""
+        """The cells of a variant that are still to be trained, made or not."""
         if state.failed:
             return
         if not state.cells:
             yield from (None for _ in self.grid.config.seeds)
-        yield from (cell for cell in state.cells if cell.status == "waiting")
+        yield from (cell for cell in state.cells if cell.status == "waiting" and not cell.job.is_trained())
 
     def known_seconds(self) -> dict[str, list[float]]:
         """The seconds of training of cells by variant, of those whose end is in sight."""
