@@ -287,16 +287,25 @@ def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
     needs = ""
     if finding == "open":
         paper = claim.paper_difference(higher_is_better=measure.metric.higher_is_better)
-        needs = _needs(claim, pair.estimate, difference, paper)
+        needs = _needs(claim, pair.estimate, sign, paper)
     return Decided(claim, difference, bounds[0], bounds[1], values, finding, needs)
 
 
-def _needs(claim: ClaimConfig, estimate: Estimate, difference: float, paper: float | None) -> str:
-    """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen."""
+def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | None) -> str:
+    """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen.
+
+    Args:
+        claim: the claim.
+        estimate: of the difference.
+        sign: -1 where it is above 0 when the left variant is worse.
+        paper: the document's difference, above 0 where the left variant is better.
+    """
     if estimate.seed_variance is None:
         return "more seeds than one are needed"
-    relation, margin = claim.inequality.relation, claim.margin
+    relation, margin, difference = claim.inequality.relation, claim.margin, sign * estimate.value
     if relation == ">" and paper is not None and paper > margin:
+        if difference + estimate.half_width() < paper:
+            return f"the interval leaves out a difference of {paper:.2f}, the document's"
         what = f"would tell a difference of {paper:.2f}, the document's, from {margin:g}"
         return f"{needed_in_words(estimate, paper - margin)} {what}"
     distance = {">": difference - margin, ">=": difference + margin, "=": margin - abs(difference)}[relation]
