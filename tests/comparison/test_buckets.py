@@ -64,6 +64,23 @@ def test_by_length_and_group(comparison: Comparison) -> None:
     assert "9" in group.table().text()
 
 
+def test_intervals_end_at_the_bounds_of_a_metric() -> None:
+    test = replace(evaluation_set(), groups=tuple(str(index % 2) for index in range(len(REFERENCES) * 20)))
+    kept = {"a": (0.2, 1.0), "b": (0.1, 0.2)}  # seeds that differ much
+    cells = [cell(name, seed, shares[seed], test) for name, shares in kept.items() for seed in (0, 1)]
+    comparison = headway.compare(cells, [BLEU, build_metric("ter")])
+    for bucketing in bucketings(comparison):
+        for score in (score for scores in bucketing.scores.values() for score in scores):
+            assert score.low is not None
+            assert score.high is not None
+            assert 0 <= score.low <= score.value <= score.high
+            assert score.high <= 100 or "TER" in bucketing.title
+    highest = max(score.high or 0 for score in bucketings(comparison)[0].scores["a"])
+    assert highest == 100
+    (pair,) = bucketings(comparison)[0].differences.values()
+    assert min(score.low or 0 for score in pair) < -100, "differences have no bounds"
+
+
 def test_by_score(comparison: Comparison) -> None:
     shares = named(comparison)["share of sentences by their own BLEU, in percent"]
     for scores in shares.scores.values():

@@ -41,14 +41,10 @@ def compare(
     comparison, code = _of_grid(given, options, grid) if is_grid else (_of_existing(given, options), 0)
     if comparison is not None and options.output is not None:
         _write_report(comparison, options, own=is_grid)
-    if comparison is not None and options.figure is not None:
-        from headway.comparison.score_figure import draw_scores
-
-        draw_scores(comparison, options.figure)
-    if comparison is not None and options.json_output:
-        write(json.dumps(comparison.to_json(), ensure_ascii=False, indent=1))
-    elif comparison is not None:
-        write(comparison.text())
+    if comparison is not None:
+        as_json = json.dumps(comparison.to_json(), ensure_ascii=False, indent=1) if options.json_output else None
+        write(as_json or comparison.text())
+        _draw(comparison, options)
     raise typer.Exit(code)
 
 
@@ -57,6 +53,15 @@ def _write_report(comparison: "Comparison", options: CompareOptions, *, own: boo
 
     assert options.output is not None
     write_report(comparison, options.output, options, own=own)
+
+
+def _draw(comparison: "Comparison", options: CompareOptions) -> None:
+    from headway.comparison.score_figure import draw_by_length, draw_scores
+
+    if options.figure is not None:
+        draw_scores(comparison, options.figure)
+    if options.by_length is not None:
+        draw_by_length(comparison, options.by_length)
 
 
 def _of_existing(runs: Sequence[str], options: CompareOptions) -> "Comparison":

@@ -3,10 +3,12 @@
 Shapes: n seeds, N segments, k statistics of one segment.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +46,7 @@ class Bucketing:
         counted: the name of that.
         scores: by variant, of each part.
         differences: by the names of a pair, b - a of each part.
+        lengths: of each part, the mean length, or the number that is its name; none where parts are no lengths.
     """
 
     title: str
@@ -53,6 +56,7 @@ class Bucketing:
     counted: str
     scores: Mapping[str, tuple[BucketScore, ...]]
     differences: Mapping[tuple[str, str], tuple[BucketScore, ...]]
+    lengths: tuple[float, ...] = ()
 
     def table(self) -> Table:
         """A row a part and a column a variant."""
@@ -90,19 +94,29 @@ def bucketings(comparison: Comparison, training: Mapping[str, int] | None = None
     return [bucketing for bucketing in found if len(bucketing.labels) > 1]
 
 
+def length_bucketings(comparison: Comparison) -> list[Bucketing]:
+    """Each measure by length: by the groups of its test set where their names are numbers, else by bins of lengths."""
+    found: list[Bucketing] = []
+    for measure in comparison.measures:
+        parts = [part for part in _parts_of(comparison, measure.test) if part.lengths]
+        found += [_by_segments(comparison, measure, part) for part in parts[:1]]
+    return found
+
+
 class _Part(NamedTuple):
-    """A way to part segments: its axis, labels, and the index of the label of each segment."""
+    """A way to part segments: its axis, labels, the index of the label of each segment, lengths as of `Bucketing`."""
 
     axis: str
     labels: tuple[str, ...]
     members: list[int]
+    lengths: tuple[float, ...] = ()
 
 
 def _parts_of(comparison: Comparison, test: int) -> Iterator[_Part]:
     given = comparison.tests[test]
     if given.groups and len(set(given.groups)) <= MOST_GROUPS:
-        labels = tuple(_ordered(list(dict.fromkeys(given.groups))))
-        yield _Part("group", labels, [labels.index(group) for group in given.groups])
+        labels, lengths = _ordered(list(dict.fromkeys(given.groups)))
+        yield _Part("group", labels, [labels.index(group) for group in given.groups], lengths)
     of_text = any(measure.metric.of_text for measure in comparison.measures if measure.test == test)
     if given.sources and not _are_files(given.sources):
         yield _by_length("length of the source in words", given.sources)
@@ -115,11 +129,13 @@ def _are_files(sources: Sequence[str]) -> bool:
     return all(Path(source).suffix and Path(source).is_absolute() for source in sources[:10])
 
 
-def _ordered(names: list[str]) -> list[str]:
+def _ordered(names: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The names in their order, with their numbers where all are numbers."""
     try:
-        return sorted(names, key=float)
+        ordered = sorted(names, key=float)
     except ValueError:
-        return names
+        return tuple(names), ()
+    return tuple(ordered), tuple(map(float, ordered))
 
 
 def _by_length(axis: str, texts: Sequence[str]) -> _Part:
@@ -129,7 +145,10 @@ def _by_length(axis: str, texts: Sequence[str]) -> _Part:
     edges = sorted({ordered[len(ordered) * index // BINS] for index in range(BINS)})
     members = [bisect_right(edges, length) - 1 for length in lengths]
     ends = [*(edge - 1 for edge in edges[1:]), ordered[-1]]
-    return _Part(axis, tuple(map(_range, edges, ends)), members)
+    of_bins = [
+        [length for length, bin in zip(lengths, members, strict=True) if bin == index] for index in range(len(edges))
+    ]
+    return _Part(axis, tuple(map(_range, edges, ends)), members, tuple(map(fmean, of_bins)))
 
 
 def _range(low: int, high: int) -> str:
@@ -148,7 +167,8 @@ def _by_segments(comparison: Comparison, measure: Measure, part: _Part) -> Bucke
 
     counts = [int(rows.sum()) for rows in chosen]
     title = f"{measure.label} by {part.axis}"
-    return _bucketing(comparison, title, part.axis, part.labels, counts, "segments", measure.metric, of_part)
+    found = _bucketing(comparison, title, part.axis, part.labels, counts, "segments", measure.metric, of_part)
+    return replace(found, lengths=part.lengths)
 
 
 class Share(Metric):
@@ -274,7 +294,7 @@ def _bucketing(
             continue
         linearised = {name: linearise(metric, seeds) for name, seeds in statistics.items()}
         for name, linear in linearised.items():
-            scores[name].append(_score(linear, bounded=isinstance(metric, Share | WordF1)))
+            scores[name].append(_score(linear, metric.bounds))
         for a, b in pairs:
             differences[a, b].append(_score(linearised[b] - linearised[a]))
     return Bucketing(
@@ -283,8 +303,8 @@ def _bucketing(
     )  # fmt: skip
 
 
-def _score(linear: Linearised, *, bounded: bool = False) -> BucketScore:
-    """The mean over seeds; `bounded` where no score is below 0 or above 100."""
+def _score(linear: Linearised, bounds: tuple[float, float] = (-math.inf, math.inf)) -> BucketScore:
+    """The mean over seeds, with its interval within `bounds`."""
     estimate = linear.estimate()
     low, high = estimate.interval()
-    return BucketScore(estimate.value, *((max(0.0, low), min(100.0, high)) if bounded else (low, high)))
+    return BucketScore(estimate.value, max(low, bounds[0]), min(high, bounds[1]))

@@ -87,6 +87,12 @@ class CompareOptions(ExistingOptions):
         description="Draw the scores of all systems, in their order, there (.png, .svg, .pdf).",
         json_schema_extra={"metavar": "FILE", "default_text": "none"},
     )
+    by_length: Annotated[Path | None, WRITES_FIGURE] = Field(
+        default=None,
+        description="Draw the scores by length there, a line a system: of groups whose names are numbers, else of bins "
+        "of lengths.",
+        json_schema_extra={"metavar": "FILE", "default_text": "none"},
+    )
     training: Path | None = Field(
         default=None,
         description="Target texts of training, for scores of words by how often they were seen.",

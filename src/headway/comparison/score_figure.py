@@ -1,8 +1,11 @@
-"""The scores of variants in their order as a figure, such as BLEU by the number of layers that are replaced."""
+"""The scores of variants as figures: in their order, such as by how many layers are replaced, and by length."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from headway.comparison.buckets import BucketScore, length_bucketings
 from headway.comparison.comparison import Comparison
+from headway.errors import UserError, option
 from headway.runs.inspect.drawing import Panel, panel_chart
 
 
@@ -27,3 +30,35 @@ def draw_scores(comparison: Comparison, path: Path) -> None:
         bars = {what: [(mean - sd, mean + sd) for mean, sd in spans]}
         panels.append(Panel(title="", x="", y=measure.label, lines=lines, bars=bars, names=names, baseline=level))
     panel_chart(panels, path)
+
+
+def draw_by_length(comparison: Comparison, path: Path) -> None:
+    """Draw the mean score of every variant in each part of a test set by length, with its 95 % interval, as in figure 2
+    of Bahdanau et al. (2015) and of Kazemnejad et al. (2023). There is a panel a measure.
+
+    Raises:
+        UserError: a suffix that is no format of figures, or no test set with lengths.
+    """
+    what = "mean over seeds" if comparison.seeds > 1 else "score"
+    panels = [
+        Panel(
+            title=bucketing.title, x=bucketing.axis, y=f"{what}, 95 % intervals",
+            lines={name: _points(bucketing.lengths, scores) for name, scores in bucketing.scores.items()},
+            bars={name: list(map(_ends, scores)) for name, scores in bucketing.scores.items()},
+            counts=list(zip(bucketing.lengths, bucketing.counts, strict=True)),
+        )
+        for bucketing in length_bucketings(comparison)
+    ]  # fmt: skip
+    if not panels:
+        allowed = "groups whose names are numbers, sources, or references of text"
+        raise UserError("no test set has lengths", where=option("by_length"), allowed=allowed)
+    panel_chart(panels, path)
+
+
+def _points(lengths: Sequence[float], scores: Sequence[BucketScore]) -> list[tuple[float, float]]:
+    return [(length, score.value) for length, score in zip(lengths, scores, strict=True)]
+
+
+def _ends(score: BucketScore) -> tuple[float, float]:
+    """The interval; the score itself where it has none, with one segment."""
+    return (score.value, score.value) if score.low is None or score.high is None else (score.low, score.high)

@@ -6,6 +6,7 @@ A metric says what it needs to know of each segment (`statistics`) apart from ho
 Shapes: N segments, k statistics of one segment.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,6 +65,11 @@ class Metric(ABC):
     def label(self) -> str:
         """The name as papers print it; tells apart two settings of one metric where the field does (chrF2, chrF2++)."""
         return self.name
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the greatest score there is, where intervals end: 0 and 100; error rates have no greatest."""
+        return 0.0, 100.0 if self.higher_is_better else math.inf
 
     def read(self, path: Path) -> list[str]:
         """The segments of a file, by default its lines. Raises UserError where it cannot be read."""

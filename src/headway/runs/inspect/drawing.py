@@ -49,6 +49,7 @@ DARK: dict[Any, Any] = {
 }  # fmt: skip
 
 NAMES_BESIDE_EACH_OTHER = 45  # characters of all names below an axis
+COUNTS_BESIDE_EACH_OTHER = 20  # above an axis
 PAGE_WORDS = 60  # source words beside each other on a page
 MISSING = "\N{WHITE VERTICAL RECTANGLE}"
 
@@ -244,10 +245,12 @@ def _begin_at_zero(axes: Axes, *, chosen: bool) -> None:
 
 
 def _tell_counts(axes: Axes, panel: Panel) -> None:
-    """How many examples stand behind the points: for all at once, or above the axis at each of them."""
+    """How many examples stand behind the points: for all at once, or above the axis at each of a few."""
     different = {count for _, count in panel.counts}
     if len(different) == 1:
         axes.set_xlabel(f"{panel.x} ({different.pop():,} examples each)")
+    elif len(panel.counts) > COUNTS_BESIDE_EACH_OTHER:
+        axes.set_xlabel(f"{panel.x} ({min(different):,} to {max(different):,} examples each)")
     elif different:
         axes.set_xlabel(f"{panel.x} (above it: examples)")
         for x, count in panel.counts:
