@@ -85,3 +85,23 @@ def test_an_axis_begins_at_zero_or_says_that_it_is_cut(
     assert axes.get_ylabel() == f"BLEU{says}"
     assert begins is None or axes.get_ylim()[0] == begins
     assert {text.get_text() for text in axes.texts} >= {"10", "12"}
+
+
+@pytest.mark.parametrize(
+    ("counts", "label", "above"),
+    [
+        ([7] * 3, "length (7 examples each)", 0),
+        ([1, 7, 9], "length (above it: examples)", 3),
+        ([1_000, *range(2, 40)], "length (2 to 1,000 examples each)", 0),
+    ],
+)
+def test_counts_stand_where_they_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: list[int], label: str, above: int
+) -> None:
+    saved: list[Figure] = []
+    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: saved.append(figure))
+    points = [(float(x), 50.0) for x in range(len(counts))]
+    line_chart({"a": points}, tmp_path / "a.svg", x="length", y="BLEU", counts=list(enumerate(counts)))
+    (axes,) = saved[0].axes
+    assert axes.get_xlabel() == label
+    assert len([text for text in axes.texts if text.get_text() != "//"]) == above
