@@ -58,6 +58,7 @@ def test_by_length(groups: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for name in KEPT:
         assert all(low <= y <= high for (_, y), (low, high) in zip(panel.lines[name], panel.bars[name], strict=True))
     if groups:
+        assert (panel.title, panel.x) == ("BLEU by length", "length")
         assert [x for x, _ in panel.lines["attention"]] == [5, 15, 25]
         first = [
             bleu.score(one.outputs[0].hypotheses[::3], [test.references[0][::3]]).value

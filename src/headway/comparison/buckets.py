@@ -98,7 +98,7 @@ def length_bucketings(comparison: Comparison) -> list[Bucketing]:
     """Each measure by length: by the groups of its test set where their names are numbers, else by bins of lengths."""
     found: list[Bucketing] = []
     for measure in comparison.measures:
-        parts = [part for part in _parts_of(comparison, measure.test) if part.lengths]
+        parts = [part for part in _parts_of(comparison, measure.test, groups="length") if part.lengths]
         found += [_by_segments(comparison, measure, part) for part in parts[:1]]
     return found
 
@@ -112,11 +112,12 @@ class _Part(NamedTuple):
     lengths: tuple[float, ...] = ()
 
 
-def _parts_of(comparison: Comparison, test: int) -> Iterator[_Part]:
+def _parts_of(comparison: Comparison, test: int, groups: str = "group") -> Iterator[_Part]:
+    """The ways to part a test set; `groups` is the axis of those that it comes with."""
     given = comparison.tests[test]
     if given.groups and len(set(given.groups)) <= MOST_GROUPS:
         labels, lengths = _ordered(list(dict.fromkeys(given.groups)))
-        yield _Part("group", labels, [labels.index(group) for group in given.groups], lengths)
+        yield _Part(groups, labels, [labels.index(group) for group in given.groups], lengths)
     of_text = any(measure.metric.of_text for measure in comparison.measures if measure.test == test)
     if given.sources and not _are_files(given.sources):
         yield _by_length("length of the source in words", given.sources)
