@@ -5,21 +5,23 @@ import logging
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from headway.comparison import grid_run
 from headway.comparison.cell_process import locked
-from headway.comparison.cell_results import CellResult
+from headway.comparison.cell_results import CellOutput, CellResult
 from headway.comparison.grid import Grid, load_grid
 from headway.comparison.grid_comparison import compare_grid, comparison_of, plan_of
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_run import GridRun
 from headway.comparison.workers import LocalWorkers
 from headway.errors import RunError, UserError
-from headway.metrics import build_metric
+from headway.metrics import Metric, build_metric
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from tests.comparison.grids import write_grid
@@ -260,7 +262,7 @@ def test_the_command_line(made: tuple[Grid, Path], run_headway: Command) -> None
 
 def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     grid, out = made
-    result = GridRun(grid, out, threads=1).result()
+    result = replace(GridRun(grid, out, threads=1).result(), blind=())
     compared = comparison_of(grid, replace(result, tuned={"attention": 0.02, "ngram": 0.01}))
     assert compared is not None
     key = "optimizer.learning_rate: the best for"
@@ -271,3 +273,28 @@ def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     inside = comparison_of(replace(grid, config=wider), replace(result, tuned={"attention": 0.01, "ngram": 0.01}))
     assert inside is not None
     assert inside.notes == ()
+
+
+def test_a_choice_by_chance_is_noted(
+    made: tuple[Grid, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid, out = made
+
+    def of_ngrams(outputs: Sequence[CellOutput], metric: Metric) -> bool:
+        said = [json.loads((out / "tuning" / f"ngram-{rate}" / "cell.json").read_text()) for rate in (0.01, 0.02)]
+        assert metric.label == "chrF2"
+        return [output.hypotheses for output in outputs] == [
+            tuple(content["result"]["outputs"][0]["hypotheses"]) for content in said
+        ]
+
+    monkeypatch.setattr(grid_run, "differ_by_chance", of_ngrams)
+    run = GridRun(grid, out, threads=1)
+    assert run.result().blind == ("ngram",)
+    compared = comparison_of(grid, run.result())
+    assert compared is not None
+    assert compared.notes[-1].startswith("optimizer.learning_rate: that of ngram is chosen by chance, since after 6 up")
+    (state,) = (state for state in run.variants if state.variant.name == "ngram")
+    kept = (out / "tuning" / "ngram.json").read_bytes()
+    run._choose(state)
+    assert "ngram: the short runs do not tell the values apart" in caplog.text
+    assert (out / "tuning" / "ngram.json").read_bytes() == kept

@@ -1,7 +1,7 @@
 """From a grid file to its comparison: the cells are made, and those that can be compared are."""
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -91,18 +91,32 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
     own = {test.name: grid.metrics_of(test) for test in grid.tests if test.metrics is not None}
     baseline = None if baseline in missing else baseline
     found = compare_cells(cells, grid.metrics_of(), config.margin, baseline, own_metrics=own)
-    return replace(found, notes=_at_the_edge(config.tune, result.tuned))
+    return replace(found, notes=_notes(config.tune, result))
 
 
-def _at_the_edge(tune: TuneConfig | None, tuned: Mapping[str, Any]) -> tuple[str, ...]:
-    """Notes on variants whose best number is the lowest or the highest that was tried: a better one may lie beyond."""
-    if tune is None or not all(type(value) in (int, float) for value in tune.values):
+def _notes(tune: TuneConfig | None, result: GridResult) -> tuple[str, ...]:
+    """Notes on the choice of the tuned key."""
+    if tune is None:
         return ()
-    notes = []
+    return (*_at_the_edge(tune, result.tuned), *_by_chance(tune, result.blind))
+
+
+def _at_the_edge(tune: TuneConfig, tuned: Mapping[str, Any]) -> Iterator[str]:
+    """Notes on variants whose best number is the lowest or the highest that was tried: a better one may lie beyond."""
+    if not all(type(value) in (int, float) for value in tune.values):
+        return
     for word, edge in (("lowest", min(tune.values)), ("highest", max(tune.values))):
         if names := [name for name, value in tuned.items() if value == edge]:
-            notes.append(f"{tune.key}: the best for {', '.join(names)} is the {word} that was tried, {edge:g}")
-    return tuple(notes)
+            yield f"{tune.key}: the best for {', '.join(names)} is the {word} that was tried, {edge:g}"
+
+
+def _by_chance(tune: TuneConfig, blind: Sequence[str]) -> Iterator[str]:
+    """A note on variants whose value was not chosen for a reason: another one may be better by much."""
+    if blind:
+        yield (
+            f"{tune.key}: that of {', '.join(blind)} is chosen by chance, since after {tune.updates:,} updates the "
+            "values that were tried differ by no more"
+        )
 
 
 def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +14,13 @@ from headway.comparison.cell_process import CellJob, locked
 from headway.comparison.cell_results import CellResult
 from headway.comparison.estimates import expected, progress_of
 from headway.comparison.grid import Grid, PlannedRun, Variant
+from headway.comparison.tuning import best_score, differ_by_chance, tuning_score
 from headway.comparison.workers import Worker, Workers
 from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import write_json
 from headway.log import Progress, duration, progress, say, warn
-from headway.metrics import Metric, build_metric
+from headway.metrics import build_metric
 from headway.recipe import changed_keys
 from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
@@ -74,12 +75,14 @@ class GridResult:
         cells: the results of the finished ones.
         failed: the others, in words.
         tuned: the value of the tuned key by variant.
+        blind: the variants among whose values the short runs do not tell.
         stopped: the number of the signal that ended the work; 0 where none did.
     """
 
     cells: tuple[CellResult, ...]
     failed: tuple[str, ...]
     tuned: dict[str, Any]
+    blind: tuple[str, ...] = ()
     stopped: int = 0
 
 
@@ -172,15 +175,22 @@ class GridRun:
         metric, tune = build_metric(**self.grid.metrics[0]), self.grid.config.tune
         assert tune is not None
         killed = [run.job.name for run in state.tuning if run.status == "failed" and run.code < 0]
-        scores = [_score(run, metric) for run in state.tuning]
+        scores = [None if run.result is None else tuning_score(run.result.outputs[0], metric) for run in state.tuning]
         if killed or not any(score is not None for score in scores):
             why = f"{', '.join(killed)} was killed" if killed else "every short run failed"
             state.failed = f"{state.variant.name}: not tuned, since {why}"
             return
-        chosen = _best(scores, metric)
+        chosen = best_score(scores, metric)
         write_json(self._choice_file(state), {"stamp": _stamp(state), "chosen": chosen, metric.label: scores})
         state.value, state.chosen = state.tuning[chosen].planned.value, True
         say(f"{state.variant.name}: {tune.key} {state.value} has the best {metric.label} of the short runs")
+        if self._is_blind(state):
+            warn(f"{state.variant.name}: the short runs do not tell the values apart; a larger tune.updates may")
+
+    def _is_blind(self, state: VariantState) -> bool:
+        """Whether the short runs of a variant do not tell the values of the tuned key apart."""
+        outputs = [run.result.outputs[0] for run in state.tuning if run.result is not None]
+        return differ_by_chance(outputs, build_metric(**self.grid.metrics[0]))
 
     def _check_untuned(self, variant: Variant) -> None:
         """Raise UserError for cells that were made with another recipe, whatever tuning will say."""
@@ -207,8 +217,10 @@ class GridRun:
         finished = [cell.result for state in self.variants for cell in state.cells if cell.result is not None]
         failed = [_failure(run) for run in self.all() if run.status == "failed"]
         failed += [state.failed for state in self.variants if state.failed]
-        tuned = {state.variant.name: state.value for state in self.variants if state.tuning and state.cells}
-        return GridResult(tuple(finished), tuple(failed), tuned, stopped)
+        chosen = [state for state in self.variants if state.tuning and state.cells]
+        tuned = {state.variant.name: state.value for state in chosen}
+        blind = tuple(state.variant.name for state in chosen if self._is_blind(state))
+        return GridResult(tuple(finished), tuple(failed), tuned, blind, stopped)
 
     def run(self, workers: Workers) -> GridResult:
         """Make all that is missing.
@@ -347,20 +359,6 @@ def _stamp(state: VariantState) -> list[list[Any]]:
     return [
         [run.planned.name, run.job.recipe.model_dump(mode="json"), run.job.stamp()["tests"]] for run in state.tuning
     ]
-
-
-def _score(run: CellState, metric: Metric) -> float | None:
-    """The score of a short run; None where it failed."""
-    if run.result is None:
-        return None
-    (output,) = run.result.outputs
-    return metric.score(output.hypotheses, output.test.references).value
-
-
-def _best(scores: Sequence[float | None], metric: Metric) -> int:
-    """The index of the best score, the first of equals."""
-    known = {index: score for index, score in enumerate(scores) if score is not None}
-    return max(known, key=lambda index: known[index] if metric.higher_is_better else -known[index])
 
 
 def _check_same(job: CellJob, but: str = "") -> None:

@@ -1,0 +1,40 @@
+"""What short runs say: on made outputs whose scores, and whose differences, are known."""
+
+import pytest
+
+from headway.comparison.cell_results import CellOutput, EvaluationSet
+from headway.comparison.tuning import best_score, differ_by_chance, tuning_score
+from headway.metrics import build_metric
+
+SEGMENTS = 200
+
+
+def output(right: int, first: int = 0) -> CellOutput:
+    """An output with `right` of the segments right, from segment `first` on."""
+    references = tuple(f"w{index}" for index in range(SEGMENTS))
+    said = tuple(text if first <= index < first + right else "none" for index, text in enumerate(references))
+    return CellOutput(EvaluationSet("dev", (references,)), said)
+
+
+def test_the_first_of_the_best_is_chosen() -> None:
+    accuracy, errors = build_metric("exact_match"), build_metric("wer")
+    assert tuning_score(output(50), accuracy) == pytest.approx(25)
+    assert best_score([10.0, None, 30.0, 30.0], accuracy) == 2
+    assert best_score([10.0, None, 30.0, 5.0], errors) == 3
+
+
+@pytest.mark.parametrize(
+    ("outputs", "chance"),
+    [
+        ([output(20), output(22, first=40), output(18, first=80)], True),  # 10, 11 and 9 %, of other segments
+        ([output(20), output(22, first=40), output(120)], False),
+        ([output(120), output(20)], False),  # in either order
+        ([output(0), output(6)], False),  # 6 of 6 the same way: p is 1/32
+        ([output(0), output(5)], True),  # 5 of 5: 1/16
+        ([output(200), output(200)], True),
+        ([output(20)], False),  # nothing to choose from
+    ],
+)
+def test_differences_by_chance(outputs: list[CellOutput], chance: bool) -> None:
+    assert differ_by_chance(outputs, build_metric("exact_match")) == chance
+    assert differ_by_chance(outputs, build_metric("wer")) == chance
