@@ -262,7 +262,7 @@ def test_the_command_line(made: tuple[Grid, Path], run_headway: Command) -> None
 
 def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     grid, out = made
-    result = replace(GridRun(grid, out, threads=1).result(), blind=())
+    result = replace(GridRun(grid, out, threads=1).result(), by_chance=())
     compared = comparison_of(grid, replace(result, tuned={"attention": 0.02, "ngram": 0.01}))
     assert compared is not None
     key = "optimizer.learning_rate: the best for"
@@ -280,21 +280,23 @@ def test_a_choice_by_chance_is_noted(
 ) -> None:
     grid, out = made
 
-    def of_ngrams(outputs: Sequence[CellOutput], metric: Metric) -> bool:
+    def but_for_ngrams(outputs: Sequence[CellOutput], metric: Metric) -> bool:
         said = [json.loads((out / "tuning" / f"ngram-{rate}" / "cell.json").read_text()) for rate in (0.01, 0.02)]
         assert metric.label == "chrF2"
-        return [output.hypotheses for output in outputs] == [
+        return [output.hypotheses for output in outputs] != [
             tuple(content["result"]["outputs"][0]["hypotheses"]) for content in said
         ]
 
-    monkeypatch.setattr(grid_run, "differ_by_chance", of_ngrams)
+    monkeypatch.setattr(grid_run, "are_told_apart", but_for_ngrams)
     run = GridRun(grid, out, threads=1)
-    assert run.result().blind == ("ngram",)
+    assert run.result().by_chance == ("ngram",)
+    assert run.result(stopped=2).by_chance == ()
     compared = comparison_of(grid, run.result())
     assert compared is not None
-    assert compared.notes[-1].startswith("optimizer.learning_rate: that of ngram is chosen by chance, since after 6 up")
+    apart = "do not tell its values apart after 6 updates (p > 0.05); the choice is by chance"
+    assert compared.notes[-1] == f"optimizer.learning_rate: the short runs of ngram {apart}"
     (state,) = (state for state in run.variants if state.variant.name == "ngram")
     kept = (out / "tuning" / "ngram.json").read_bytes()
     run._choose(state)
-    assert "ngram: the short runs do not tell the values apart" in caplog.text
+    assert "ngram: the short runs do not tell the values apart (chrF2 from " in caplog.text
     assert (out / "tuning" / "ngram.json").read_bytes() == kept

@@ -3,7 +3,7 @@
 import pytest
 
 from headway.comparison.cell_results import CellOutput, EvaluationSet
-from headway.comparison.tuning import best_score, differ_by_chance, tuning_score
+from headway.comparison.tuning import are_told_apart, best_score, tuning_score
 from headway.metrics import build_metric
 
 SEGMENTS = 200
@@ -24,17 +24,17 @@ def test_the_first_of_the_best_is_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "chance"),
+    ("outputs", "apart"),
     [
-        ([output(20), output(22, first=40), output(18, first=80)], True),  # 10, 11 and 9 %, of other segments
-        ([output(20), output(22, first=40), output(120)], False),
-        ([output(120), output(20)], False),  # in either order
-        ([output(0), output(6)], False),  # 6 of 6 the same way: p is 1/32
-        ([output(0), output(5)], True),  # 5 of 5: 1/16
-        ([output(200), output(200)], True),
-        ([output(20)], False),  # nothing to choose from
+        ([output(20), output(22, first=40), output(18, first=80)], False),  # 10, 11 and 9 %, of other segments
+        ([output(20), output(22, first=40), output(120)], True),
+        ([output(20), output(120), output(22, first=40)], True),  # in any order
+        ([output(0), output(6)], True),  # 6 of 6 the same way: p is 1/32
+        ([output(0), output(5)], False),  # 5 of 5: 1/16
+        ([output(200), output(200)], False),
+        ([output(20)], True),  # nothing to choose from
     ],
 )
-def test_differences_by_chance(outputs: list[CellOutput], chance: bool) -> None:
-    assert differ_by_chance(outputs, build_metric("exact_match")) == chance
-    assert differ_by_chance(outputs, build_metric("wer")) == chance
+def test_values_are_told_apart(outputs: list[CellOutput], apart: bool) -> None:
+    assert are_told_apart(outputs, build_metric("exact_match")) == apart
+    assert are_told_apart(outputs, build_metric("wer")) == apart

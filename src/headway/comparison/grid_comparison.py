@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headway.comparison.comparison import Comparison, compare_cells
+from headway.comparison.comparison import SIGNIFICANT, Comparison, compare_cells
 from headway.comparison.estimates import expected, tried_seconds
 from headway.comparison.grid import Grid
 from headway.comparison.grid_config import TuneConfig
@@ -98,7 +98,7 @@ def _notes(tune: TuneConfig | None, result: GridResult) -> tuple[str, ...]:
     """Notes on the choice of the tuned key."""
     if tune is None:
         return ()
-    return (*_at_the_edge(tune, result.tuned), *_by_chance(tune, result.blind))
+    return (*_at_the_edge(tune, result.tuned), *_chosen_by_chance(tune, result.by_chance))
 
 
 def _at_the_edge(tune: TuneConfig, tuned: Mapping[str, Any]) -> Iterator[str]:
@@ -110,13 +110,11 @@ def _at_the_edge(tune: TuneConfig, tuned: Mapping[str, Any]) -> Iterator[str]:
             yield f"{tune.key}: the best for {', '.join(names)} is the {word} that was tried, {edge:g}"
 
 
-def _by_chance(tune: TuneConfig, blind: Sequence[str]) -> Iterator[str]:
-    """A note on variants whose value was not chosen for a reason: another one may be better by much."""
-    if blind:
-        yield (
-            f"{tune.key}: that of {', '.join(blind)} is chosen by chance, since after {tune.updates:,} updates the "
-            "values that were tried differ by no more"
-        )
+def _chosen_by_chance(tune: TuneConfig, variants: Sequence[str]) -> Iterator[str]:
+    """A note on variants whose short runs do not tell the values apart: another value may be better by much."""
+    if variants:
+        apart = f"do not tell its values apart after {tune.updates:,} updates (p > {SIGNIFICANT})"
+        yield f"{tune.key}: the short runs of {', '.join(variants)} {apart}; the choice is by chance"
 
 
 def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:

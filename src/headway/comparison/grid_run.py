@@ -14,7 +14,7 @@ from headway.comparison.cell_process import CellJob, locked
 from headway.comparison.cell_results import CellResult
 from headway.comparison.estimates import expected, progress_of
 from headway.comparison.grid import Grid, PlannedRun, Variant
-from headway.comparison.tuning import best_score, differ_by_chance, tuning_score
+from headway.comparison.tuning import are_told_apart, best_score, tuning_score
 from headway.comparison.workers import Worker, Workers
 from headway.documents import read_json, shaped
 from headway.errors import UserError, option
@@ -75,14 +75,14 @@ class GridResult:
         cells: the results of the finished ones.
         failed: the others, in words.
         tuned: the value of the tuned key by variant.
-        blind: the variants among whose values the short runs do not tell.
+        by_chance: the variants whose short runs do not tell the values of the key apart; none where a signal came.
         stopped: the number of the signal that ended the work; 0 where none did.
     """
 
     cells: tuple[CellResult, ...]
     failed: tuple[str, ...]
     tuned: dict[str, Any]
-    blind: tuple[str, ...] = ()
+    by_chance: tuple[str, ...] = ()
     stopped: int = 0
 
 
@@ -184,13 +184,15 @@ class GridRun:
         write_json(self._choice_file(state), {"stamp": _stamp(state), "chosen": chosen, metric.label: scores})
         state.value, state.chosen = state.tuning[chosen].planned.value, True
         say(f"{state.variant.name}: {tune.key} {state.value} has the best {metric.label} of the short runs")
-        if self._is_blind(state):
-            warn(f"{state.variant.name}: the short runs do not tell the values apart; a larger tune.updates may")
+        if not self._is_told_apart(state):
+            known = [score for score in scores if score is not None]
+            spread = f"{metric.label} from {min(known):.2f} to {max(known):.2f}"
+            warn(f"{state.variant.name}: the short runs do not tell the values apart ({spread})")
 
-    def _is_blind(self, state: VariantState) -> bool:
-        """Whether the short runs of a variant do not tell the values of the tuned key apart."""
+    def _is_told_apart(self, state: VariantState) -> bool:
+        """Whether the short runs of a variant tell the values of the tuned key apart."""
         outputs = [run.result.outputs[0] for run in state.tuning if run.result is not None]
-        return differ_by_chance(outputs, build_metric(**self.grid.metrics[0]))
+        return are_told_apart(outputs, build_metric(**self.grid.metrics[0]))
 
     def _check_untuned(self, variant: Variant) -> None:
         """Raise UserError for cells that were made with another recipe, whatever tuning will say."""
@@ -219,8 +221,8 @@ class GridRun:
         failed += [state.failed for state in self.variants if state.failed]
         chosen = [state for state in self.variants if state.tuning and state.cells]
         tuned = {state.variant.name: state.value for state in chosen}
-        blind = tuple(state.variant.name for state in chosen if self._is_blind(state))
-        return GridResult(tuple(finished), tuple(failed), tuned, blind, stopped)
+        by_chance = [] if stopped else [state.variant.name for state in chosen if not self._is_told_apart(state)]
+        return GridResult(tuple(finished), tuple(failed), tuned, tuple(by_chance), stopped)
 
     def run(self, workers: Workers) -> GridResult:
         """Make all that is missing.

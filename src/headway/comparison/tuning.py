@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from headway.comparison.cell_results import CellOutput
+from headway.comparison.comparison import SIGNIFICANT
 from headway.metrics import Metric
+from headway.metrics.metric import Statistics
 from headway.metrics.significance import approximate_randomisation
 
-LEVEL = 0.05  # p-values above it are chance
 TRIALS = 1000
 
 
@@ -21,14 +22,18 @@ def best_score(scores: Sequence[float | None], metric: Metric) -> int:
     return max(known, key=lambda index: known[index] if metric.higher_is_better else -known[index])
 
 
-def differ_by_chance(outputs: Sequence[CellOutput], metric: Metric) -> bool:
-    """Whether even the best and the worst of short runs differ by no more than chance, over their segments.
+def are_told_apart(outputs: Sequence[CellOutput], metric: Metric) -> bool:
+    """Whether the best and the worst of short runs differ by more than chance over their segments; true of one run.
 
-    The test is that of approximate randomisation (Noreen 1989). The spread between seeds comes on top of that, so that
-    runs that differ by more may still do so by chance.
+    The test is approximate randomisation (Noreen 1989). It leaves out the spread between seeds, so that runs that are
+    told apart here may still differ by their seed alone.
     """
     if len(outputs) < 2:
-        return False
-    ordered = sorted(outputs, key=lambda output: tuning_score(output, metric))
-    worst, best = (metric.statistics(output.hypotheses, output.test.references) for output in (ordered[0], ordered[-1]))
-    return approximate_randomisation(metric, worst, best, trials=TRIALS).p_value > LEVEL
+        return True
+
+    def score(statistics: Statistics) -> float:
+        return metric.aggregate(statistics.sum(axis=0))
+
+    every = [metric.statistics(output.hypotheses, output.test.references) for output in outputs]
+    lowest, highest = min(every, key=score), max(every, key=score)
+    return approximate_randomisation(metric, lowest, highest, trials=TRIALS).p_value <= SIGNIFICANT
