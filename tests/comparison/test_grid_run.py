@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from headway.comparison import grid_run
-from headway.comparison.cell_process import locked
+from headway.comparison.cell_process import CellJob, locked
 from headway.comparison.cell_results import CellOutput, CellResult
 from headway.comparison.grid import Grid, load_grid
 from headway.comparison.grid_comparison import compare_grid, comparison_of, plan_of
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_run import GridRun
-from headway.comparison.workers import LocalWorkers
+from headway.comparison.workers import LocalWorkers, Worker, Workers
 from headway.errors import RunError, UserError
 from headway.metrics import Metric, build_metric
 from headway.runs.load import load
@@ -123,6 +123,63 @@ def test_cells_of_another_recipe_are_refused(made: tuple[Grid, Path]) -> None:
     grid = load_grid(out.parent / "grid.yaml", ["model.dim=8"])
     with pytest.raises(UserError, match=r"made with another recipe \(model.dim: 16 -> 8\)"):
         GridRun(grid, out, threads=1)
+
+
+class Watched(Workers):
+    """Workers that never end, and note what they were given."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.jobs: list[CellJob] = []
+
+    def start(self, job: CellJob) -> Worker:
+        self.jobs.append(job)
+        return Endless()
+
+
+class Endless(Worker):
+    def code(self) -> int | None:
+        return None
+
+    def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def test_the_first_run_chooses_the_precision_of_all(tmp_path: Path) -> None:
+    variants = {"attention": {}, "named": {"training.precision": "float32"}, "ngram": "ngram.yaml"}
+    path = write_grid(tmp_path, variants=variants, overrides={"training.precision": "auto"}, seeds=[1, 2])
+    run, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
+    for _ in range(2):
+        run._begin(workers)
+        assert [(job.name, job.recipe.training.precision) for job in workers.jobs] == [
+            ("attention, seed 1", "auto"), ("named, seed 1", "float32"),
+        ]  # fmt: skip
+    job = workers.jobs[0]
+    job.run.mkdir(parents=True)
+    RunFolder(job.run).write_recipe(job.recipe)
+    RunFolder(job.run).write_manifest({"precision": "bf16"})
+    run._begin(workers)
+    assert [(job.name, job.recipe.training.precision) for job in workers.jobs[2:]] == [
+        ("ngram, seed 1", "bf16"), ("attention, seed 2", "bf16"),
+    ]  # fmt: skip
+    again, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
+    again._begin(workers)
+    assert [job.recipe.training.precision for job in workers.jobs] == ["bf16", "float32", "bf16", "bf16"]
+
+
+def test_runs_in_two_precisions_are_refused(tmp_path: Path) -> None:
+    path = write_grid(tmp_path, **SMALL, overrides={"training.precision": "auto"})
+    grid, out = load_grid(path), tmp_path / "out"
+    for variant, precision in zip(grid.variants, ("bf16", "float32"), strict=True):
+        (planned, _) = grid.cells(variant)
+        folder = RunFolder(out / "cells" / planned.name)
+        folder.path.mkdir(parents=True)
+        folder.write_recipe(planned.recipe)
+        folder.write_manifest({"precision": precision})
+    with pytest.raises(UserError, match=r"training\.precision: 'auto' -> 'bf16'") as caught:
+        GridRun(grid, out, threads=1)
+    assert "ngram-1" in str(caught.value)
 
 
 def test_two_calls_do_not_work_in_one_folder(made: tuple[Grid, Path]) -> None:

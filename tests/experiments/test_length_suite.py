@@ -11,6 +11,7 @@ from headway.experiments import length_suite
 from headway.experiments.length_suite import LengthScore, compare_lengths, read_test, score_lengths, summary
 from headway.recipe import load_recipe
 from headway.runs.load import load
+from headway.runs.run_folder import RunFolder
 from headway.runs.training.preparation import check_recipe
 from tests.conftest import Command
 
@@ -67,6 +68,9 @@ def test_from_data_to_figure(place: Path, run_headway: Command) -> None:
         "learned", "ngram", "accuracy.csv", "accuracy.png", "accuracy.svg",
     }  # fmt: skip
     assert "unseen lengths" in ended.err
+    first, second = (RunFolder(place / "runs" / name) for name in ("learned", "ngram"))
+    assert first.read_recipe().training.precision == "auto"
+    assert second.read_recipe().training.precision == first.read_manifest()["precision"]
 
 
 def test_what_is_done_is_not_done_again(place: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,9 +21,10 @@ from headway.errors import UserError, option
 from headway.files import write_json
 from headway.log import Progress, duration, progress, say, warn
 from headway.metrics import build_metric
-from headway.recipe import changed_keys
 from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
+from headway.runs.training.run_arithmetic import compared_with_run
+from headway.runs.training.shared_precision import SharedPrecision, is_open
 from headway.runs.training.signals import noted_signals
 from headway.tables import Cell, Column, Table
 
@@ -119,9 +120,10 @@ class GridRun:
             VariantState(variant, [self._state(run, TUNING) for run in grid.tuning_runs(variant)])
             for variant in grid.variants
         ]
+        self.precision = SharedPrecision([(run.recipe, output / kind / run.name) for kind, run in self._all_planned()])
         for state in self.variants:
             for run in state.tuning:
-                _check_same(run.job)
+                self._check_same(run.job)
             self._recall(state)
             if not self._settle(state):
                 self._check_untuned(state.variant)
@@ -139,6 +141,14 @@ class GridRun:
         state.status = "waiting" if state.result is None else "finished"
         return state
 
+    def _all_planned(self) -> Iterator[tuple[str, PlannedRun]]:
+        """All runs with the name of their folder; those of a variant that is not tuned yet with any value."""
+        tune = self.grid.config.tune
+        for variant in self.grid.variants:
+            yield from ((TUNING, run) for run in self.grid.tuning_runs(variant))
+            cells = self.grid.cells(variant, None if tune is None else tune.values[0])
+            yield from ((CELLS, run) for run in cells)
+
     def _settle(self, state: VariantState) -> bool:
         """Make the cells of a variant whose tuning is done. Says whether nothing more is needed for that."""
         if state.cells or state.failed:
@@ -150,7 +160,7 @@ class GridRun:
         if not state.failed:
             state.cells = [self._state(cell, CELLS) for cell in self.grid.cells(state.variant, state.value)]
             for cell in state.cells:
-                _check_same(cell.job)
+                self._check_same(cell.job)
         return True
 
     def _choice_file(self, state: VariantState) -> Path:
@@ -199,7 +209,20 @@ class GridRun:
         tune = self.grid.config.tune
         assert tune is not None
         for cell in self.grid.cells(variant, tune.values[0]):
-            _check_same(self._state(cell, CELLS).job, but=tune.key)
+            self._check_same(self._state(cell, CELLS).job, but=tune.key)
+
+    def _check_same(self, job: CellJob, but: str = "") -> None:
+        """Raise UserError where a run was made with another recipe, apart from the key `but`."""
+        folder = RunFolder(job.run)
+        if not folder.recipe_file.exists():
+            return
+        with foreign_code(bool(import_paths(job.recipe.model_dump(mode="json")))):
+            _, changes = compared_with_run(folder, self.precision.given(job.recipe))
+        others = {key: values for key, values in changes.items() if not but or not f"{key}.".startswith(f"{but}.")}
+        if others:
+            shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in others.items())
+            allowed = f"the grid that it was made with, or another folder for {option('output')}"
+            raise UserError(f"this cell was made with another recipe ({shown})", where=str(job.run), allowed=allowed)
 
     def all(self) -> list[CellState]:
         """All runs that are known: short ones and cells."""
@@ -267,11 +290,21 @@ class GridRun:
         return all(map(self._settle, self.variants)) and all(run.status in ("finished", "failed") for run in self.all())
 
     def _begin(self, workers: Workers) -> None:
-        """Give work to the free workers."""
-        free = workers.slots - sum(run.status == "running" for run in self.all())
-        for run in self.ready()[: max(0, free)]:
+        """Give work to the free workers. The run that chooses the precision of all begins alone."""
+        running = [run for run in self.all() if run.status == "running"]
+        for run in self.ready()[: max(0, workers.slots - len(running))]:
+            if self._waits_for_precision(run, running):
+                continue
             run.job.run.parent.mkdir(parents=True, exist_ok=True)
-            run.worker, run.status = workers.start(run.job), "running"
+            job = replace(run.job, recipe=self.precision.given(run.job.recipe))
+            run.worker, run.status = workers.start(job), "running"
+            running.append(run)
+
+    def _waits_for_precision(self, run: CellState, running: list[CellState]) -> bool:
+        """Whether a run that is at work is going to choose the precision of this one."""
+        if self.precision.chosen() is not None or not is_open(run.job.recipe):
+            return False
+        return any(is_open(other.job.recipe) for other in running)
 
     def _look(self, line: Progress, slots: int) -> None:
         """See which runs have ended, and show how far the others are."""
@@ -361,20 +394,6 @@ def _stamp(state: VariantState) -> list[list[Any]]:
     return [
         [run.planned.name, run.job.recipe.model_dump(mode="json"), run.job.stamp()["tests"]] for run in state.tuning
     ]
-
-
-def _check_same(job: CellJob, but: str = "") -> None:
-    """Raise UserError where a run was made with another recipe, apart from the key `but`."""
-    folder = RunFolder(job.run)
-    if not folder.recipe_file.exists():
-        return
-    with foreign_code(bool(import_paths(job.recipe.model_dump(mode="json")))):
-        changes = changed_keys(folder.read_recipe(), job.recipe)
-    others = {key: values for key, values in changes.items() if not but or not f"{key}.".startswith(f"{but}.")}
-    if others:
-        shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in others.items())
-        allowed = f"the grid that it was made with, or another folder for {option('output')}"
-        raise UserError(f"this cell was made with another recipe ({shown})", where=str(job.run), allowed=allowed)
 
 
 def _failure(run: CellState) -> str:

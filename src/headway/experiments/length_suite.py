@@ -20,6 +20,7 @@ from headway.runs.inspect.drawing import Panel, panel_chart
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
+from headway.runs.training.shared_precision import SharedPrecision
 from headway.tables import Cell, Column, Table
 
 FIGURES = ("accuracy.png", "accuracy.svg")
@@ -138,10 +139,11 @@ def compare_lengths(recipes: Sequence[Path], data: Path, output: Path, overrides
     loaded = {path.stem: load_recipe(path, [f"data.folder={folder}", *overrides]) for path in recipes}
     if len(loaded) < len(recipes):
         raise UserError("a variant is named after its recipe, so these must differ", where="recipes")
+    precision = SharedPrecision([(recipe, output / name) for name, recipe in loaded.items()])
     scores: list[LengthScore] = []
     for name, recipe in loaded.items():
         say(f"\n{name}: {test.title}")
-        code = train(recipe, output / name, resume=RunFolder(output / name).recipe_file.exists())
+        code = train(precision.given(recipe), output / name, resume=RunFolder(output / name).recipe_file.exists())
         if code:
             return code
         scores += _scores(name, recipe, output / name, test)

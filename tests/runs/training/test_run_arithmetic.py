@@ -73,6 +73,15 @@ def test_a_run_may_be_resumed_with_the_precision_that_it_chose(tmp_path: Path, s
         train(toys.recipe(tmp_path, updates=9, precision="float32"), run, resume=True)
 
 
+def test_a_run_that_has_chosen_no_precision_yet_can_be_given_one(tmp_path: Path, speed) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    folder.write_recipe(toys.recipe(tmp_path))  # it was killed before it began
+    speed(1.9)
+    assert train(toys.recipe(tmp_path, precision="float32"), folder.path, resume=True) == 0
+    assert folder.read_manifest()["precision"] == folder.read_recipe().training.precision == "float32"
+
+
 def test_runs_from_before_there_was_a_choice_go_on_as_they_were(tmp_path: Path, speed) -> None:
     run = toys.run(tmp_path, precision="float32")
     folder = RunFolder(run)

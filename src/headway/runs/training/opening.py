@@ -19,7 +19,7 @@ from headway.losses import Objective
 from headway.models import Model
 from headway.optimizers.optimizers import build_optimizer
 from headway.optimizers.schedules import TrainingProgress
-from headway.recipe import Recipe, changed_keys
+from headway.recipe import Recipe
 from headway.registry import foreign_code, import_paths
 from headway.runs.checkpoint_files import LEFTOVERS as CHECKPOINT_LEFTOVERS
 from headway.runs.checkpoint_files import list_checkpoints, update_of
@@ -40,7 +40,7 @@ from headway.runs.training.preparation import (
     run_folder,
 )
 from headway.runs.training.records import Records, trim_metrics
-from headway.runs.training.run_arithmetic import Arithmetic, choose_arithmetic
+from headway.runs.training.run_arithmetic import Arithmetic, choose_arithmetic, compared_with_run
 from headway.runs.training.session import Session
 from headway.runs.training.updates import TrainingStep
 from headway.tasks import dev_metrics
@@ -88,9 +88,7 @@ def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device, hel
     held.enter_context(training_lock(folder.path))
     run_folder(output, resume)  # a run may have begun there before this process had the lock
     if folder.recipe_file.exists():
-        before = folder.read_recipe()
-        recipe = _with_precision_of(before, recipe, folder)
-        changes = changed_keys(before, recipe)
+        recipe, changes = compared_with_run(folder, recipe)
         shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
         if any(key not in FREE_TO_CHANGE for key in changes):
             allowed = f"the run's own recipe, or changes of {', '.join(FREE_TO_CHANGE)}"
@@ -122,15 +120,6 @@ def _check_same_rates(recipe: Recipe, folder: RunFolder) -> None:
             received=recipe.training.updates,
             allowed=f"{folder.read_recipe().training.updates}, or a new run",
         )
-
-
-def _with_precision_of(before: Recipe, recipe: Recipe, folder: RunFolder) -> Recipe:
-    """`recipe` with the precision that the run's own names, where it leaves that open or means the same."""
-    chosen = folder.read_manifest().get("precision", before.training.precision)
-    if recipe.training.precision not in ("auto", chosen):
-        return recipe
-    training = recipe.training.model_copy(update={"precision": before.training.precision})
-    return recipe.model_copy(update={"training": training})
 
 
 def _session(

@@ -8,10 +8,13 @@ import torch
 from headway.device import Threads, choose_threads, instruction_set, machine, processor
 from headway.errors import UserError
 from headway.log import counted
-from headway.recipe import Recipe
+from headway.recipe import Recipe, changed_keys
+from headway.runs.run_folder import RunFolder
 from headway.tensors.backends import has_onednn, suited_backend
 from headway.tensors.linear import use_backend
 from headway.tensors.precision import bf16_speed, compared, fitting_precision
+
+AUTO = "auto"  # the recipe's word for a choice when the run begins
 
 
 class Arithmetic(NamedTuple):
@@ -53,7 +56,7 @@ def choose_arithmetic(recipe: Recipe, manifest: Mapping[str, Any], device: torch
         raise UserError(
             f"bf16 cannot be computed on this {device.type}", where="training.precision", received=kept or wanted
         )
-    precision = kept or fitting_precision(speed or 0.0) if wanted == "auto" else wanted
+    precision = kept or fitting_precision(speed or 0.0) if wanted == AUTO else wanted
     return Arithmetic(precision, speed, backend, _threads(manifest.get("machine", {})))
 
 
@@ -79,3 +82,24 @@ def _threads(before: Mapping[str, Any]) -> Threads:
     if chosen.fixed or "threads" not in before or any(before.get(key) != here[key] for key in known):
         return chosen
     return Threads(before["threads"], "as the run began")
+
+
+def with_precision(recipe: Recipe, precision: str) -> Recipe:
+    """`recipe` with this precision."""
+    training = recipe.training.model_copy(update={"precision": precision})
+    return recipe.model_copy(update={"training": training})
+
+
+def compared_with_run(folder: RunFolder, recipe: Recipe) -> tuple[Recipe, dict[str, tuple[Any, Any]]]:
+    """A recipe for a run that is there, and its changes: the keys with the run's own values and those of `recipe`.
+
+    A precision that `recipe` leaves open, or that the run has chosen, is no change. While the run has chosen none, it
+    can be given one.
+    """
+    before = folder.read_recipe()
+    chosen = folder.read_manifest().get("precision", before.training.precision)
+    if recipe.training.precision in (AUTO, chosen):
+        recipe = with_precision(recipe, before.training.precision)
+    elif chosen == AUTO:
+        before = with_precision(before, recipe.training.precision)
+    return recipe, changed_keys(before, recipe)
