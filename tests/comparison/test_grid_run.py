@@ -177,7 +177,7 @@ def test_runs_in_two_precisions_are_refused(tmp_path: Path) -> None:
         folder.path.mkdir(parents=True)
         folder.write_recipe(planned.recipe)
         folder.write_manifest({"precision": precision})
-    with pytest.raises(UserError, match=r"training\.precision: 'auto' -> 'bf16'") as caught:
+    with pytest.raises(UserError, match=r"training\.precision: 'float32' -> 'bf16'") as caught:
         GridRun(grid, out, threads=1)
     assert "ngram-1" in str(caught.value)
 

@@ -100,6 +100,6 @@ def compared_with_run(folder: RunFolder, recipe: Recipe) -> tuple[Recipe, dict[s
     chosen = folder.read_manifest().get("precision", before.training.precision)
     if recipe.training.precision in (AUTO, chosen):
         recipe = with_precision(recipe, before.training.precision)
-    elif chosen == AUTO:
-        before = with_precision(before, recipe.training.precision)
+    else:
+        before = with_precision(before, recipe.training.precision if chosen == AUTO else chosen)
     return recipe, changed_keys(before, recipe)
