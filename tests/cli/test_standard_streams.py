@@ -190,7 +190,7 @@ def test_a_closed_or_full_standard_output_is_one_error(
     )
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         assert ended_with(full, command, monkeypatch) == 1
-    assert capsys.readouterr().err == "error: cannot be read or written (No space left on device)\n"
+    assert capsys.readouterr().err == "error: a file or a pipe cannot be read or written (No space left on device)\n"
 
 
 def ended_with(stdout: TextIO | None, command: list[str], monkeypatch: pytest.MonkeyPatch) -> object:

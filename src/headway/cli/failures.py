@@ -42,7 +42,7 @@ def failures_told(spell: Callable[[str], str]) -> Iterator[None]:
         if error.errno == errno.EPIPE:  # who reads has had enough, and typer ends in silence
             raise
         _forget_output()
-        file = f"{error.filename}: " if error.filename is not None else ""
+        file = "a file or a pipe " if error.filename is None else f"{error.filename}: "
         _fail(f"{file}cannot be read or written ({error.strerror or error})", RunError.exit_code)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
