@@ -74,6 +74,12 @@ def test_curves_need_the_same_updates_of_all_seeds() -> None:
     assert len(bleu.lines["quick"]) == 3
 
 
+def test_one_evaluation_shows_nobody_to_be_sooner() -> None:
+    cells = [replace(one, curve=one.curve[:1]) for row in compared().cells.values() for one in row]
+    assert [curves.are_long for curves in banded_curves(headway.compare(cells, [build_metric("bleu")]))] == [False] * 2
+    assert all(curves.are_long for curves in banded_curves(compared()))
+
+
 def test_the_sentences_that_are_shown_differ() -> None:
     report = report_of(compared())
     shown = report.shown["slow", "quick", 0]

@@ -60,6 +60,8 @@ def test_a_cell_is_decided_and_recorded(place: Path, run_headway: Command) -> No
     assert record.comparison is not None
     assert set(record.comparison["variants"]) == {"wide", "narrow"}
     assert record.claims[0]["finding"] == "open"
+    assert record.tables[-1]["title"] == "exact_match on dev, means over seeds"
+    assert {row[0] for row in record.tables[-1]["rows"]} == {"wide", "narrow"}
     again = run_headway(*asked, "--output", place / "out")
     assert (again.code, again.out) == (0, ended.out)
 

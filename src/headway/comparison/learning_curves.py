@@ -42,6 +42,11 @@ class BandedCurves:
     higher_is_better: bool
     lines: dict[str, list[BandPoint]]
 
+    @property
+    def are_long(self) -> bool:
+        """Whether runs were evaluated more than once, so that who is sooner can be seen."""
+        return any(len(points) > 1 for points in self.lines.values())
+
     def best(self, variant: str) -> BandPoint:
         """The best mean of a variant."""
         sign = 1 if self.higher_is_better else -1

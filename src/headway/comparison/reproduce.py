@@ -30,6 +30,7 @@ from headway.comparison.comparison import Comparison
 from headway.comparison.comparison_page import write_report
 from headway.comparison.grid import Grid, grid_of
 from headway.comparison.grid_comparison import GridComparison, compare_grid, plan_of
+from headway.comparison.learning_curves import banded_curves
 from headway.comparison.reproduce_options import ReproduceOptions
 from headway.comparison.results import ResultRecord, measured_now, write_record
 from headway.errors import RunError, UserError, option
@@ -123,9 +124,10 @@ def record_of(
     decided: dict[str, Decided | None],
     command: str,
 ) -> ResultRecord:
-    """All that was found, as `results/` keeps it."""
+    """All that was found, as `results/` keeps it: of the curves on dev, those of the first metric."""
     as_printed = claims.budget(options.budget).as_printed
     tables = [claims_table(decided, claims, as_printed=as_printed), comparison.table(), comparison.pair_table()]
+    tables += [curves.table() for curves in banded_curves(comparison)[:1] if curves.are_long]
     return ResultRecord(
         title=claims.title,
         measured=measured_now([command], grid.config.seeds),
