@@ -1,15 +1,23 @@
 """Claims in miniature: data prepared by commands, cells made, the inequality decided, the record kept."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from headway.comparison.claims import ClaimData
-from headway.comparison.reproduce import prepare
+import headway
+from headway.comparison.cell_results import CurvePoint
+from headway.comparison.claims import ClaimData, read_claims
+from headway.comparison.grid_comparison import GridComparison
+from headway.comparison.grid_run import GridResult
+from headway.comparison.reproduce import claimed_grid, prepare, record_of
+from headway.comparison.reproduce_options import ReproduceOptions
 from headway.comparison.results import read_record
 from headway.errors import RunError, UserError
+from headway.metrics import build_metric
 from tests.comparison.grids import write_grid
+from tests.comparison.toys import cell
 from tests.conftest import Command
 
 CLAIMS = {
@@ -64,6 +72,20 @@ def test_a_cell_is_decided_and_recorded(place: Path, run_headway: Command) -> No
     assert {row[0] for row in record.tables[-1]["rows"]} == {"wide", "narrow"}
     again = run_headway(*asked, "--output", place / "out")
     assert (again.code, again.out) == (0, ended.out)
+
+
+@pytest.mark.parametrize("evaluations", [1, 2])
+def test_the_record_has_scores_on_dev_where_these_tell_sooner_from_better(place: Path, evaluations: int) -> None:
+    path = place / "claims" / "nobody2024-words.yaml"
+    claims, metric = read_claims(path), build_metric("chrf")
+    grid = claimed_grid(claims, path, place / "data", "small")
+    curve = tuple(CurvePoint(update, update, {metric.label: update}) for update in range(1, evaluations + 1))
+    cells = [replace(cell(name, 1, 0.8), curve=curve) for name in ("wide", "narrow")]
+    comparison = headway.compare(cells, [metric])
+    made = GridComparison(comparison, GridResult(tuple(cells), (), {}), 0)
+    record = record_of(claims, ReproduceOptions(), grid, made, comparison, {}, "headway reproduce")
+    on_dev = [table["title"] for table in record.tables if "on dev" in table["title"]]
+    assert on_dev == [f"{metric.label} on dev, means over seeds"] * (evaluations - 1)
 
 
 def test_the_list_names_all_claims(place: Path, run_headway: Command) -> None:

@@ -11,7 +11,7 @@ from headway.comparison.estimates import expected, tried_seconds
 from headway.comparison.grid import Grid
 from headway.comparison.grid_config import TuneConfig
 from headway.comparison.grid_options import GridOptions
-from headway.comparison.grid_run import GridResult, GridRun
+from headway.comparison.grid_run import CELLS, TUNING, GridResult, GridRun
 from headway.comparison.run_results import read_corpus
 from headway.comparison.workers import LocalWorkers, RayWorkers, Workers
 from headway.log import duration, progress, say, warn
@@ -135,13 +135,12 @@ def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
     left = 0.0
     for kind, planned, finished in run.planned():
         seconds = expected(planned.variant, known) or 0.0
-        if kind == "tuning" and grid.config.tune is not None:
+        if kind == TUNING and grid.config.tune is not None:
             updates = next(each for each in grid.variants if each.name == planned.variant).recipe.training.updates
             seconds *= grid.config.tune.updates / updates if updates else 1.0
         left += 0.0 if finished else seconds
-        rows.append(
-            [planned.name, kind, planned.recipe.training.updates, "finished" if finished else "", duration(seconds)]
-        )
+        what, state = "cell" if kind == CELLS else "tuning", "finished" if finished else ""
+        rows.append([planned.name, what, planned.recipe.training.updates, state, duration(seconds)])
     slots = options.workers or max(1, cores() // options.threads)
     columns = [
         Column("run"),

@@ -120,7 +120,7 @@ class GridRun:
             VariantState(variant, [self._state(run, TUNING) for run in grid.tuning_runs(variant)])
             for variant in grid.variants
         ]
-        self.precision = SharedPrecision([(run.recipe, output / kind / run.name) for kind, run in self._all_planned()])
+        self.precision = SharedPrecision([(run.recipe, output / kind / run.name) for kind, run, _ in self.planned()])
         for state in self.variants:
             for run in state.tuning:
                 self._check_same(run.job)
@@ -140,14 +140,6 @@ class GridRun:
         state.result = job.result()
         state.status = "waiting" if state.result is None else "finished"
         return state
-
-    def _all_planned(self) -> Iterator[tuple[str, PlannedRun]]:
-        """All runs with the name of their folder; those of a variant that is not tuned yet with any value."""
-        tune = self.grid.config.tune
-        for variant in self.grid.variants:
-            yield from ((TUNING, run) for run in self.grid.tuning_runs(variant))
-            cells = self.grid.cells(variant, None if tune is None else tune.values[0])
-            yield from ((CELLS, run) for run in cells)
 
     def _settle(self, state: VariantState) -> bool:
         """Make the cells of a variant whose tuning is done. Says whether nothing more is needed for that."""
@@ -274,16 +266,19 @@ class GridRun:
         return self.result()
 
     def planned(self) -> Iterator[tuple[str, PlannedRun, bool]]:
-        """All runs, in words: whether it is tuning or a cell, what it is, and whether it is finished."""
+        """All runs: the name of their folder, what they are, and whether they are finished.
+
+        The cells of a variant that is not tuned yet have any of the values.
+        """
         for state in self.variants:
-            yield from (("tuning", run.planned, run.status == "finished") for run in state.tuning)
+            yield from ((TUNING, run.planned, run.status == "finished") for run in state.tuning)
+        tune = self.grid.config.tune
         for state in self.variants:
             if state.cells:
-                yield from (("cell", cell.planned, cell.status == "finished") for cell in state.cells)
-            elif self.grid.config.tune is not None:
-                yield from (
-                    ("cell", cell, False) for cell in self.grid.cells(state.variant, self.grid.config.tune.values[0])
-                )
+                yield from ((CELLS, cell.planned, cell.status == "finished") for cell in state.cells)
+            else:
+                cells = self.grid.cells(state.variant, None if tune is None else tune.values[0])
+                yield from ((CELLS, cell, False) for cell in cells)
 
     def is_done(self) -> bool:
         """Whether nothing is left to be made."""
