@@ -118,6 +118,9 @@ def test_missing_data_are_named(tmp_path: Path) -> None:
         prepare(data, tmp_path / "out", None, tmp_path)
     with pytest.raises(UserError, match=r"without words\.txt"):
         prepare(data, tmp_path / "out", tmp_path, tmp_path)
+    fetched = ClaimData(about="a folder for archives", prepare="touch $DATA/archive")
+    with pytest.raises(UserError, match="these claims need a folder for archives; received 'no folder'"):
+        prepare(fetched, tmp_path / "out", None, tmp_path)
 
 
 def test_mistakes_are_named_by_their_flags(place: Path, run_headway: Command) -> None:

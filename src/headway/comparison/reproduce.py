@@ -148,7 +148,7 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
         beside: where the commands run.
 
     Raises:
-        UserError: files that the commands need are not there.
+        UserError: no folder was given to commands that name it, or files that they need are not there.
         RunError: a command failed.
     """
     output, stamp = (folder / DATA).absolute(), hashlib.sha256(data.prepare.encode()).hexdigest()
@@ -156,7 +156,7 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
     if mark.is_file() and mark.read_text(encoding="utf-8").strip() == stamp:
         return output
     missing = [name for name in data.needs if given is None or not (given / name).exists()]
-    if missing:
+    if missing or (given is None and "$DATA" in data.prepare):
         received = "no folder" if given is None else f"{given}, without {', '.join(missing)}"
         raise UserError(f"these claims need {data.about}", where=option("data"), received=received)
     unfinished = output.with_name(f".{DATA}.tmp")
