@@ -93,6 +93,20 @@ def test_several_test_sets() -> None:
         compared.measure("bleu on others")
 
 
+def test_runs_that_differ_in_precision_are_named() -> None:
+    def notes(*precisions: str) -> list[str]:
+        names = [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+        cells = [replace(cell(*name, 0.8), precision=each) for name, each in zip(names, precisions, strict=True)]
+        table = headway.compare(cells, [BLEU]).table()
+        return [note for note in table.notes if note.startswith("Trained")]
+
+    assert notes("bf16", "bf16", "bf16", "bf16") == ["Trained in bf16."]
+    assert notes("bf16", "bf16", "", "") == notes("", "", "", "") == []
+    different = "Trained in different precisions, with the number of seeds: "
+    assert notes("bf16", "float32", "bf16", "bf16") == [f"{different}a bf16 (1), float32 (1); b bf16 (2)."]
+    assert notes("bf16", "bf16", "float32", "") == [f"{different}a bf16 (2); b float32 (1), unknown (1)."]
+
+
 def test_cells_survive_json() -> None:
     original = replace(
         cell("a", 1, 0.9, TEST), path=Path("runs/a"), costs=Costs(parameters=3, learning_rate=1e-3),

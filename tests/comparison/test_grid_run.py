@@ -326,6 +326,7 @@ def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     assert compared.table().notes[-2:] == (
         f"{key} ngram is the lowest that was tried, 0.01", f"{key} attention is the highest that was tried, 0.02",
     )  # fmt: skip
+    assert "Trained in float32." in compared.table().notes
     wider = grid.config.model_copy(update={"tune": grid.config.tune.model_copy(update={"values": (0.005, 0.01, 0.02)})})
     inside = comparison_of(replace(grid, config=wider), replace(result, tuned={"attention": 0.01, "ngram": 0.01}))
     assert inside is not None

@@ -114,6 +114,7 @@ class CellResult:
         path: the run folder, or the file of the hypotheses.
         costs: the price of it.
         curve: the evaluations on dev, in their order.
+        precision: of training, `float32` or `bf16`; empty where it is not known.
     """
 
     variant: str
@@ -122,6 +123,7 @@ class CellResult:
     path: Path | None = None
     costs: Costs = Costs()
     curve: tuple[CurvePoint, ...] = field(default=(), repr=False)
+    precision: str = ""
 
     @property
     def name(self) -> CellName:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -191,7 +192,7 @@ class Comparison:
         tests = ", ".join(f"{test.name} ({len(test):,} segments)" for test in self.tests)
         seeds = f"{self.seeds} seeds; ±: standard deviation between seeds" if self.seeds > 1 else "one seed"
         signatures = [f"{measure.label}: {measure.metric.signature()}" for measure in self.measures]
-        return [f"{tests}; {seeds}", *signatures, *self.notes]
+        return [f"{tests}; {seeds}", *signatures, *_precision_note(self.cells), *self.notes]
 
     def _verdict_notes(self) -> list[str]:
         if self.seeds == 1:
@@ -423,6 +424,21 @@ def _mean(cells: Sequence[CellResult]) -> Costs:
         if len(values) == len(cells):
             means[name] = values[0] if len(set(values)) == 1 else fmean(values)
     return Costs(**means)
+
+
+def _precision_note(cells: Mapping[str, Sequence[CellResult]]) -> list[str]:
+    """The precision of training in a sentence, of each variant where runs differ; none where it is not known."""
+    by_variant = {name: Counter(cell.precision or "unknown" for cell in row) for name, row in cells.items()}
+    precisions = set().union(*by_variant.values())
+    if len(precisions) == 1 and "unknown" not in precisions:
+        return [f"Trained in {precisions.pop()}."]
+    if len(precisions - {"unknown"}) < 2:
+        return []
+    in_words = [
+        f"{name} {', '.join(f'{precision} ({count})' for precision, count in sorted(counts.items()))}"
+        for name, counts in by_variant.items()
+    ]
+    return [f"Trained in different precisions, with the number of seeds: {'; '.join(in_words)}."]
 
 
 def _with_deviation(scores: SeedScores) -> Cell:

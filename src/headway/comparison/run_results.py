@@ -195,7 +195,8 @@ def result_of_run(
         tokens, seconds = tokens + decoded.tokens, seconds + decoded.seconds
     with foreign_code(allow_code):
         costs = _costs(predictor, run, tokens / seconds if seconds and tokens else None, peak_memory)
-    return CellResult(variant, seed, tuple(outputs), run, costs, tuple(learning_curve(run)))
+    precision = RunFolder(run).read_manifest().get("precision", "")
+    return CellResult(variant, seed, tuple(outputs), run, costs, tuple(learning_curve(run)), precision)
 
 
 def learning_curve(run: Path) -> Iterator[CurvePoint]:
