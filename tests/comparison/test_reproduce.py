@@ -118,9 +118,12 @@ def test_missing_data_are_named(tmp_path: Path) -> None:
         prepare(data, tmp_path / "out", None, tmp_path)
     with pytest.raises(UserError, match=r"without words\.txt"):
         prepare(data, tmp_path / "out", tmp_path, tmp_path)
-    fetched = ClaimData(about="a folder for archives", prepare="touch $DATA/archive")
-    with pytest.raises(UserError, match="these claims need a folder for archives; received 'no folder'"):
-        prepare(fetched, tmp_path / "out", None, tmp_path)
+    for command in ("touch $DATA/archive", 'touch "${DATA}/archive"'):
+        fetched = ClaimData(about="a folder for archives", prepare=command)
+        with pytest.raises(UserError, match="these claims need a folder for archives; received 'no folder'"):
+            prepare(fetched, tmp_path / "out", None, tmp_path)
+    made = ClaimData(about="nothing", prepare="DATABASE=made; echo $DATABASE > $OUTPUT/lines.txt")
+    assert (prepare(made, tmp_path / "out", None, tmp_path) / "lines.txt").read_text() == "made\n"
 
 
 def test_mistakes_are_named_by_their_flags(place: Path, run_headway: Command) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,7 @@ from headway.log import say
 from headway.tables import Cell, Table
 
 DATA, PREPARED, RECORD = "data", ".prepared", "record.json"
+NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
 
 
 def listed_claims(folder: Path) -> Table:
@@ -156,7 +158,7 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
     if mark.is_file() and mark.read_text(encoding="utf-8").strip() == stamp:
         return output
     missing = [name for name in data.needs if given is None or not (given / name).exists()]
-    if missing or (given is None and "$DATA" in data.prepare):
+    if missing or (given is None and NAMES_DATA.search(data.prepare)):
         received = "no folder" if given is None else f"{given}, without {', '.join(missing)}"
         raise UserError(f"these claims need {data.about}", where=option("data"), received=received)
     unfinished = output.with_name(f".{DATA}.tmp")

@@ -183,7 +183,8 @@ def result_of_run(
         UserError: a folder that holds no finished run, or test sets that cannot be read.
     """
     predictor = load(run, device=device, allow_code=allow_code)
-    recipe, outputs, tokens, seconds = predictor.recipe, list[CellOutput](), 0, 0.0
+    recipe, manifest = predictor.recipe, RunFolder(run).read_manifest()
+    outputs, tokens, seconds = list[CellOutput](), 0, 0.0
     for test in tests:
         corpus = read_corpus(recipe, test)
         if test.alignments is not None or test.evenness:
@@ -194,9 +195,9 @@ def result_of_run(
         outputs.append(CellOutput(corpus.scored, decoded.hypotheses))
         tokens, seconds = tokens + decoded.tokens, seconds + decoded.seconds
     with foreign_code(allow_code):
-        costs = _costs(predictor, run, tokens / seconds if seconds and tokens else None, peak_memory)
-    precision = RunFolder(run).read_manifest().get("precision", "")
-    return CellResult(variant, seed, tuple(outputs), run, costs, tuple(learning_curve(run)), precision)
+        costs = _costs(predictor, run, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
+    curve, precision = tuple(learning_curve(run)), manifest.get("precision", "")
+    return CellResult(variant, seed, tuple(outputs), run, costs, curve, precision)
 
 
 def learning_curve(run: Path) -> Iterator[CurvePoint]:
@@ -207,8 +208,10 @@ def learning_curve(run: Path) -> Iterator[CurvePoint]:
             yield CurvePoint(entry["update"], seconds, {"loss": entry["dev_loss"], **entry["dev"]})
 
 
-def _costs(predictor: AnyPredictor, run: Path, decoding: float | None, peak_memory: int | None) -> Costs:
-    manifest, model = RunFolder(run).read_manifest(), predictor.runs[0].model
+def _costs(
+    predictor: AnyPredictor, run: Path, manifest: dict[str, Any], decoding: float | None, peak_memory: int | None
+) -> Costs:
+    model = predictor.runs[0].model
     on_device = predictor.device.type != "cpu"
     seconds, tokens = manifest.get("seconds"), manifest.get("target_tokens")
     flops = state = None
