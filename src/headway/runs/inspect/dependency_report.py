@@ -47,7 +47,20 @@ CELL = 0.28  # inches
 
 
 def run_dependencies(run: Path, overrides: Sequence[str], options: DependencyOptions) -> str:
-    """Measure a run, draw what is asked for, and give the report.
+    """Measure a run, draw what is asked for, and give the report, as text or JSON.
+
+    Raises UserError as `inspect_dependencies` does.
+    """
+    analysis = inspect_dependencies(run, overrides, options)
+    if options.figures is not None:
+        _draw(analysis, options.figures)
+    if options.heads is not None:
+        _write_heads(analysis, options.heads)
+    return json.dumps(analysis.to_json(), indent=1) if options.json_output else analysis.text()
+
+
+def inspect_dependencies(run: Path, overrides: Sequence[str], options: DependencyOptions) -> DependencyAnalysis:
+    """Measure a run.
 
     Args:
         run: the run folder.
@@ -69,11 +82,7 @@ def run_dependencies(run: Path, overrides: Sequence[str], options: DependencyOpt
         analysis.add(pair)
     if not (analysis.scores or analysis.agreement.rows):
         raise UserError("there is nothing to measure: no parser and no synchronous constraint", where="data.parses")
-    if options.figures is not None:
-        _draw(analysis, options.figures)
-    if options.heads is not None:
-        _write_heads(analysis, options.heads)
-    return json.dumps(analysis.to_json(), indent=1) if options.json_output else analysis.text()
+    return analysis
 
 
 def _changed(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
