@@ -20,8 +20,8 @@ from headway.comparison.claims import (
     read_claims,
     tree_of_cell,
 )
-from headway.comparison.comparison import compare_cells
 from headway.comparison.reproduce import claimed_grid
+from headway.comparison.verdicts import compare_cells
 from headway.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.toys import cell

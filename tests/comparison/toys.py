@@ -42,3 +42,9 @@ def cell(variant: str, seed: int, kept: float, test: EvaluationSet | None = None
     test = test or evaluation_set()
     number = sum(map(ord, variant)) * 100 + seed
     return CellResult(variant, seed, (CellOutput(test, tuple(hypotheses(len(test), seed=number, kept=kept))),))
+
+
+def cells_of(**kept: float) -> list[CellResult]:
+    """Three seeds of each variant, which keeps this share of the words."""
+    test = evaluation_set()
+    return [cell(variant, seed, share, test) for variant, share in kept.items() for seed in (1, 2, 3)]

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from statistics import fmean, stdev
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from headway.comparison.cell_results import CellResult, Costs, EvaluationSet
-from headway.comparison.checks import check_cells
-from headway.comparison.statistics import Estimate, Linearised, holm, linearise
+from headway.comparison.statistics import Estimate
 from headway.errors import UserError, nearest
 from headway.metrics.metric import Metric, Statistics
 from headway.tables import Cell, Column, Spread, Table
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Verdict = Literal["better", "worse", "even", "none"]
-SIGNIFICANT = 0.05
 IN_WORDS: dict[Verdict, str] = {"better": "better", "worse": "worse", "even": "even", "none": "no verdict"}
 _BETWEEN: dict[Verdict, str] = {
     "better": "{b} is better than {a}",
@@ -282,119 +278,9 @@ class Comparison:
         return f"{self.table().html()}\n{self.pair_table().html()}"
 
 
-def compare_cells(
-    cells: Sequence[CellResult],
-    metrics: Sequence[Metric],
-    margin: Mapping[str, float] = MappingProxyType({}),
-    baseline: str | None = None,
-    *,
-    own_metrics: Mapping[str, Sequence[Metric]] = MappingProxyType({}),
-    any_tokenization: bool = False,
-) -> Comparison:
-    """Compare variants: every pair, or every variant with a baseline.
-
-    Args:
-        cells: of at least two variants, with the same seeds and the same test sets.
-        metrics: what scores; at least one.
-        margin: by the name or the label of a metric, the difference up to which variants are even. Without one, only
-            variants of which nothing differs are even.
-        baseline: the name of a variant.
-        own_metrics: by the name of a test set, what scores it in the place of `metrics`.
-        any_tokenization: compare also hypotheses of which some look tokenised and others do not.
-
-    Raises:
-        UserError: cells that cannot be compared (see `check_cells`), a margin of no metric, or no such baseline.
-    """
-    check_cells(cells, baseline, any_tokenization=any_tokenization)
-    names = list(dict.fromkeys(cell.variant for cell in cells))
-    by_variant = {name: _of_variant(cells, name) for name in names}
-    measures = _measures(metrics, own_metrics, [output.test for output in cells[0].outputs])
-    _check_margin(margin, measures)
-    variants = {
-        name: ComparedVariant(name, tuple(c.seed for c in row), {}, _mean(row)) for name, row in by_variant.items()
-    }
-    statistics: dict[tuple[str, str], tuple[Statistics, ...]] = {}
-    scores: dict[str, dict[str, SeedScores]] = {name: {} for name in names}
-    pairs: list[ComparedPair] = []
-    for measure in measures:
-        linearised = {}
-        for name, row in by_variant.items():
-            statistics[measure.key, name] = tuple(_statistics(measure, cell) for cell in row)
-            linearised[name] = linearise(measure.metric, statistics[measure.key, name])
-            scores[name][measure.key] = SeedScores(tuple(linearised[name].scores.tolist()))
-        pairs += compared_pairs(measure, linearised, margin_of(measure.metric, margin) or 0.0, baseline)
-    compared = tuple(ComparedVariant(v.name, v.seeds, scores[v.name], v.costs) for v in variants.values())
-    return Comparison(compared, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics)
-
-
-def compared_pairs(
-    measure: Measure, linearised: Mapping[str, Linearised], margin: float, baseline: str | None
-) -> list[ComparedPair]:
-    """The verdicts on all pairs of systems, or on all against a baseline, by one measure."""
-    names = list(linearised)
-    pairs = [*combinations(names, 2)] if baseline is None else [(baseline, name) for name in names if name != baseline]
-    estimates = [(linearised[b] - linearised[a]).estimate() for a, b in pairs]
-    p_values = [estimate.p_value() for estimate in estimates]
-    known = [p for p in p_values if p is not None]
-    raised: list[float | None] = [*holm(known)] if len(known) == len(pairs) else [None] * len(pairs)
-    return [
-        ComparedPair(a, b, measure.key, estimate, verdict(estimate, high_p, margin, measure.metric), p, high_p)
-        for (a, b), estimate, p, high_p in zip(pairs, estimates, p_values, raised, strict=True)
-    ]
-
-
-def verdict(estimate: Estimate, raised_p_value: float | None, margin: float, metric: Metric) -> Verdict:
-    """The verdict on a difference: none with one seed; even where the interval lies within the margin."""
-    if raised_p_value is None:
-        return "none"
-    low, high = estimate.interval()
-    if -margin <= low and high <= margin:
-        return "even"
-    if raised_p_value > SIGNIFICANT:
-        return "none"
-    return "better" if (estimate.value > 0) is metric.higher_is_better else "worse"
-
-
-def _measures(
-    metrics: Sequence[Metric], own: Mapping[str, Sequence[Metric]], tests: Sequence[EvaluationSet]
-) -> tuple[Measure, ...]:
-    several = len(tests) > 1
-    return tuple(
-        Measure(
-            f"{name} on {test.name}" if several else name,
-            f"{metric.label} on {test.name}" if several else metric.label,
-            metric,
-            index,
-        )
-        for index, test in enumerate(tests)
-        for name, metric in _by_name(own.get(test.name, metrics)).items()
-    )
-
-
-def _by_name(metrics: Sequence[Metric]) -> dict[str, Metric]:
-    """Metrics by their names, or by their labels where names are not enough. Raises UserError."""
-    if not metrics:
-        raise UserError("a comparison needs at least one metric", where="metrics")
-    names = [metric.name for metric in metrics]
-    if len(set(names)) < len(names):
-        names = [metric.label for metric in metrics]
-    if len(set(names)) < len(names):
-        raise UserError("two metrics of one name", where="metrics", received=", ".join(names))
-    return dict(zip(names, metrics, strict=True))
-
-
 def margin_of(metric: Metric, margin: Mapping[str, float]) -> float | None:
     """The margin of a metric, by its name or its label; None where there is none."""
     return margin.get(metric.name, margin.get(metric.label))
-
-
-def _check_margin(margin: Mapping[str, float], measures: Sequence[Measure]) -> None:
-    names = {name for measure in measures for name in (measure.metric.name, measure.metric.label)}
-    for name, value in margin.items():
-        if name not in names:
-            raise UserError(f"no such metric{nearest(name, names)}", where=f"margin.{name}", allowed=sorted(names))
-        if not value >= 0:
-            raise UserError("a margin is not below 0", where=f"margin.{name}", received=value)
 
 
 def _in_a_sentence(pair: ComparedPair, label: str) -> str:
@@ -404,26 +290,6 @@ def _in_a_sentence(pair: ComparedPair, label: str) -> str:
         numbers += f", p {pair.raised_p_value:.4f}" if pair.raised_p_value >= 0.0001 else ", p < 0.0001"
     beginning = _BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)
     return f"{beginning}: {numbers}."
-
-
-def _of_variant(cells: Sequence[CellResult], name: str) -> tuple[CellResult, ...]:
-    return tuple(sorted((cell for cell in cells if cell.variant == name), key=lambda cell: cell.seed))
-
-
-def _statistics(measure: Measure, cell: CellResult) -> Statistics:
-    output = cell.outputs[measure.test]
-    return measure.metric.statistics(output.hypotheses, output.test.references)
-
-
-def _mean(cells: Sequence[CellResult]) -> Costs:
-    """The means of costs over the seeds; of those that are known of all."""
-    known = [cell.costs.known() for cell in cells]
-    means: dict[str, Any] = {}
-    for name in known[0]:
-        values = [costs[name] for costs in known if name in costs]
-        if len(values) == len(cells):
-            means[name] = values[0] if len(set(values)) == 1 else fmean(values)
-    return Costs(**means)
 
 
 def _precision_note(cells: Mapping[str, Sequence[CellResult]]) -> list[str]:

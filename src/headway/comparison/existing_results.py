@@ -10,9 +10,10 @@ from typing import Any
 from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet, read_result, write_result
 from headway.comparison.checks import check_lines, check_names
 from headway.comparison.compare_options import ExistingOptions
-from headway.comparison.comparison import Comparison, compare_cells
+from headway.comparison.comparison import Comparison
 from headway.comparison.grid import SEED, NamedCorpus, name_of_corpus, slug
 from headway.comparison.run_results import read_corpus, result_of_run
+from headway.comparison.verdicts import compare_cells
 from headway.documents import parse_yaml
 from headway.errors import UserError, option
 from headway.files import exists, write_text

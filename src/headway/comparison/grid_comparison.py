@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headway.comparison.comparison import SIGNIFICANT, Comparison, compare_cells
+from headway.comparison.comparison import Comparison
 from headway.comparison.estimates import expected, tried_seconds
 from headway.comparison.grid import Grid
 from headway.comparison.grid_config import TuneConfig
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_run import CELLS, TUNING, GridResult, GridRun
 from headway.comparison.run_results import read_corpus
+from headway.comparison.statistics import SIGNIFICANT
+from headway.comparison.verdicts import compare_cells
 from headway.comparison.workers import LocalWorkers, RayWorkers, Workers
 from headway.log import duration, progress, say, warn
 from headway.processes import cores

@@ -31,6 +31,7 @@ from headway.errors import UserError
 from headway.metrics.metric import Metric, Statistics
 
 LEVEL = 0.95
+SIGNIFICANT = 0.05  # the greatest p of a verdict
 LEAST_P = 1e-30  # nothing smaller is told apart
 
 Floats = NDArray[np.float64]

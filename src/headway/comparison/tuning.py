@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from headway.comparison.cell_results import CellOutput
-from headway.comparison.comparison import SIGNIFICANT
+from headway.comparison.statistics import SIGNIFICANT
 from headway.metrics import Metric
 from headway.metrics.metric import Statistics
 from headway.metrics.significance import approximate_randomisation

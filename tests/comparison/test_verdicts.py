@@ -1,0 +1,46 @@
+"""Verdicts: their direction, one seed, the same outputs, and p over all pairs."""
+
+from dataclasses import replace
+
+import pytest
+
+import headway
+from headway.metrics import build_metric
+from tests.comparison.toys import cell, cells_of, evaluation_set
+
+BLEU = build_metric("bleu")
+TEST = evaluation_set()
+
+
+def test_the_direction_of_a_metric_counts() -> None:
+    compared = headway.compare(cells_of(a=0.6, b=0.95), [build_metric("ter")])
+    (pair,) = compared.pairs
+    assert pair.difference < 0
+    assert pair.verdict == "better"
+    (back,) = headway.compare(cells_of(a=0.6, b=0.95), [build_metric("ter")], baseline="b").pairs
+    assert (back.a, back.b, back.verdict) == ("b", "a", "worse")
+    assert back.difference == -pair.difference
+
+
+def test_one_seed_has_an_interval_and_no_verdict() -> None:
+    compared = headway.compare([cell("a", 1, 0.5, TEST), cell("b", 2, 0.95, TEST)], [BLEU], {"bleu": 100})
+    (pair,) = compared.to_json()["pairs"]
+    assert 0 < pair["low"] < pair["high"]
+    assert pair["verdict"] == "none"
+    assert compared.to_json()["variants"]["a"]["bleu"]["sd"] is None
+    assert "One seed says nothing" in compared.text()
+
+
+def test_the_same_outputs_are_even() -> None:
+    cells = [replace(cell("a", seed, 0.8, TEST), variant=variant) for variant in "ab" for seed in (1, 2)]
+    (pair,) = headway.compare(cells, [BLEU]).pairs
+    assert (pair.difference, pair.estimate.interval(), pair.verdict) == (0, (0, 0), "even")
+
+
+def test_holm_counts_the_pairs_of_a_table() -> None:
+    cells = cells_of(a=0.80, b=0.80, c=0.80, d=0.80)
+    pairs = headway.compare(cells, [BLEU]).pairs
+    assert len(pairs) == 6
+    least = min(pairs, key=lambda pair: pair.p_value or 1)
+    assert least.raised_p_value == pytest.approx(min(1, 6 * (least.p_value or 1)))
+    assert len(headway.compare(cells, [BLEU], baseline="c").pairs) == 3
