@@ -29,7 +29,7 @@ from headway.comparison.verdicts import compared_pairs
 from headway.log import Progress, progress
 from headway.metrics import Metric, Signature
 from headway.metrics.metric import Statistics
-from headway.runs.inspect.drawing import Panel, panel_chart
+from headway.runs.inspect.charts import Panel, panel_chart
 from headway.tables import Cell, Column, Table
 
 ORDERS = 4

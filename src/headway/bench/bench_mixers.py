@@ -102,7 +102,7 @@ def run_bench_mixers(
     notes = [*NOTES, *_growth(passes), *_steps(steps)]
     report = BenchReport("mixers, tokens a second", "setting", [*passes, *steps], {}, notes).write(output)
     if figure is not None:
-        from headway.runs.inspect.drawing import line_chart
+        from headway.runs.inspect.charts import line_chart
 
         line_chart(_lines(passes), figure, x="length", y="milliseconds per 1,000 tokens", logarithmic=True)
     return report

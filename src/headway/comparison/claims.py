@@ -1,4 +1,4 @@
-"""Claims: what is to be found out, written before it is measured, and the verdict on it.
+"""Claims: what is to be found out, written before it is measured.
 
 A claim file has the variants, the data with the commands that prepare them, the budgets, the paper's numbers, and each
 claim as an inequality with a margin. What was found stands beside the claims, a sentence a finding.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -16,21 +16,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headway.comparison.cell_results import Costs
-from headway.comparison.comparison import Comparison
-from headway.comparison.grid_config import GridConfig
-from headway.comparison.needed import needed_in_words
-from headway.comparison.statistics import Estimate
 from headway.config import Section, explain, merge
 from headway.errors import UserError, nearest
-from headway.metrics import build_metric
 from headway.recipe import read_tree
-from headway.tables import Cell, Column, Table
 
 Relation = Literal[">", "=", ">="]
-Finding = Literal["holds", "fails", "open"]
 INEQUALITY = re.compile(r"\s*(\S+)\s*(>=|>|=)\s*(\S+)\s*")
 COSTS = tuple(field.name for field in fields(Costs))
-DEARER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second")
 BUDGETS = ("small", "full")
 
 
@@ -232,182 +224,3 @@ def tree_of_cell(tree: Mapping[str, Any], claims: ClaimFile, cell: str) -> dict[
         sized_to = next(iter(variants))
     chosen = {name: entry for name, entry in variants.items() if name in wanted | {cell, sized_to}}
     return {**tree, "variants": chosen}
-
-
-@dataclass(frozen=True)
-class Decided:
-    """A claim with what was found.
-
-    Attributes:
-        claim: what was claimed.
-        difference: of the two variants, in the direction that is better.
-        low, high: the 95 % interval of it; None for a cost, which has none.
-        values: the scores, or costs, of both.
-        finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
-        needs: of an open claim, what would decide it, in words.
-    """
-
-    claim: ClaimConfig
-    difference: float
-    low: float | None
-    high: float | None
-    values: tuple[float, float]
-    finding: Finding
-    needs: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """The claim and the finding as values that JSON can hold."""
-        found = {"difference": self.difference, "low": self.low, "high": self.high, "values": list(self.values)}
-        return self.claim.model_dump(mode="json") | found | {"finding": self.finding, "needs": self.needs}
-
-
-def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
-    """The finding on a claim; None where one of its variants was not compared.
-
-    Raises:
-        UserError: a metric or test set that the comparison does not have.
-    """
-    left, _, right = claim.inequality
-    variants = {variant.name: variant for variant in comparison.variants}
-    if left not in variants or right not in variants:
-        return None
-    if claim.metric in COSTS:
-        return _of_costs(claim, *(variants[name].costs.known().get(str(claim.metric)) for name in (left, right)))
-    measure = comparison.measure(_measure_key(claim, comparison))
-    for pair in comparison.pairs:
-        if pair.metric == measure.key and {pair.a, pair.b} == {left, right}:
-            break
-    else:
-        raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
-    sign = (1 if pair.b == left else -1) * (1 if measure.metric.higher_is_better else -1)
-    bounds = sorted(sign * bound for bound in pair.estimate.interval())
-    values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
-    finding = finding_of(claim, bounds[0], bounds[1]) if comparison.seeds > 1 else "open"
-    difference = sign * pair.difference
-    needs = ""
-    if finding == "open":
-        paper = claim.paper_difference(higher_is_better=measure.metric.higher_is_better)
-        needs = _needs(claim, pair.estimate, sign, paper)
-    return Decided(claim, difference, bounds[0], bounds[1], values, finding, needs)
-
-
-def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | None) -> str:
-    """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen.
-
-    Args:
-        claim: the claim.
-        estimate: of the difference.
-        sign: -1 where it is above 0 when the left variant is worse.
-        paper: the document's difference, above 0 where the left variant is better.
-    """
-    if estimate.seed_variance is None:
-        return "more seeds than one are needed"
-    relation, margin, difference = claim.inequality.relation, claim.margin, sign * estimate.value
-    if relation == ">" and paper is not None and paper > margin:
-        if difference + estimate.half_width() < paper:
-            return f"the interval leaves out a difference of {paper:.2f}, the document's"
-        what = f"would tell a difference of {paper:.2f}, the document's, from {margin:g}"
-        return f"{needed_in_words(estimate, paper - margin)} {what}"
-    distance = {">": difference - margin, ">=": difference + margin, "=": margin - abs(difference)}[relation]
-    return f"{needed_in_words(estimate, abs(distance))} would be enough, were the difference the one that is seen"
-
-
-def _measure_key(claim: ClaimConfig, comparison: Comparison) -> str:
-    measures = comparison.measures
-    fitting = [
-        measure
-        for measure in measures
-        if claim.metric in (None, measure.metric.name, measure.metric.label)
-        and claim.test in (None, comparison.tests[measure.test].name)
-    ]
-    if not fitting:
-        raise UserError(
-            "there is no such measure", where=claim.claim, received=f"{claim.metric} on {claim.test}",
-            allowed=[measure.key for measure in measures],
-        )  # fmt: skip
-    return fitting[0].key
-
-
-def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
-    """The finding by the interval of left - right, in the direction that is better."""
-    relation, margin = claim.inequality.relation, claim.margin
-    least = margin if relation == ">" else -margin
-    if high < least or (relation == "=" and low > margin):
-        return "fails"
-    if low > least if relation == ">" else low >= least and (relation == ">=" or high <= margin):
-        return "holds"
-    return "open"
-
-
-def _of_costs(claim: ClaimConfig, left: float | None, right: float | None) -> Decided | None:
-    if left is None or right is None:
-        return None
-    difference = left - right if claim.metric in DEARER_IS_BETTER else right - left
-    return Decided(claim, difference, None, None, (left, right), finding_of(claim, difference, difference))
-
-
-def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool) -> Table:
-    """A row a claim: what the paper has, what was found, and the verdict on the claim's sign.
-
-    Args:
-        decided: by the sentence of a claim.
-        claims: the file.
-        as_printed: whether data and budget are the paper's, so that absolute numbers are shown.
-    """
-    rows: list[list[Cell]] = []
-    for claim in claims.claims:
-        found = decided.get(claim.says)
-        rows.append([
-            claim.says, _margin_shown(claim), _paper_shown(claim, claims, as_printed=as_printed),
-            "" if found is None else _found_shown(found, as_printed=as_printed),
-            "not compared" if found is None else found.finding,
-        ])  # fmt: skip
-    columns = [Column(name, align="left") for name in ("claim", "inequality", "paper", "ours", "verdict")]
-    notes = [
-        "A difference is that of the left variant to the right, above 0 where it is better, with the 95 % interval."
-    ]
-    notes += [
-        f"Open, {claim.claim}: {found.needs}."
-        for claim in claims.claims
-        if (found := decided.get(claim.says)) is not None and found.needs
-    ]
-    return Table(columns, rows, title=f"{claims.document}: {claims.title}", notes=notes)
-
-
-def _margin_shown(claim: ClaimConfig) -> str:
-    return (
-        f"{claim.claim} ± {claim.margin:g}"
-        if claim.inequality.relation == "="
-        else (
-            f"{claim.claim} {'+' if claim.inequality.relation == '>' else '-'} {claim.margin:g}"
-            if claim.margin
-            else claim.claim
-        )
-    )
-
-
-def _paper_shown(claim: ClaimConfig, claims: ClaimFile, *, as_printed: bool) -> str:
-    """The numbers of the document, or their difference, above 0 where the left variant is better."""
-    difference = claim.paper_difference(higher_is_better=_higher_is_better(claim, claims))
-    if difference is None:
-        return ""
-    left, right = (claim.paper[name] for name in (claim.inequality.left, claim.inequality.right))
-    return f"{left:g} / {right:g}" if as_printed else f"{difference:+.2f}"
-
-
-def _higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
-    """Whether scores by the metric of a claim, or costs, are better where they are higher; yes where none is named."""
-    if claim.metric in COSTS:
-        return claim.metric in DEARER_IS_BETTER
-    if claim.metric is not None:
-        return build_metric(claim.metric).higher_is_better
-    grid = GridConfig.model_validate(claims.grid)
-    own = next((test.own_metrics() for test in grid.test if claim.test in (None, test.name)), None)
-    entries = own or grid.metrics or ()
-    return not entries or build_metric(**entries[0]).higher_is_better
-
-
-def _found_shown(found: Decided, *, as_printed: bool) -> str:
-    interval = "" if found.low is None else f" [{found.low:+.2f}, {found.high:+.2f}]"
-    values = f"{found.values[0]:.2f} / {found.values[1]:.2f}, " if as_printed else ""
-    return f"{values}{found.difference:+.2f}{interval}"

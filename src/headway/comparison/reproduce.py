@@ -17,18 +17,16 @@ from headway.comparison.claims import (
     ClaimData,
     ClaimFile,
     ClaimPath,
-    Decided,
     chosen_files,
     claim_files,
     claims_folder,
-    claims_table,
-    decide,
     read_claims,
     tree_of_cell,
 )
 from headway.comparison.compare_options import CompareOptions
 from headway.comparison.comparison import Comparison
 from headway.comparison.comparison_page import write_report
+from headway.comparison.findings import Decided, claims_table, decide
 from headway.comparison.grid import Grid, grid_of
 from headway.comparison.grid_comparison import GridComparison, compare_grid, plan_of
 from headway.comparison.learning_curves import banded_curves

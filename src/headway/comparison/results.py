@@ -16,7 +16,8 @@ from typing import Any
 from pydantic import ValidationError
 
 import headway
-from headway.comparison.claims import ClaimFile, claims_table, read_claims
+from headway.comparison.claims import ClaimFile, read_claims
+from headway.comparison.findings import claims_table
 from headway.config import Section, Seed, explain
 from headway.device import machine
 from headway.documents import read_json

@@ -6,7 +6,7 @@ from pathlib import Path
 from headway.comparison.buckets import BucketScore, length_bucketings
 from headway.comparison.comparison import Comparison
 from headway.errors import UserError, option
-from headway.runs.inspect.drawing import Panel, panel_chart
+from headway.runs.inspect.charts import Panel, panel_chart
 
 
 def draw_scores(comparison: Comparison, path: Path) -> None:

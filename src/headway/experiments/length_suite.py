@@ -16,7 +16,7 @@ from headway.log import say
 from headway.metrics import build_metric, scores_by_group
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
-from headway.runs.inspect.drawing import Panel, panel_chart
+from headway.runs.inspect.charts import Panel, panel_chart
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train

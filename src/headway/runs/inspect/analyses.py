@@ -13,7 +13,7 @@ from headway.metrics import Metric
 from headway.mixers import Span
 from headway.predictors.captured_attention import LAYERS, AttentionName, by_kind
 from headway.runs.inspect.capture import Captured
-from headway.runs.inspect.drawing import Chart, Panel
+from headway.runs.inspect.charts import Chart, Panel
 from headway.runs.inspect.inspect_options import SPAN
 from headway.runs.inspect.length_quality import LengthStatistics, score_lengths_of
 from headway.runs.inspect.measures import ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within

@@ -28,17 +28,8 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, apply_override, dump_recipe, parse_recipe
 from headway.runs.inspect.dependency_analysis import Analysed, DependencyAnalysis, DependencyReader, Synchronised
-from headway.runs.inspect.drawing import (
-    BLUE,
-    GRID,
-    INK,
-    MUTED,
-    ORANGE,
-    STYLE,
-    draw_weights,
-    drawable,
-    save_figure,
-)
+from headway.runs.inspect.drawing import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, save_figure
+from headway.runs.inspect.fonts import drawable
 from headway.runs.inspect.inspect_options import DependencyOptions
 from headway.runs.load import load
 from headway.tasks.task import RawExample

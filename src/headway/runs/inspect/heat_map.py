@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from headway.errors import UserError, option
 from headway.predictors.captured_attention import AttentionName
-from headway.runs.inspect.drawing import STYLE, draw_weights, drawable, save_figure
+from headway.runs.inspect.drawing import STYLE, draw_weights, save_figure
+from headway.runs.inspect.fonts import drawable
 from headway.runs.inspect.inspect_options import HeatMapOptions
 from headway.runs.inspect.inspection import Layer, inspect
 from headway.runs.load import load

@@ -11,7 +11,7 @@ from headway.errors import UserError
 from headway.formats.lines import read_lines
 from headway.metrics import GroupScore, Metric, scores_by_group
 from headway.metrics.metric import Statistics
-from headway.runs.inspect.drawing import Panel, panel_chart
+from headway.runs.inspect.charts import Panel, panel_chart
 from headway.tables import Cell, Column, Table
 
 Unit = Literal["words", "characters"]

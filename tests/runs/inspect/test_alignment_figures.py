@@ -1,4 +1,4 @@
-"""Figures: they show the weights and tokens they were given, whatever the script, without a warning."""
+"""Figures of alignments: they show the weights and tokens they were given, whatever the script, without a warning."""
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -12,14 +12,10 @@ from matplotlib.figure import Figure
 
 from headway.errors import UserError
 from headway.predictors.word_alignment import WordAlignment
-from headway.runs.inspect import drawing
-from headway.runs.inspect.drawing import (
-    MISSING,
-    alignment_figure,
-    alignment_page,
-    pick_fonts,
-    visible_token,
-)
+from headway.runs.inspect import alignment_figures, fonts
+from headway.runs.inspect.alignment_figures import alignment_figure, alignment_page
+from headway.runs.inspect.drawing import STYLE
+from headway.runs.inspect.fonts import MISSING
 from headway.tasks.task import Example
 
 
@@ -27,8 +23,10 @@ from headway.tasks.task import Example
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that were saved."""
     saved: list[Figure] = []
-    save = drawing.save_figure
-    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: (saved.append(figure), save(figure, path)))
+    save = alignment_figures.save_figure
+    monkeypatch.setattr(
+        alignment_figures, "save_figure", lambda figure, path: (saved.append(figure), save(figure, path))
+    )
     return saved
 
 
@@ -68,31 +66,10 @@ def test_svg_is_well_formed_and_the_same_again(tmp_path: Path) -> None:
 def test_characters_without_a_font_are_named(
     tmp_path: Path, drawn: list[Figure], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawing, "pick_fonts", lambda text: (["DejaVu Sans"], {"ก"}))
+    monkeypatch.setattr(fonts, "pick_fonts", lambda text: (["DejaVu Sans"], {"ก"}))
     alignment_figure(example(["กa", "b"]), tmp_path / "a.png")
     assert labels(drawn[0].axes[0])[0] == [f"{MISSING}a", "b"]
     assert "U+0E01" in drawn[0].get_supxlabel()
-
-
-def test_fonts_cover_the_text_or_say_what_is_missing() -> None:
-    unassigned = "\U000e0fff"
-    families, missing = pick_fonts(f"Dates Даты ημερομηνία {unassigned}")
-    assert families[0] == "DejaVu Sans"
-    assert missing == {unassigned}
-
-
-def test_fonts_that_matplotlib_has_not_listed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = drawing.fontManager.ttflist
-    (newer,) = [
-        font for font in known if font.name == "STIXNonUnicode" and (font.style, font.weight) == ("normal", 400)
-    ]
-    listed = SimpleNamespace(ttflist=[font for font in known if font.name == "DejaVu Sans"])
-    listed.addfont = lambda path: listed.ttflist.append(newer)
-    monkeypatch.setattr(drawing, "fontManager", listed)
-    monkeypatch.setattr(drawing, "findSystemFonts", lambda: [newer.fname])
-    monkeypatch.setattr(drawing, "_add_new_fonts", drawing._add_new_fonts.__wrapped__)
-    assert pick_fonts("a\ue000") == (["DejaVu Sans", "STIXNonUnicode"], set())
-    assert pick_fonts("a") == (["DejaVu Sans"], set())
 
 
 SCRIPTS = ["二〇二一年三月", "الجمعة ٢٥", "शुक्रवार", "วันศุกร์", "금요일", "ორშაბათი"]
@@ -107,15 +84,11 @@ def test_no_script_warns_with_the_fonts_of_this_machine(tmp_path: Path, text: st
 def test_no_script_warns_with_matplotlibs_own_fonts(
     tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, drawn: list[Figure]
 ) -> None:
-    own = [font for font in drawing.fontManager.ttflist if font.name.startswith(("DejaVu", "Last Resort"))]
-    monkeypatch.setattr(drawing, "fontManager", SimpleNamespace(ttflist=own))
-    monkeypatch.setattr(drawing, "_add_new_fonts", lambda: None)
+    own = [font for font in fonts.fontManager.ttflist if font.name.startswith(("DejaVu", "Last Resort"))]
+    monkeypatch.setattr(fonts, "fontManager", SimpleNamespace(ttflist=own))
+    monkeypatch.setattr(fonts, "_add_new_fonts", lambda: None)
     alignment_figure(example([*text, "</s>"]), tmp_path / "a.png")
     assert (MISSING in "".join(labels(drawn[0].axes[0])[0])) == (text not in ("الجمعة ٢٥", "ორშაბათი"))
-
-
-def test_tokens_are_visible_alone() -> None:
-    assert [visible_token(token) for token in ("a", " ", "", "ा")] == ["a", "␣", "␣", "◌ा"]
 
 
 def test_users_mistakes(tmp_path: Path) -> None:
@@ -130,7 +103,7 @@ def test_users_mistakes(tmp_path: Path) -> None:
 
 
 def test_global_settings_are_left_alone(tmp_path: Path) -> None:
-    names = [*drawing.STYLE, "font.family"]
+    names = [*STYLE, "font.family"]
     before = {name: matplotlib.rcParams[name] for name in names}
     alignment_figure(example(["a", "b"]), tmp_path / "a.png")
     assert {name: matplotlib.rcParams[name] for name in names} == before

@@ -6,8 +6,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from headway.errors import UserError
-from headway.runs.inspect import drawing
-from headway.runs.inspect.drawing import Panel, line_chart, panel_chart
+from headway.runs.inspect import charts
+from headway.runs.inspect.charts import Panel, line_chart, panel_chart
 
 
 def test_a_chart_has_its_lines_and_texts_and_is_the_same_twice(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_figure_without_lines_is_refused(tmp_path: Path, lines: dict) -> None:
 
 def test_panels_share_their_lines_and_each_has_its_own_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[Figure] = []
-    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: saved.append(figure))
+    monkeypatch.setattr(charts, "save_figure", lambda figure, path: saved.append(figure))
     lines = {"first": [(0.0, 1.0), (1.0, 3.0)], "last": [(0.0, 2.0), (1.0, 1.0)], "evenly": [(0.0, 1.5), (1.0, 1.5)]}
     with_all = Panel(
         "left", "x", "y", lines, limits=(0, 4), baseline="evenly", names=["a", "b"],
@@ -60,7 +60,7 @@ def test_panels_share_their_lines_and_each_has_its_own_look(tmp_path: Path, monk
 
 def test_a_single_point_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[Figure] = []
-    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: saved.append(figure))
+    monkeypatch.setattr(charts, "save_figure", lambda figure, path: saved.append(figure))
     panel = Panel("quality", "length", "BLEU", {"": [(5, 23.456)]}, bars={"": [(20.0, 26.5)]})
     panel_chart([panel], tmp_path / "a.svg", of="runs/dates")
     (axes,) = saved[0].axes
@@ -76,7 +76,7 @@ def test_an_axis_begins_at_zero_or_says_that_it_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[float], begins: float | None, says: str
 ) -> None:
     saved: list[Figure] = []
-    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: saved.append(figure))
+    monkeypatch.setattr(charts, "save_figure", lambda figure, path: saved.append(figure))
     line = list(zip([1, 2], values, strict=True))
     panel = Panel("t", "length", "BLEU", {"a": line}, counts=[(1, 10), (2, 12)])
     panel_chart([panel, panel._replace(limits=(10, 100))], tmp_path / "a.svg")
@@ -99,7 +99,7 @@ def test_counts_stand_where_they_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: list[int], label: str, above: int
 ) -> None:
     saved: list[Figure] = []
-    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: saved.append(figure))
+    monkeypatch.setattr(charts, "save_figure", lambda figure, path: saved.append(figure))
     points = [(float(x), 50.0) for x in range(len(counts))]
     line_chart({"a": points}, tmp_path / "a.svg", x="length", y="BLEU", counts=list(enumerate(counts)))
     (axes,) = saved[0].axes

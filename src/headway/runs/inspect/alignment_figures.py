@@ -1,0 +1,97 @@
+"""Figures of alignments, of one sentence or of a page of them, as PNG, SVG or PDF by the name of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+
+from headway.errors import UserError
+from headway.predictors.word_alignment import WordAlignment
+from headway.runs.inspect.drawing import DARK, STYLE, draw_weights, save_figure
+from headway.runs.inspect.fonts import drawable
+from headway.tasks.task import Example
+
+PAGE_WORDS = 60  # source words beside each other on a page
+
+
+def alignment_figure(example: Example, path: Path, layer: str | None = None, *, dark: bool = False) -> None:
+    """Draw how much each target token of an example attended to each source token, averaged over the heads.
+
+    Characters that no installed font can draw are shown as rectangles, and a line below the figure names them.
+
+    Args:
+        path: the figure; its suffix says the format.
+        layer: the name in `example.attention` that is drawn; the mean of all of them by default.
+        dark: light on dark, for pages that are dark.
+
+    Raises:
+        UserError: there is no such layer, or the example has no attention.
+    """
+    weights = _mean_over_heads(example, layer)
+    alignment = WordAlignment(tuple(example.source_tokens), tuple(example.target_tokens), weights)
+    _draw_page([alignment], path, columns=1, style=STYLE | DARK if dark else STYLE)
+
+
+def alignment_page(alignments: Sequence[WordAlignment], path: Path, columns: int = 3) -> None:
+    """Draw alignments of words, source above and target to the left: one sentence, or a page of them.
+
+    Args:
+        alignments: one a sentence.
+        path: the figure; its suffix says the format.
+        columns: how many sentences stand beside each other; long ones that do not fit take a column less.
+
+    Raises:
+        UserError: there is nothing to draw.
+    """
+    if not alignments:
+        raise UserError("there is no alignment to draw: every line is empty", where=str(path))
+    widest = max(len(alignment.source) for alignment in alignments)
+    fitting = max(1, int(PAGE_WORDS / widest))
+    _draw_page(alignments, path, min(columns, fitting, len(alignments)))
+
+
+def _draw_page(
+    alignments: Sequence[WordAlignment], path: Path, columns: int, style: Mapping[Any, Any] = MappingProxyType(STYLE)
+) -> None:
+    tokens = [token for alignment in alignments for token in (*alignment.source, *alignment.target)]
+    drawn, families, missing = drawable(tokens)
+    shown = dict(zip(tokens, drawn, strict=True))
+    rows = [alignments[start : start + columns] for start in range(0, len(alignments), columns)]
+    widths = [max(len(row[column].source) for row in rows if column < len(row)) for column in range(columns)]
+    heights = [max(len(alignment.target) for alignment in row) for row in rows]
+    size = 1.2 * columns + 0.24 * sum(widths), 1.0 * len(rows) + 0.24 * sum(heights)
+    with matplotlib.rc_context({**style, "font.family": families}):
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.add_gridspec(len(rows), columns, width_ratios=widths, height_ratios=heights)
+        for index, alignment in enumerate(alignments):
+            axes = figure.add_subplot(grid[divmod(index, columns)])
+            source, target = ([shown[token] for token in words] for words in (alignment.source, alignment.target))
+            draw_weights(axes, alignment.weights, source, target)
+        if missing:
+            figure.supxlabel(_missing_fonts(missing), fontsize=7)
+        save_figure(figure, path)
+
+
+def _missing_fonts(missing: set[str]) -> str:
+    names = ", ".join(f"U+{ord(char):04X}" for char in sorted(missing)[:4]) + (" …" if len(missing) > 4 else "")
+    return (
+        f"No installed font has {names}\nNoto Sans has most scripts"
+        " (fonts-noto; for Chinese, Japanese and Korean fonts-noto-cjk)"
+    )
+
+
+def _mean_over_heads(example: Example, layer: str | None) -> npt.NDArray[np.floating[Any]]:
+    if layer is not None and layer not in example.attention:
+        raise UserError("there is no attention of that name", where="layer", received=layer, allowed=example.attention)
+    if not example.attention:
+        raise UserError("the example has no attention; ask for it when decoding")
+    chosen = [example.attention[layer]] if layer is not None else list(example.attention.values())
+    mean: npt.NDArray[np.floating[Any]] = np.mean([weights.mean(axis=0) for weights in chosen], axis=0)
+    return mean

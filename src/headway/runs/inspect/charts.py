@@ -1,0 +1,242 @@
+"""Charts of lines and points, alone or beside each other, as PNG, SVG or PDF by the name of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
+
+from headway.errors import UserError
+from headway.files import write_text
+from headway.runs.inspect.drawing import GRID, MUTED, STYLE, save_figure
+from headway.runs.inspect.fonts import pick_fonts
+from headway.tables import Table
+
+NAMES_BESIDE_EACH_OTHER = 45  # characters of all names below an axis
+COUNTS_BESIDE_EACH_OTHER = 20  # above an axis
+
+# Told apart without colour, too: by marker, by dashes, and by how dark they are.
+LINES: tuple[dict[str, Any], ...] = (
+    {"color": "#16202b", "marker": "o", "linestyle": "-"},
+    {"color": "#d9591e", "marker": "s", "linestyle": "-", "markerfacecolor": "white"},
+    {"color": "#5fb0e6", "marker": "^", "linestyle": "-"},
+    {"color": "#5b3a8c", "marker": "D", "linestyle": "--", "markerfacecolor": "white"},
+    {"color": "#1f8f5f", "marker": "v", "linestyle": "--"},
+    {"color": "#e08fb0", "marker": "X", "linestyle": "--", "markerfacecolor": "white"},
+    {"color": "#24509e", "marker": "P", "linestyle": ":"},
+    {"color": "#b99700", "marker": ">", "linestyle": ":", "markerfacecolor": "white"},
+)
+
+BASELINE = {"color": MUTED, "linestyle": (0, (2, 2)), "zorder": 1}
+
+
+class Panel(NamedTuple):
+    """One of the charts beside each other in a figure.
+
+    Attributes:
+        title: of the chart.
+        x: the name of the horizontal axis.
+        y: the name of the vertical axis.
+        lines: points (x, y) of each line by name, in ascending order of x.
+        percent: y goes from 0 to 100.
+        limits: of y, where they are given.
+        logarithmic: both axes.
+        shaded: a range of x to be shaded, and its name, such as the lengths in training.
+        dots: points without a line.
+        bars: for lines by name, the low and the high end of each point's error bar.
+        counts: how many examples each of the values of x stands for.
+        baseline: the name of a line that the others are compared with.
+        names: texts at x = 0, 1, ... in the place of numbers.
+    """
+
+    title: str
+    x: str
+    y: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+    percent: bool = False
+    limits: tuple[float | None, float | None] = (None, None)
+    logarithmic: bool = False
+    shaded: tuple[float, float, str] | None = None
+    dots: Sequence[tuple[float, float]] = ()
+    bars: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})
+    counts: Sequence[tuple[float, int]] = ()
+    baseline: str | None = None
+    names: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A result to be drawn, with its numbers.
+
+    Args:
+        name: of its files, without a suffix.
+        panels: at least one.
+        table: the numbers.
+        ordered: its lines are in an order, such as layers, and so are their colours.
+    """
+
+    name: str
+    panels: Sequence[Panel]
+    table: Table
+    ordered: bool = False
+
+    def write(self, folder: Path, of: str = "") -> list[Path]:
+        """Write the figure as PNG and SVG and the numbers as CSV into `folder`; the paths. Raises as `panel_chart`.
+
+        `of` is what the figure is of, such as the name of a run, and stands above it.
+        """
+        paths = [folder / f"{self.name}.{suffix}" for suffix in ("png", "svg", "csv")]
+        for path in paths[:2]:
+            panel_chart(self.panels, path, ordered=self.ordered, of=of)
+        write_text(paths[2], self.table.csv(digits=6))
+        return paths
+
+
+def line_chart(
+    lines: Mapping[str, Sequence[tuple[float, float]]], path: Path, *, x: str, y: str, title: str = "", **changes: Any
+) -> None:
+    """Draw one chart with a line a name; `changes` are other fields of `Panel`. Raises as `panel_chart` does."""
+    panel_chart([Panel(title, x, y, lines, **changes)], path)
+
+
+def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False, of: str = "") -> None:
+    """Draw charts beside each other.
+
+    Args:
+        panels: at least one; a name is the same line in all of them.
+        path: the figure; its suffix says the format.
+        ordered: the lines are in an order, such as layers, and so are their colours.
+        of: what the figure is of, such as the name of a run.
+
+    Raises:
+        UserError: there is nothing to draw, or a suffix that is no format of figures.
+    """
+    if not any(points for panel in panels for points in panel.lines.values()):
+        raise UserError("there is nothing to draw", where=str(path))
+    names = list(dict.fromkeys(name for panel in panels for name in panel.lines if name != panel.baseline))
+    styles = dict(zip(names, _styles(len(names), ordered), strict=True))
+    text = "".join(
+        [of, *names]
+        + [str(panel.baseline or "") for panel in panels]
+        + [word for panel in panels for word in (panel.title, panel.x, panel.y, *panel.names)]
+    )
+    with matplotlib.rc_context(STYLE | {"font.family": pick_fonts(text)[0]}):
+        legend = any(names)  # one line may go without
+        figure = Figure(
+            figsize=((4.6 if len(panels) == 1 else 3.4 * len(panels)) + 1.2 * legend, 3.3), layout="constrained"
+        )
+        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            _draw_panel(axes, panel, styles)
+        if legend:
+            handles = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(),
+                                                                                 strict=True)}  # fmt: skip
+            figure.legend(handles.values(), list(handles), loc="outside right center", frameon=False, handlelength=3)
+        if of:
+            figure.suptitle(of, x=0.01, ha="left", fontsize=8, color=MUTED)
+        save_figure(figure, path)
+
+
+def _styles(count: int, ordered: bool) -> list[dict[str, Any]]:
+    """The looks of so many lines."""
+    styles = [LINES[index % len(LINES)] for index in range(count)]
+    if ordered and count > 1:  # from dark to light, short of the yellow that white paper swallows
+        colours = [matplotlib.colormaps["viridis"](0.8 * index / (count - 1)) for index in range(count)]
+        styles = [style | {"color": colour, "linestyle": "-"} for style, colour in zip(styles, colours, strict=True)]
+    return styles
+
+
+def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) -> None:
+    axes.set_title(panel.title, loc="left", fontsize=10, pad=14)
+    if all(len(points) == 1 for points in panel.lines.values()) and not panel.dots:
+        _write_numbers(axes, panel)
+        return
+    for name, points in panel.lines.items():
+        style: dict[str, Any] = {"label": name, "linewidth": 1.3, "markersize": 3.5}
+        style |= BASELINE if name == panel.baseline else styles[name]
+        x, y = zip(*points, strict=True)
+        bars = np.abs(np.array(panel.bars[name]).T - np.array(y)) if name in panel.bars else None
+        axes.errorbar(x, y, yerr=bars, capsize=2, elinewidth=0.7, **style)
+    if panel.dots:
+        x, y = zip(*panel.dots, strict=True)
+        axes.scatter(x, y, s=12, color=MUTED, alpha=0.6, linewidths=0, zorder=3)
+    axes.set(xlabel=panel.x, ylabel=panel.y)
+    axes.set_ylim(*((-3, 103) if panel.percent else panel.limits))
+    if panel.shaded is not None:
+        _shade(axes, *panel.shaded)
+    if panel.logarithmic:
+        _make_logarithmic(axes)
+    else:
+        _begin_at_zero(axes, chosen=panel.limits[0] is not None)
+    if panel.names:
+        slanted = sum(map(len, panel.names)) > NAMES_BESIDE_EACH_OTHER
+        axes.set_xticks(
+            range(len(panel.names)), panel.names, rotation=30 * slanted, ha="right" if slanted else "center"
+        )
+    elif not panel.logarithmic:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _tell_counts(axes, panel)
+    axes.grid(axis="y", color=GRID)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _write_numbers(axes: Axes, panel: Panel) -> None:
+    """The values of lines of one point each: they have no course that could be drawn."""
+    values = {name: points[0] for name, points in panel.lines.items()}
+    bars = {name: " ({:.4g} to {:.4g})".format(*panel.bars[name][0]) for name in values if name in panel.bars}
+    lines = [f"{name}  {y:.4g}{bars.get(name, '')}".strip() for name, (_, y) in values.items()]
+    at = sorted({panel.names[int(x)] if panel.names else f"{x:g}" for x, _ in values.values()})
+    axes.text(0, 0.6, "\n".join(lines), fontsize=13, va="center")
+    axes.text(0, 0.15, f"{panel.y}, {panel.x} {', '.join(at)}", color=MUTED, va="center")
+    axes.set_axis_off()
+
+
+def _begin_at_zero(axes: Axes, *, chosen: bool) -> None:
+    """Let the axis of values begin at zero, or say that it does not.
+
+    It does not where another beginning was `chosen`, or where all values lie in its upper third.
+    """
+    low, high = axes.get_ylim()
+    if 0 < low <= 2 / 3 * high and not chosen:
+        axes.set_ylim(0, high)
+    elif low > 0:
+        axes.set_ylabel(f"{axes.get_ylabel()} (axis cut)".strip())
+        around = {"facecolor": matplotlib.rcParams["axes.facecolor"], "edgecolor": "none", "pad": 0.5}
+        axes.text(0, 0, "//", transform=axes.transAxes, ha="center", va="center", color=MUTED, fontsize=8, bbox=around)
+
+
+def _tell_counts(axes: Axes, panel: Panel) -> None:
+    """How many examples stand behind the points: for all at once, or above the axis at each of a few."""
+    different = {count for _, count in panel.counts}
+    if len(different) == 1:
+        axes.set_xlabel(f"{panel.x} ({different.pop():,} examples each)")
+    elif len(panel.counts) > COUNTS_BESIDE_EACH_OTHER:
+        axes.set_xlabel(f"{panel.x} ({min(different):,} to {max(different):,} examples each)")
+    elif different:
+        axes.set_xlabel(f"{panel.x} (above it: examples)")
+        for x, count in panel.counts:
+            place = axes.get_xaxis_transform()
+            axes.text(x, 0.02, f"{count:,}", transform=place, ha="center", va="bottom", fontsize=6, color=MUTED)
+
+
+def _shade(axes: Axes, first: float, last: float, label: str) -> None:
+    axes.axvspan(first, last, color=GRID, linewidth=0)
+    transform = axes.get_xaxis_transform()
+    axes.text((first + last) / 2, 1.01, label, transform=transform, ha="center", va="bottom", fontsize=7, color=MUTED)
+
+
+def _make_logarithmic(axes: Axes) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(ScalarFormatter())
+        axis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,33 @@
+"""Fonts: those that cover a text, those that are newly installed, and tokens that are visible alone."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from headway.runs.inspect import fonts
+from headway.runs.inspect.fonts import pick_fonts, visible_token
+
+
+def test_fonts_cover_the_text_or_say_what_is_missing() -> None:
+    unassigned = "\U000e0fff"
+    families, missing = pick_fonts(f"Dates Даты ημερομηνία {unassigned}")
+    assert families[0] == "DejaVu Sans"
+    assert missing == {unassigned}
+
+
+def test_fonts_that_matplotlib_has_not_listed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = fonts.fontManager.ttflist
+    (newer,) = [
+        font for font in known if font.name == "STIXNonUnicode" and (font.style, font.weight) == ("normal", 400)
+    ]
+    listed = SimpleNamespace(ttflist=[font for font in known if font.name == "DejaVu Sans"])
+    listed.addfont = lambda path: listed.ttflist.append(newer)
+    monkeypatch.setattr(fonts, "fontManager", listed)
+    monkeypatch.setattr(fonts, "findSystemFonts", lambda: [newer.fname])
+    monkeypatch.setattr(fonts, "_add_new_fonts", fonts._add_new_fonts.__wrapped__)
+    assert pick_fonts("a\ue000") == (["DejaVu Sans", "STIXNonUnicode"], set())
+    assert pick_fonts("a") == (["DejaVu Sans"], set())
+
+
+def test_tokens_are_visible_alone() -> None:
+    assert [visible_token(token) for token in ("a", " ", "", "ा")] == ["a", "␣", "␣", "◌ा"]
