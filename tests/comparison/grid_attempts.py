@@ -20,7 +20,7 @@ import torch
 
 import headway.comparison.cell_process as cell_process
 from headway.comparison.cell_process import locked
-from headway.comparison.grid import load_grid
+from headway.comparison.grid_file import load_grid
 from headway.comparison.grid_run import GridRun
 from headway.comparison.workers import LocalWorkers
 from tests.runs.training.attempts import before_change

@@ -15,8 +15,9 @@ import yaml
 from headway.comparison import grid_run
 from headway.comparison.cell_process import CellJob, locked
 from headway.comparison.cell_results import CellOutput, CellResult
-from headway.comparison.grid import Grid, load_grid
+from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import compare_grid, comparison_of, plan_of
+from headway.comparison.grid_file import load_grid
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_run import GridRun
 from headway.comparison.workers import LocalWorkers, Worker, Workers

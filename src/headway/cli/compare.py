@@ -76,8 +76,8 @@ def _of_grid(
     arguments: Sequence[str], options: CompareOptions, workers: GridOptions
 ) -> tuple["Comparison | None", int]:
     """The comparison of a grid, with the exit code; none where nothing could be compared."""
-    from headway.comparison.grid import load_grid
     from headway.comparison.grid_comparison import compare_grid, plan_of
+    from headway.comparison.grid_file import load_grid
 
     if options.output is None:
         raise UserError("the runs of a grid need a folder", where=option("output"))

@@ -27,8 +27,9 @@ from headway.comparison.compare_options import CompareOptions
 from headway.comparison.comparison import Comparison
 from headway.comparison.comparison_page import write_report
 from headway.comparison.findings import Decided, claims_table, decide
-from headway.comparison.grid import Grid, grid_of
+from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import GridComparison, compare_grid, plan_of
+from headway.comparison.grid_file import grid_of
 from headway.comparison.learning_curves import banded_curves
 from headway.comparison.reproduce_options import ReproduceOptions
 from headway.comparison.results import ResultRecord, measured_now, write_record

@@ -10,8 +10,8 @@ from headway.comparison.compare_options import CompareOptions, ExistingOptions
 from headway.comparison.comparison import Comparison
 from headway.comparison.comparison_page import write_report
 from headway.comparison.existing_results import Existing, compare_existing
-from headway.comparison.grid import load_grid
 from headway.comparison.grid_comparison import compare_grid
+from headway.comparison.grid_file import load_grid
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.verdicts import compare_cells
 from headway.config import validated_options

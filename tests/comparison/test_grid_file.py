@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headway.comparison.grid import load_grid
+from headway.comparison.grid_file import load_grid
 from headway.errors import UserError
 from headway.models import StackedConfig
 from tests.comparison.grids import GRID, write_grid

@@ -1,0 +1,106 @@
+"""Checks of a grid as a whole, before any of its runs begins."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from typing import Any, get_type_hints
+
+from headway.comparison.grid import SEED, Grid, content, corpus_files
+from headway.config import validated_options
+from headway.errors import UserError, nearest
+from headway.metrics import METRICS
+from headway.recipe import changed_keys
+from headway.runs.training.preparation import check_recipe, new_schedule
+from headway.tasks import build_task
+
+
+@contextmanager
+def at_key(where: str) -> Iterator[None]:
+    """Put the place of a variant or value before the errors of its recipe."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where}: {error.args[0]}") from error
+
+
+def check_grid(grid: Grid) -> None:
+    """Raise UserError where a grid cannot be run as a whole.
+
+    Its metrics and margins are checked, what is tuned and on what, the options of prediction, and the names of runs.
+    """
+    _check_metrics(grid)
+    _check_tuning(grid)
+    _check_predict(grid)
+    _check_run_names(grid)
+
+
+def _check_metrics(grid: Grid) -> None:
+    """Raise UserError for metrics that are not there or the same twice, or margins of others."""
+    known = set[str]()
+    for where, test in (("metrics", None), *((f"test.{test.name}.metrics", test) for test in grid.tests)):
+        for entry in grid.metrics if test is None else test.metrics or ():
+            if "name" not in entry:
+                raise UserError("a metric needs a name", where=where, received=entry, allowed=METRICS)
+        metrics = grid.metrics_of(test)
+        names = [metric.label for metric in metrics]
+        known |= {*names, *(metric.name for metric in metrics)}
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError("two metrics of one name", where=where, received=name)
+    for name in grid.config.margin:
+        if name not in known:
+            raise UserError(f"no such metric here{nearest(name, known)}", where=f"margin.{name}", allowed=sorted(known))
+
+
+def _check_tuning(grid: Grid) -> None:
+    """Raise UserError for values that make the same recipe, or a split that is also reported."""
+    tune, tuning_set = grid.config.tune, grid.tuning_set
+    if tune is None or tuning_set is None:
+        return
+    if tune.key == SEED or tune.key.split(".")[0] == "data":
+        raise UserError("this key is not one to tune", where="tune.key", received=tune.key)
+    for variant in grid.variants:
+        with at_key(f"variants.{variant.name}"):
+            runs = grid.tuning_runs(variant)
+            for run in runs:
+                new_schedule(run.recipe)
+                if not tune.key.startswith("optimizer."):  # which has nothing to do with the model
+                    check_recipe(run.recipe)
+        for one, other in combinations(runs, 2):
+            if not changed_keys(one.recipe, other.recipe):
+                what = "two of the values make the same recipe"
+                raise UserError(what, where="tune.values", received=f"{one.value}, {other.value}")
+    tuned = {content(path): path for path in corpus_files(tuning_set.corpus)}
+    for test in grid.tests:
+        for path in corpus_files(test.corpus):
+            if content(path) in tuned:
+                raise UserError(
+                    f"the test set {test.name} reports this split, so that nothing can be tuned on it",
+                    where="tune.on", received=str(tuned[content(path)]),
+                )  # fmt: skip
+
+
+def _check_predict(grid: Grid) -> None:
+    """Raise UserError for options of prediction that the task does not have."""
+    task = build_task(grid.variants[0].recipe.task)
+    predictor = get_type_hints(type(task).predictor)["return"]
+    if hasattr(predictor, "Options"):
+        with at_key("predict"):
+            validated_options(predictor.Options, grid.config.predict)
+
+
+def _check_run_names(grid: Grid) -> None:
+    """Raise UserError for two runs of one name, which would share a folder."""
+    cells = [run for variant in grid.variants for run in grid.cells(variant, _first_value(grid))]
+    runs = [run for variant in grid.variants for run in grid.tuning_runs(variant)]
+    for where, planned in (("seeds or variants", cells), ("tune.values or variants", runs)):
+        names: dict[str, str] = {}
+        for run in planned:
+            if run.name.casefold() in names:
+                what = "two cells of one name"
+                raise UserError(what, where=where, received=f"{names[run.name.casefold()]}, {run.name}")
+            names[run.name.casefold()] = run.name
+
+
+def _first_value(grid: Grid) -> Any:
+    return None if grid.config.tune is None else grid.config.tune.values[0]

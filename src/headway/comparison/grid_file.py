@@ -1,0 +1,204 @@
+"""Grid files: read, changed by overrides, and built into a grid of checked recipes."""
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from headway.comparison.grid import SEED, Grid, NamedCorpus, Variant, name_of_corpus
+from headway.comparison.grid_checks import at_key, check_grid
+from headway.comparison.grid_config import GridConfig
+from headway.config import explain, merge
+from headway.errors import UserError, nearest
+from headway.files import exists
+from headway.formats.corpus_config import paths_resolved
+from headway.models import StackedConfig, model_section
+from headway.recipe import Recipe, apply_override, changed_keys, read_tree, recipe_of, set_key
+from headway.runs.training.preparation import check_recipe
+from headway.tasks import build_task
+
+NAME = re.compile(r"[\w.+=-]+")
+
+
+def load_grid(path: Path, overrides: Sequence[str] = ()) -> Grid:
+    """Read a grid file, apply `key.path=value` overrides and check all of it.
+
+    An override whose first key is one of the grid changes the grid; any other changes all recipes.
+
+    Args:
+        path: the file; its relative paths of recipes begin at its folder, those of corpora as in a recipe.
+        overrides: values are YAML.
+
+    Raises:
+        UserError: a file that cannot be read; a key, value or recipe that is not allowed; variants that do not differ;
+            a tuning split that is also reported; two runs of one name.
+    """
+    return grid_of(read_tree(path), path.parent, overrides)
+
+
+def grid_of(tree: dict[str, Any], beside: Path, overrides: Sequence[str] = ()) -> Grid:
+    """The grid of a raw tree; see `load_grid`. Relative paths of recipes begin at the folder `beside`."""
+    tree = copy.deepcopy(tree)
+    recipe_changes = []
+    for override in overrides:
+        first = override.partition("=")[0].split(".")[0]
+        if first in Recipe.model_fields:
+            recipe_changes.append(override)
+        elif first in GridConfig.model_fields:
+            apply_override(tree, override)
+        else:
+            names = [*GridConfig.model_fields, *Recipe.model_fields]
+            raise UserError(f"unknown key{nearest(first, names)}", where=override, allowed=names)
+    try:
+        config = GridConfig.model_validate(tree)
+    except ValidationError as error:
+        raise UserError(explain(error, GridConfig)) from error
+    return _checked(config, beside, recipe_changes)
+
+
+def _checked(config: GridConfig, beside: Path, changes: Sequence[str]) -> Grid:
+    """The grid of a config. Raises UserError as `load_grid`."""
+    _check_names(config)
+    trees = {name: _tree_of(config, name, beside, changes) for name in config.variants}
+    _match_variants(config, trees, beside)
+    variants = [_variant(name, tree, beside) for name, tree in trees.items()]
+    task = variants[0].recipe.task
+    for variant in variants[1:]:
+        if variant.recipe.task != task:
+            where = f"variants.{variant.name}"
+            raise UserError(
+                "variants of one task are compared", where=where, received=variant.recipe.task, allowed=task
+            )
+    _check_differences(variants)
+    folder = next(iter(trees.values())).get("data", {}).get("folder")
+    resolve = _resolver([Path(folder)] if folder else [Path(), beside])
+    tests = tuple(_named_sets(config, resolve))
+    metrics = build_task(task).metrics if config.metrics is None else config.metrics
+    tuning_set = _tuning_set(config, variants, resolve)
+    grid = Grid(config, tuple(variants), tests, tuning_set, tuple(metrics))
+    check_grid(grid)
+    return grid
+
+
+def _check_names(config: GridConfig) -> None:
+    for name in config.variants:
+        if not NAME.fullmatch(name):
+            allowed = "letters, digits and . _ + = -"
+            raise UserError(
+                "a variant's name is a part of a file's name", where="variants", received=name, allowed=allowed
+            )
+    names = list(config.variants)
+    match = config.match_parameters
+    for where, meant in (("baseline", config.baseline), ("match_parameters.to", match.to if match else None)):
+        if isinstance(meant, str) and meant not in names:
+            raise UserError(f"no such variant{nearest(meant, names)}", where=where, received=meant, allowed=names)
+
+
+def _tree_of(config: GridConfig, name: str, beside: Path, changes: Sequence[str]) -> dict[str, Any]:
+    """The raw tree of a variant's recipe, with all changes. Raises UserError."""
+    own = dict(config.variants[name])
+    path, where = own.pop("recipe", config.recipe), f"variants.{name}"
+    if path is None:
+        raise UserError(
+            "a variant begins from a recipe", where=where, allowed=f"recipe, here or above, or {name}: FILE"
+        )
+    with at_key(where):
+        tree = copy.deepcopy(read_tree(beside / path))
+        for key, value in [*config.overrides.items(), *own.items()]:
+            if key == SEED and key in own:
+                raise UserError("the seeds of a comparison are the same for all variants", where=key, allowed="seeds")
+            section = tree.get(key)
+            if isinstance(value, dict) and isinstance(section, dict) and key in Recipe.model_fields:
+                tree[key] = merge(section, copy.deepcopy(value))
+            else:
+                set_key(tree, key, copy.deepcopy(value), key)
+        for change in changes:
+            apply_override(tree, change)
+        set_key(tree, SEED, config.seeds[0], SEED)
+        if config.tune is not None and config.tune.key in own:
+            raise UserError("this key is tuned, so that a variant cannot set it", where=config.tune.key)
+    return tree
+
+
+def _match_variants(config: GridConfig, trees: Mapping[str, dict[str, Any]], beside: Path) -> None:
+    """Ask in the recipes of all variants but one for the number of parameters of that one.
+
+    A variant that says itself what is to be sized keeps that.
+    """
+    match = config.match_parameters
+    if match is None:
+        return
+    to: str | int = next(iter(trees)) if match.to is None else match.to
+    goal: Any = to
+    if isinstance(to, str):
+        with at_key(f"variants.{to}"):
+            goal = model_section(_sized(trees[to], f"variants.{to}", beside)).model_dump(mode="json")
+    for name, tree in trees.items():
+        if name != to:
+            own = _sized(tree, f"variants.{name}", beside).get("match_parameters")
+            value = {"to": goal, "by": own["by"] if own else match.by, "within": match.within}
+            set_key(tree, "model.match_parameters", value, f"variants.{name}")
+
+
+def _sized(tree: dict[str, Any], where: str, beside: Path) -> Any:
+    """The model of a variant, which can be sized. Raises UserError where it cannot."""
+    with at_key(where):
+        model = recipe_of(copy.deepcopy(tree), beside).model
+    if not isinstance(model, StackedConfig):
+        what = "a model of this kind cannot be sized to a number of parameters"
+        raise UserError(what, where=f"{where}: match_parameters", received=model.kind)
+    return model.model_dump(mode="json")
+
+
+def _variant(name: str, tree: dict[str, Any], beside: Path) -> Variant:
+    with at_key(f"variants.{name}"):
+        recipe = recipe_of(copy.deepcopy(tree), beside)
+        check_recipe(recipe)
+    return Variant(name, recipe)
+
+
+def _check_differences(variants: Sequence[Variant]) -> None:
+    for one, other in combinations(variants, 2):
+        if not changed_keys(one.recipe, other.recipe):
+            raise UserError(f"this variant does not differ from {one.name}", where=f"variants.{other.name}")
+
+
+def _resolver(folders: Sequence[Path]) -> Any:
+    def resolve(path: Path) -> Path:
+        existing = (folder / path for folder in folders if exists(folder / path))
+        return next(existing, folders[0] / path).absolute()
+
+    return resolve
+
+
+def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
+    """The reported sets, each with a name of its own. Raises UserError."""
+    names = set()
+    for entry in config.test:
+        corpus = paths_resolved(entry.corpus, resolve)
+        name = entry.name or name_of_corpus(corpus)
+        if name in names:
+            allowed = "test: {NAME: CORPUS, ...}"
+            raise UserError("two test sets of one name", where="test", received=name, allowed=allowed)
+        names.add(name)
+        groups, alignments = (path and resolve(path) for path in (entry.groups, entry.alignments))
+        yield NamedCorpus(name, corpus, groups, alignments, entry.evenness, entry.own_metrics())
+
+
+def _tuning_set(config: GridConfig, variants: Sequence[Variant], resolve: Any) -> NamedCorpus | None:
+    """The corpus that short runs are compared on. Raises UserError where there is nothing."""
+    if config.tune is None:
+        return None
+    if config.tune.on is not None:
+        return NamedCorpus("tuning", paths_resolved(config.tune.on, resolve))
+    for variant in variants:
+        if variant.recipe.data.dev is None:
+            what = "tuning compares short runs on a corpus of its own"
+            raise UserError(what, where="tune.on", allowed="a corpus, or data.dev in every recipe")
+    dev = variants[0].recipe.data.dev
+    assert dev is not None
+    return NamedCorpus("tuning", dev)
