@@ -23,7 +23,6 @@ from headway.recipe import read_tree
 Relation = Literal[">", "=", ">="]
 INEQUALITY = re.compile(r"\s*(\S+)\s*(>=|>|=)\s*(\S+)\s*")
 COSTS = tuple(field.name for field in fields(Costs))
-BUDGETS = ("small", "full")
 
 
 class Inequality(NamedTuple):

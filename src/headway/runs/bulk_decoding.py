@@ -41,7 +41,7 @@ from headway.tasks import build_task
 Kind = Literal["backtranslate", "distill"]
 IDENTITY, MANIFEST = "work.json", "manifest.json"
 SOURCE, TARGET = "source.txt", "target.txt"
-EMPTY, LONG, SCORE, RATIO = REASONS = ("empty", "too long for the model", "min_score", "max_ratio")
+REASONS = ("empty", "too long for the model", "min_score", "max_ratio")
 SHOWN = 5  # lines of each reason in the manifest
 LARGEST_CHUNK = 2**32  # bytes
 

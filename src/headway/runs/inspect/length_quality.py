@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -11,11 +10,10 @@ from headway.errors import UserError
 from headway.formats.lines import read_lines
 from headway.metrics import GroupScore, Metric, scores_by_group
 from headway.metrics.metric import Statistics
+from headway.metrics.score_options import LengthUnit
 from headway.runs.inspect.charts import Panel, panel_chart
 from headway.tables import Cell, Column, Table
 
-Unit = Literal["words", "characters"]
-UNITS: tuple[Unit, ...] = ("words", "characters")
 BINS = 6
 
 
@@ -33,7 +31,7 @@ class LengthScores:
     """
 
     metric: str
-    unit: Unit
+    unit: LengthUnit
     ranges: list[tuple[int, int]]
     counts: list[int]
     centres: list[float]
@@ -85,7 +83,7 @@ class LengthStatistics:
         rows: by length, the statistics (k,) of each segment.
     """
 
-    def __init__(self, metric: Metric, unit: Unit = "words") -> None:
+    def __init__(self, metric: Metric, unit: LengthUnit = "words") -> None:
         self.metric, self.unit = metric, unit
         self.rows: dict[int, list[Statistics]] = {}
 
@@ -139,7 +137,7 @@ def score_by_length(
     references: Sequence[Sequence[str]],
     sources: Sequence[str],
     *,
-    unit: Unit = "words",
+    unit: LengthUnit = "words",
     edges: Sequence[int] | None = None,
 ) -> LengthScores:
     """Score each system on the segments whose sources have about the same length.
@@ -173,7 +171,7 @@ def score_files_by_length(
     references: Sequence[Path],
     source: Path,
     *,
-    unit: Unit = "words",
+    unit: LengthUnit = "words",
     edges: Sequence[int] | None = None,
 ) -> LengthScores:
     """`score_by_length` of files, each a system named by its file. Raises UserError."""
