@@ -116,7 +116,7 @@ def test_another_test_set_is_decoded_without_training_again(made: tuple[Grid, Pa
     run = GridRun(grid, out, threads=1)
     assert len(run.ready()) == 4
     assert all(state.job.is_trained() for state in run.ready())
-    assert run.board(1) == ("4 of 8 cells", []), "no training is left"
+    assert run.board.shown(1) == ("4 of 8 cells", []), "no training is left"
 
 
 def test_cells_of_another_recipe_are_refused(made: tuple[Grid, Path]) -> None:

@@ -10,7 +10,7 @@ import headway
 from headway.comparison.cell_results import CurvePoint
 from headway.comparison.claims import ClaimData, read_claims
 from headway.comparison.grid_comparison import GridComparison
-from headway.comparison.grid_run import GridResult
+from headway.comparison.grid_state import GridResult
 from headway.comparison.reproduce import claimed_grid, prepare, record_of
 from headway.comparison.reproduce_options import ReproduceOptions
 from headway.comparison.results import read_record

@@ -85,6 +85,12 @@ class Grid:
         own = None if test is None else test.metrics
         return [build_metric(**entry) for entry in (self.metrics if own is None else own)]
 
+    @property
+    def total(self) -> int:
+        """The number of all runs."""
+        values = () if self.config.tune is None else self.config.tune.values
+        return len(self.variants) * (len(values) + len(self.config.seeds))
+
     def tuning_runs(self, variant: Variant) -> list[PlannedRun]:
         """The short runs of a variant, one a value; none without tuning."""
         tune, seed = self.config.tune, self.config.seeds[0]

@@ -11,7 +11,8 @@ from headway.comparison.estimates import expected, tried_seconds
 from headway.comparison.grid import Grid
 from headway.comparison.grid_config import TuneConfig
 from headway.comparison.grid_options import GridOptions
-from headway.comparison.grid_run import CELLS, TUNING, GridResult, GridRun
+from headway.comparison.grid_run import CELLS, TUNING, GridRun
+from headway.comparison.grid_state import GridResult
 from headway.comparison.run_results import read_corpus
 from headway.comparison.statistics import SIGNIFICANT
 from headway.comparison.verdicts import compare_cells
@@ -127,7 +128,7 @@ def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
     """
     check_sets(grid)
     run = GridRun(grid, output, options.threads)
-    known = run.known_seconds()
+    known = run.board.known_seconds()
     with progress("trying a few updates", len(grid.variants), "variants") as line:
         for count, variant in enumerate(grid.variants, start=1):
             if variant.name not in known:

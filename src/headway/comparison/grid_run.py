@@ -4,87 +4,32 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 
 from headway.comparison.cell_process import CellJob, locked
-from headway.comparison.cell_results import CellResult
-from headway.comparison.estimates import expected, progress_of
 from headway.comparison.grid import Grid, PlannedRun, Variant
+from headway.comparison.grid_board import GridBoard
+from headway.comparison.grid_state import CellState, GridResult, VariantState
 from headway.comparison.tuning import are_told_apart, best_score, tuning_score
-from headway.comparison.workers import Worker, Workers
+from headway.comparison.workers import Workers
 from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import write_json
-from headway.log import Progress, duration, progress, say, warn
+from headway.log import Progress, progress, say, warn
 from headway.metrics import build_metric
 from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.run_arithmetic import compared_with_run
 from headway.runs.training.shared_precision import SharedPrecision, is_open
 from headway.runs.training.signals import noted_signals
-from headway.tables import Cell, Column, Table
 
 CELLS, TUNING, LOGS = "cells", "tuning", "logs"
 LOOK = 0.1  # seconds between two looks at the workers
 REDRAW = 1.0  # seconds between two looks at the runs' progress
-
-Status = Literal["waiting", "running", "finished", "failed"]
-
-
-@dataclass
-class CellState:
-    """A run of the grid and how it stands.
-
-    Attributes:
-        planned: what it is.
-        job: what makes it.
-        status: how it stands.
-        worker: what is at work on it.
-        result: of a finished run.
-        code: the exit code of one that failed.
-    """
-
-    planned: PlannedRun
-    job: CellJob
-    status: Status = "waiting"
-    worker: Worker | None = None
-    result: CellResult | None = None
-    code: int = 0
-
-
-@dataclass
-class VariantState:
-    """A variant: its short runs, and its cells once the value of the tuned key is chosen."""
-
-    variant: Variant
-    tuning: list[CellState]
-    cells: list[CellState] = field(default_factory=list)
-    value: Any = None
-    chosen: bool = False
-    failed: str = ""
-
-
-@dataclass(frozen=True)
-class GridResult:
-    """All that came out of a grid.
-
-    Attributes:
-        cells: the results of the finished ones.
-        failed: the others, in words.
-        tuned: the value of the tuned key by variant.
-        by_chance: the variants whose short runs do not tell the values of the key apart; none where a signal came.
-        stopped: the number of the signal that ended the work; 0 where none did.
-    """
-
-    cells: tuple[CellResult, ...]
-    failed: tuple[str, ...]
-    tuned: dict[str, Any]
-    by_chance: tuple[str, ...] = ()
-    stopped: int = 0
 
 
 class KeptChoice(BaseModel):
@@ -106,7 +51,7 @@ class GridRun:
         threads: of each process.
 
     Attributes:
-        total: the number of all runs.
+        board: how far they are.
 
     Raises:
         UserError: a run that is there was made with another recipe.
@@ -114,12 +59,11 @@ class GridRun:
 
     def __init__(self, grid: Grid, output: Path, threads: int) -> None:
         self.grid, self.output, self.threads, self._looked = grid, output, threads, 0.0
-        values = 0 if grid.config.tune is None else len(grid.config.tune.values)
-        self.total = len(grid.variants) * (values + len(grid.config.seeds))
         self.variants = [
             VariantState(variant, [self._state(run, TUNING) for run in grid.tuning_runs(variant)])
             for variant in grid.variants
         ]
+        self.board = GridBoard(grid, self.variants)
         self.precision = SharedPrecision([(run.recipe, output / kind / run.name) for kind, run, _ in self.planned()])
         for state in self.variants:
             for run in state.tuning:
@@ -218,7 +162,7 @@ class GridRun:
 
     def all(self) -> list[CellState]:
         """All runs that are known: short ones and cells."""
-        return [run for state in self.variants for run in (*state.tuning, *state.cells)]
+        return [run for state in self.variants for run in state.runs]
 
     def ready(self) -> list[CellState]:
         """The runs that can be begun: short ones first, then a seed of all variants after the other."""
@@ -251,7 +195,7 @@ class GridRun:
         self.output.mkdir(parents=True, exist_ok=True)
         with locked(self.output / ".lock", wait=0), noted_signals() as signals:
             try:
-                with progress(f"comparing in {self.output}", self.total, "cells") as line:
+                with progress(f"comparing in {self.output}", self.grid.total, "cells") as line:
                     while not self.is_done():
                         if signals.received is not None:
                             self._end_all()
@@ -315,61 +259,8 @@ class GridRun:
         if ended or time.monotonic() - self._looked >= REDRAW:
             self._looked = time.monotonic()
             done = sum(run.status in ("finished", "failed") for run in self.all())
-            text, below = self.board(slots)
+            text, below = self.board.shown(slots)
             line.update(done, text, below=below)
-
-    def board(self, slots: int) -> tuple[str, list[str]]:
-        """The state of the work: in a few words, and as the lines of a table of the runs that are at work.
-
-        Args:
-            slots: how many cells are made at a time.
-        """
-        runs, known = self.all(), self.known_seconds()
-        at = {run.job.name: progress_of(run.job.run, run.job.recipe) for run in runs if run.status == "running"}
-        waiting = [expected(state.variant.name, known) for state in self.variants for _ in self._waiting(state)]
-        left = sum(progress.left or 0.0 for progress in at.values()) + sum(seconds or 0.0 for seconds in waiting)
-        failed, done = (sum(run.status in kinds for run in runs) for kinds in (("failed",), ("failed", "finished")))
-        parts = [f"{done} of {self.total} cells"] + ([f"{failed} failed"] if failed else [])
-        parts += [f"{name}: update {progress.update:,}" for name, progress in at.items()]
-        parts += [f"{duration(left / slots)} left"] if left and None not in waiting else []
-        rows: list[list[Cell]] = [
-            [
-                run.job.name, "decoding" if run.job.is_trained() else "training", at[run.job.name].update,
-                at[run.job.name].loss, _shown(at[run.job.name].left),
-            ]
-            for run in runs if run.job.name in at
-        ]  # fmt: skip
-        columns = [Column("running"), Column("work"), Column("update", format=","), Column("loss", format=".3f")]
-        return " · ".join(parts), Table([*columns, Column("left")], rows).text().splitlines() if rows else []
-
-    def _waiting(self, state: VariantState) -> Iterator[CellState | None]:
-        """The cells of a variant that are still to be trained, made or not."""
-        if state.failed:
-            return
-        if not state.cells:
-            yield from (None for _ in self.grid.config.seeds)
-        yield from (cell for cell in state.cells if cell.status == "waiting" and not cell.job.is_trained())
-
-    def known_seconds(self) -> dict[str, list[float]]:
-        """The seconds of training of cells by variant, of those whose end is in sight."""
-        known: dict[str, list[float]] = {}
-        for state in self.variants:
-            for cell in state.cells:
-                total = progress_of(cell.job.run, cell.job.recipe).total if cell.status != "waiting" else None
-                if total is not None:
-                    known.setdefault(state.variant.name, []).append(total)
-            if state.variant.name not in known:
-                known |= self._known_by_tuning(state)
-        return known
-
-    def _known_by_tuning(self, state: VariantState) -> dict[str, list[float]]:
-        """The seconds of a cell of a variant by the speed of its short runs, where its end is a number of updates."""
-        tune, updates = self.grid.config.tune, state.variant.recipe.training.updates
-        if tune is None or updates is None:
-            return {}
-        totals = [progress_of(run.job.run, run.job.recipe).total for run in state.tuning if run.status != "waiting"]
-        known = [total * updates / tune.updates for total in totals if total is not None]
-        return {state.variant.name: known} if known else {}
 
     def _end_all(self) -> None:
         """Ask all workers to save and end, and wait for that."""
@@ -400,10 +291,6 @@ def _failure(run: CellState) -> str:
     said = [line for line in _lines(run.job.log) if line.strip()]
     last = f": {said[-1].removeprefix('error: ')}" if said else ""
     return f"{run.job.name}: failed ({how}){last}; {run.job.log}"
-
-
-def _shown(seconds: float | None) -> str:
-    return "" if seconds is None else duration(seconds)
 
 
 def _lines(path: Path) -> list[str]:
