@@ -1,4 +1,4 @@
-"""What a machine can say of the code: unique names, short functions, docstrings, and no flags outside the shell."""
+"""Conventions that a machine can check: unique names, short modules and functions, docstrings, flags in the shell."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 import headway
 
 ROOT = Path(headway.__file__).parent
-LONGEST_FUNCTION = 60
+LONGEST_FUNCTION, LONGEST_MODULE = 60, 400  # lines
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 TREES = {
@@ -48,6 +48,11 @@ def test_no_two_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(path)
     assert several(places) == {}
+
+
+def test_modules_can_be_read_at_a_glance() -> None:
+    sizes = {path: len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path in TREES}
+    assert {path: lines for path, lines in sizes.items() if lines > LONGEST_MODULE} == {}
 
 
 def test_functions_fit_a_screen() -> None:
