@@ -4,6 +4,13 @@
 # DATA is https://github.com/odashi/small_parallel_enja. Without its test set, the last 500 pairs of training are the test.
 set -eu
 data=$1 output=$2
+for part in train dev test; do
+    [ -f "$data/$part.ja" ] || [ "$part" != test ] || continue
+    if [ "$(wc -l < "$data/$part.ja")" != "$(wc -l < "$data/$part.en")" ]; then
+        echo "prepare.sh: $data: $part.ja and $part.en have different numbers of lines" >&2
+        exit 2
+    fi
+done
 for side in ja en; do
     cp "$data/dev.$side" "$output"
     if [ -f "$data/test.ja" ]; then

@@ -1,5 +1,6 @@
 """Claims in miniature: data prepared by commands, cells made, the inequality decided, the record kept."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,14 +8,16 @@ import pytest
 import yaml
 
 import headway
+from headway.comparison import reproduce
 from headway.comparison.cell_results import CurvePoint
-from headway.comparison.claims import ClaimData, read_claims
+from headway.comparison.claims import ClaimPath, read_claims
+from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import GridComparison
+from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_state import GridResult
-from headway.comparison.reproduce import claimed_grid, prepare, record_of
+from headway.comparison.reproduce import claimed_grid, record_of
 from headway.comparison.reproduce_options import ReproduceOptions
 from headway.comparison.results import read_record
-from headway.errors import RunError, UserError
 from headway.metrics import build_metric
 from tests.comparison.grids import write_grid
 from tests.comparison.toys import cell
@@ -99,31 +102,20 @@ def test_the_list_names_all_claims(place: Path, run_headway: Command) -> None:
     assert ended.out.splitlines()[1].split()[0] == "nobody2024/words"
 
 
-def test_data_are_prepared_whole_and_once(tmp_path: Path) -> None:
-    made = tmp_path / "times"
-    data = ClaimData(about="lines", prepare=f"echo x >> {made}\necho data > $OUTPUT/lines.txt")
-    for _ in range(2):
-        folder = prepare(data, tmp_path / "out", None, tmp_path)
-        assert (folder / "lines.txt").read_text() == "data\n"
-    assert made.read_text() == "x\n"
-    failing = ClaimData(about="lines", prepare="echo half > $OUTPUT/lines.txt\necho no such thing >&2\nexit 3")
-    with pytest.raises(RunError, match=r"could not be prepared \(exit code 3\): no such thing"):
-        prepare(failing, tmp_path / "out", None, tmp_path)
-    assert (folder / "lines.txt").read_text() == "data\n", "what was there stays"
+def test_a_signal_ends_the_tables_of_a_document(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(place / "claims", tmp_path / "claims")
+    for name in ("words", "more"):
+        (tmp_path / "claims" / f"nobody2024-{name}.yaml").write_text(yaml.safe_dump(CLAIMS))
+    made = list[Path]()
 
+    def stopped(grid: Grid, output: Path, options: GridOptions) -> GridComparison:
+        made.append(output)
+        return GridComparison(None, GridResult((), (), {}, stopped=2), 130)
 
-def test_missing_data_are_named(tmp_path: Path) -> None:
-    data = ClaimData(about="the words of https://example.org", prepare="true", needs=("words.txt",))
-    with pytest.raises(UserError, match=r"these claims need the words of https://example\.org; received 'no folder'"):
-        prepare(data, tmp_path / "out", None, tmp_path)
-    with pytest.raises(UserError, match=r"without words\.txt"):
-        prepare(data, tmp_path / "out", tmp_path, tmp_path)
-    for command in ("touch $DATA/archive", 'touch "${DATA}/archive"'):
-        fetched = ClaimData(about="a folder for archives", prepare=command)
-        with pytest.raises(UserError, match="these claims need a folder for archives; received 'no folder'"):
-            prepare(fetched, tmp_path / "out", None, tmp_path)
-    made = ClaimData(about="nothing", prepare="DATABASE=made; echo $DATABASE > $OUTPUT/lines.txt")
-    assert (prepare(made, tmp_path / "out", None, tmp_path) / "lines.txt").read_text() == "made\n"
+    monkeypatch.setattr(reproduce, "compare_grid", stopped)
+    options = ReproduceOptions(output=tmp_path / "out", data=place / "data", claims=tmp_path / "claims")
+    assert reproduce.reproduce(ClaimPath("nobody2024"), options) == ([], 130)
+    assert made == [tmp_path / "out" / "nobody2024-more"]
 
 
 def test_mistakes_are_named_by_their_flags(place: Path, run_headway: Command) -> None:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.comparison.claim_data import prepare
 from headway.comparison.claims import (
-    ClaimData,
     ClaimFile,
     ClaimPath,
     chosen_files,
@@ -33,13 +27,11 @@ from headway.comparison.grid_file import grid_of
 from headway.comparison.learning_curves import banded_curves
 from headway.comparison.reproduce_options import ReproduceOptions
 from headway.comparison.results import ResultRecord, measured_now, write_record
-from headway.errors import RunError, UserError, option
-from headway.files import write_text
+from headway.errors import UserError, option
 from headway.log import say
 from headway.tables import Cell, Table
 
-DATA, PREPARED, RECORD = "data", ".prepared", "record.json"
-NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
+RECORD = "record.json"
 
 
 def listed_claims(folder: Path) -> Table:
@@ -86,6 +78,8 @@ def reproduce(
         say(f"\n{name}: {claims.title}")
         made = compare_grid(grid, folder, options)
         code = max(code, made.code)
+        if made.result.stopped:
+            break
         if made.comparison is None:
             continue
         as_printed = claims.budget(options.budget).as_printed
@@ -137,45 +131,3 @@ def record_of(
         comparison=comparison.to_json(),
         claims=tuple(found.to_json() for found in decided.values() if found is not None),
     )
-
-
-def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> Path:
-    """Run the commands that make the data, unless these are there already; gives their folder, whole.
-
-    Args:
-        data: the commands, and the files that they need.
-        folder: in which `data` is made.
-        given: the folder of what the user has.
-        beside: where the commands run.
-
-    Raises:
-        UserError: no folder was given to commands that name it, or files that they need are not there.
-        RunError: a command failed.
-    """
-    output, stamp = (folder / DATA).absolute(), hashlib.sha256(data.prepare.encode()).hexdigest()
-    mark = output / PREPARED
-    if mark.is_file() and mark.read_text(encoding="utf-8").strip() == stamp:
-        return output
-    missing = [name for name in data.needs if given is None or not (given / name).exists()]
-    if missing or (given is None and NAMES_DATA.search(data.prepare)):
-        received = "no folder" if given is None else f"{given}, without {', '.join(missing)}"
-        raise UserError(f"these claims need {data.about}", where=option("data"), received=received)
-    unfinished = output.with_name(f".{DATA}.tmp")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    say(f"preparing {output}")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    environment: dict[str, Any] = {**os.environ, "PATH": path, "OUTPUT": str(unfinished)}
-    if given is not None:
-        environment["DATA"] = str(given.absolute())
-    shell = ["bash", "-euo", "pipefail", "-c", data.prepare]
-    ended = subprocess.run(shell, cwd=beside, env=environment, capture_output=True, text=True)  # noqa: S603
-    log = folder / "prepare.txt"
-    write_text(log, ended.stdout + ended.stderr)
-    if ended.returncode:
-        last = (ended.stderr.strip().splitlines() or ["no message"])[-1]
-        raise RunError(f"the data could not be prepared (exit code {ended.returncode}): {last}; {log}")
-    write_text(unfinished / PREPARED, f"{stamp}\n")
-    shutil.rmtree(output, ignore_errors=True)
-    unfinished.rename(output)
-    return output

@@ -1,0 +1,111 @@
+"""The data of claims, which the commands of their file make."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import selectors
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from headway.comparison.claims import ClaimData
+from headway.errors import RunError, UserError, option
+from headway.files import write_text
+from headway.log import duration, progress
+
+DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
+NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
+TAIL = 4096  # bytes in which the last line is looked for
+LINE_ENDS = re.compile(r"[\r\n]+")  # a bar of progress ends each of its lines with a carriage return
+
+
+def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> Path:
+    """Run the commands that make the data, unless these are there already; gives their folder, whole.
+
+    Args:
+        data: the commands, and the files that they need.
+        folder: in which `data` is made, and `prepare.txt` with what the commands say, as they say it.
+        given: the folder of what the user has.
+        beside: where the commands run.
+
+    Raises:
+        UserError: no folder was given to commands that name it, or files that they need are not there.
+        RunError: a command failed.
+    """
+    output, stamp = (folder / DATA).absolute(), hashlib.sha256(data.prepare.encode()).hexdigest()
+    mark = output / PREPARED
+    if mark.is_file() and mark.read_text(encoding="utf-8").strip() == stamp:
+        return output
+    missing = [name for name in data.needs if given is None or not (given / name).exists()]
+    if missing or (given is None and NAMES_DATA.search(data.prepare)):
+        received = "no folder" if given is None else f"{given}, without {', '.join(missing)}"
+        raise UserError(f"these claims need {data.about}", where=option("data"), received=received)
+    unfinished = output.with_name(f".{DATA}.tmp")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    environment = {**os.environ, "PATH": path, "OUTPUT": str(unfinished)}
+    if given is not None:
+        environment["DATA"] = str(given.absolute())
+    log = folder / LOG
+    code, error = _run(data.prepare, beside, environment, log, f"preparing {output}")
+    if code:
+        raise RunError(f"the data could not be prepared (exit code {code}): {error or 'no message'}; {log}")
+    write_text(unfinished / PREPARED, f"{stamp}\n")
+    shutil.rmtree(output, ignore_errors=True)
+    unfinished.rename(output)
+    return output
+
+
+def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path, title: str) -> tuple[int, str]:
+    """Run shell commands, and show their last line as they work; gives the exit code, and the last line of errors."""
+    shell, pipe = ["bash", "-euo", "pipefail", "-c", commands], subprocess.PIPE
+    began, said, errors = time.monotonic(), b"", b""
+    with (
+        log.open("wb") as kept,
+        progress(title, long=True) as work,
+        subprocess.Popen(shell, cwd=beside, env=environment, stdout=pipe, stderr=pipe) as process,  # noqa: S603
+    ):
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            for stream, text in _read(process.stdout, process.stderr):
+                kept.write(text)
+                kept.flush()
+                said = (said + text)[-TAIL:]
+                if stream is process.stderr:
+                    errors = (errors + text)[-TAIL:]
+                parts = duration(time.monotonic() - began), _last_line(said)
+                work.update(0, " · ".join(filter(None, parts)))
+        except BaseException:
+            process.kill()
+            raise
+    return process.returncode, _last_line(errors)
+
+
+def _read(*streams: IO[bytes]) -> Iterator[tuple[IO[bytes] | None, bytes]]:
+    """Read bytes as they come from any of the streams, with their stream; none, once a second, where nothing comes."""
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ, stream)
+        while selector.get_map():
+            ready = selector.select(timeout=1)
+            if not ready:
+                yield None, b""
+            for key, _ in ready:
+                text = os.read(key.fd, 1 << 16)
+                if text:
+                    yield key.data, text
+                else:
+                    selector.unregister(key.fileobj)
+
+
+def _last_line(text: bytes) -> str:
+    lines = [line.strip() for line in LINE_ENDS.split(text.decode(errors="replace"))]
+    return next((line for line in reversed(lines) if line), "")
