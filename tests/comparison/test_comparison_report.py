@@ -74,6 +74,26 @@ def test_curves_need_the_same_updates_of_all_seeds() -> None:
     assert len(bleu.lines["quick"]) == 3
 
 
+def test_an_evaluation_without_a_score_is_left_out_for_that_metric_alone() -> None:
+    cells = [one for row in compared().cells.values() for one in row]
+    first, *others = cells[0].curve
+    cells[0] = replace(cells[0], curve=(replace(first, scores={"loss": 4.0}), *others))
+    bleu, loss = banded_curves(headway.compare(cells, [build_metric("bleu")]))
+    assert [point.update for point in bleu.lines["slow"]] == [200, 300]
+    assert [point.update for point in loss.lines["slow"]] == [100, 200, 300]
+
+
+def test_errors_that_only_dev_was_measured_by_are_better_when_lower() -> None:
+    cells = [
+        replace(one, curve=tuple(replace(point, scores={"cer": 90 - point.update / 10}) for point in one.curve))
+        for row in compared().cells.values()
+        for one in row
+    ]
+    (errors,) = banded_curves(headway.compare(cells, [build_metric("bleu")]))
+    assert not errors.higher_is_better
+    assert errors.best("slow").mean == 60
+
+
 def test_one_evaluation_shows_nobody_to_be_sooner() -> None:
     cells = [replace(one, curve=one.curve[:1]) for row in compared().cells.values() for one in row]
     assert [curves.are_long for curves in banded_curves(headway.compare(cells, [build_metric("bleu")]))] == [False] * 2

@@ -141,6 +141,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"tune": TUNE, "variants": VARIANTS | {"fast": {"optimizer.learning_rate": 1}}},
         "variants.fast: optimizer.learning_rate: this key is tuned",
     ),
+    "a tuned key within a section that a variant sets": (
+        {"tune": TUNE, "variants": VARIANTS | {"fast": {"optimizer": {"learning_rate": 1}}}},
+        "variants.fast: optimizer.learning_rate: this key is tuned",
+    ),
     "an unknown option of prediction": ({"predict": {"beem": 2}}, r"predict: beem: unknown key; did you mean 'beam'\?"),
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headway.comparison import grid_run
+from headway.comparison import grid_run, workers
 from headway.comparison.cell_process import CellJob, locked
 from headway.comparison.cell_results import CellOutput, CellResult
 from headway.comparison.grid import Grid
@@ -200,6 +200,27 @@ def test_a_failure_ends_no_other_cell(tmp_path: Path, caplog: pytest.LogCaptureF
     assert "diverged" in failure
     assert failure in caplog.messages
     assert str(tmp_path / "out" / "logs") in failure
+
+
+@pytest.mark.parametrize("code", [-15, 128 + 15])
+def test_a_short_run_that_a_signal_ended_has_not_lost(made: tuple[Grid, Path], code: int) -> None:
+    grid, out = made
+    run = GridRun(grid, out, threads=1)
+    state = run.variants[0]
+    kept = (out / "tuning" / f"{state.variant.name}.json").read_bytes()
+    state.tuning[0].status, state.tuning[0].code, state.tuning[0].result, state.chosen = "failed", code, None, False
+    run._choose(state)
+    assert not state.chosen
+    assert state.failed == f"attention: not tuned, since {state.tuning[0].job.name} was killed"
+    assert f"{state.tuning[0].job.name}: failed (killed by SIGTERM)" in run.result().failed[0]
+    assert (out / "tuning" / f"{state.variant.name}.json").read_bytes() == kept
+
+
+def test_cells_share_an_accelerator_only_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "cores", lambda: 16)
+    assert workers.room_here(threads=2) == 8
+    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda check_available: "cuda")
+    assert workers.room_here(threads=2) == 1
 
 
 def test_kills_lose_no_cell_and_run_none_twice(made: tuple[Grid, Path]) -> None:

@@ -39,6 +39,22 @@ def test_counts_are_means_over_seeds() -> None:
     assert ngram_differences(comparison(3), "a", "b") == ngram_differences(comparison(), "a", "b")
 
 
+def test_a_part_differs_as_its_whole_does_although_means_are_not_exact() -> None:
+    """Over three seeds, 5/3 - 4/3 is not 1/3 - 0 in floating point."""
+    test = EvaluationSet("test", (("w x", "w x"),))
+    said = {
+        "a": [("x", "x"), ("x", "none"), ("x", "none")],
+        "b": [("w x", "x"), ("x", "x"), ("x", "none")],
+    }
+    cells = [
+        CellResult(name, seed, (CellOutput(test, lines),))
+        for name, seeds in said.items()
+        for seed, lines in enumerate(seeds, start=1)
+    ]
+    found = ngram_differences(headway.compare(cells, [build_metric("bleu")]), "a", "b")
+    assert [one.ngram for one in found] == ["w x"]
+
+
 def test_sentences_that_differ_most() -> None:
     compared = comparison()
     scores = sentence_scores(compared, compared.measures[0])

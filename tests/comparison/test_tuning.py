@@ -30,6 +30,8 @@ def test_the_first_of_the_best_is_chosen() -> None:
         ([output(20), output(22, first=40), output(120)], True),
         ([output(20), output(120), output(22, first=40)], True),  # in any order
         ([output(0), output(6)], True),  # 6 of 6 the same way: p is 1/32
+        ([output(0), output(6), output(3)], False),  # the furthest apart of three pairs: 3/32
+        ([output(0), output(8), output(3)], True),  # 3/128
         ([output(0), output(5)], False),  # 5 of 5: 1/16
         ([output(200), output(200)], False),
         ([output(20)], True),  # nothing to choose from

@@ -206,6 +206,14 @@ def test_learned_positions_are_those_of_the_whole_sequence():
     assert built(fits).logits.shape[1] == 11
     with pytest.raises(UserError, match=r"model\.max_position"):
         built(collate([np.full(6, 5)], [np.full(7, 5)]))
+    for order in ([0, 1], [1, 0]):  # rows of 12 and 13 positions, whichever comes last
+        rows = [(np.full(9, 5), np.full(1, 5)), (np.full(3, 5), np.full(8, 5))]
+        mixed = collate([rows[row][0] for row in order], [rows[row][1] for row in order])
+        output = built(mixed, capture=["decoder.0.cross"])
+        for index, row in enumerate(order):
+            alone = built(collate([rows[row][0]], [rows[row][1]])).logits[0]
+            assert torch.allclose(output.logits[index, : len(alone)], alone, atol=1e-12)
+        assert output.attention["decoder.0.cross"].isfinite().all()
     source = collate([np.full(10, 5)], None)
     longest = built.longest_target(10)
     assert longest == 2

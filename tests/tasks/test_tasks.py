@@ -49,6 +49,7 @@ def test_best_by_is_the_loss_or_a_metric(best_by: str | None) -> None:
         ({"dev_metrics": ["blue"]}, "unknown metric; did you mean 'bleu'?"),
         ({"dev_metrics": [{"name": "bleu", "lower": True}]}, "bleu.lower: unknown key; did you mean 'lowercase'?"),
         ({"dev_metrics": [{"lowercase": True}]}, "training.dev_metrics: a metric needs a name"),
+        ({"dev_metrics": ["chrf", {"name": "chrf", "word_order": 2}]}, "which stand twice; received ['chrf']"),
     ],
 )
 def test_mistakes(given: dict[str, Any], message: str) -> None:

@@ -227,13 +227,11 @@ def _by_words(comparison: Comparison, test: int, training: Mapping[str, int] | N
     given = comparison.tests[test]
     on = f" on {given.name}" if len(comparison.tests) > 1 else ""
     if training is not None:
-        known = training
         edges = list(FREQUENCIES)
-        ends = [*(edge - 1 for edge in edges[1:-1]), edges[-1] - 1]
-        labels = [*map(_range, edges[:-1], ends), f"{edges[-1]:,}+"]
+        labels = [*map(_range, edges[:-1], [edge - 1 for edge in edges[1:]]), f"{edges[-1]:,}+"]
 
         def frequency(segment: int, word: str) -> int:
-            return bisect_right(edges, known.get(word, 0)) - 1
+            return bisect_right(edges, training.get(word, 0)) - 1
 
         axis = "times that a word was seen in training"
         yield from _word_bucketing(comparison, test, f"F1 of words by {axis}{on}", axis, labels, frequency)
@@ -250,7 +248,7 @@ def _by_words(comparison: Comparison, test: int, training: Mapping[str, int] | N
 def _word_bucketing(
     comparison: Comparison, test: int, title: str, axis: str, labels: Sequence[str], class_of: Callable[[int, str], int]
 ) -> Iterator[Bucketing]:
-    """The scores of classes of words, without those classes that no reference and no output has."""
+    """The scores of classes of words, without those classes that no reference has."""
     metric, references = WordF1(), comparison.tests[test].references[0]
     rows = {
         name: [metric.by_class(cell.outputs[test].hypotheses, references, class_of, len(labels)) for cell in cells]

@@ -83,7 +83,8 @@ class CurvePoint:
 
     Args:
         update: the number of updates before it.
-        seconds: processor time of training before it, or its wall-clock time where no other is known.
+        seconds: processor time of training before it; wall-clock time where an accelerator trained, or no other is
+            known.
         scores: by the name of a metric; `loss` is the cross-entropy a token.
     """
 

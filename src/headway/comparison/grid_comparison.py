@@ -16,9 +16,8 @@ from headway.comparison.grid_state import GridResult
 from headway.comparison.run_results import read_corpus
 from headway.comparison.statistics import SIGNIFICANT
 from headway.comparison.verdicts import compare_cells
-from headway.comparison.workers import LocalWorkers, RayWorkers, Workers
+from headway.comparison.workers import LocalWorkers, RayWorkers, Workers, room_here
 from headway.log import duration, progress, say, warn
-from headway.processes import cores
 from headway.tables import Cell, Column, Table
 
 
@@ -73,7 +72,7 @@ def workers_of(options: GridOptions) -> Workers:
     """The workers that the options ask for. Raises UserError where there is no such cluster."""
     if options.ray is not None:
         return RayWorkers(options.ray, options.workers, options.threads)
-    return LocalWorkers(options.workers or max(1, cores() // options.threads), options.threads)
+    return LocalWorkers(options.workers or room_here(options.threads), options.threads)
 
 
 def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
@@ -144,7 +143,7 @@ def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
         left += 0.0 if finished else seconds
         what, state = "cell" if kind == CELLS else "tuning", "finished" if finished else ""
         rows.append([planned.name, what, planned.recipe.training.updates, state, duration(seconds)])
-    slots = options.workers or max(1, cores() // options.threads)
+    slots = options.workers or room_here(options.threads)
     columns = [
         Column("run"),
         Column("kind"),

@@ -119,9 +119,18 @@ def _tree_of(config: GridConfig, name: str, beside: Path, changes: Sequence[str]
         for change in changes:
             apply_override(tree, change)
         set_key(tree, SEED, config.seeds[0], SEED)
-        if config.tune is not None and config.tune.key in own:
+        if config.tune is not None and _sets(own, config.tune.key):
             raise UserError("this key is tuned, so that a variant cannot set it", where=config.tune.key)
     return tree
+
+
+def _sets(changes: Mapping[str, Any], key: str) -> bool:
+    """Whether changes, whose keys may be paths into sections, set a key."""
+    for path, value in changes.items():
+        rest = key.removeprefix(f"{path}.")
+        if path == key or (rest != key and isinstance(value, Mapping) and _sets(value, rest)):
+            return True
+    return False
 
 
 def _match_variants(config: GridConfig, trees: Mapping[str, dict[str, Any]], beside: Path) -> None:

@@ -120,7 +120,7 @@ class GridRun:
         """
         metric, tune = build_metric(**self.grid.metrics[0]), self.grid.config.tune
         assert tune is not None
-        killed = [run.job.name for run in state.tuning if run.status == "failed" and run.code < 0]
+        killed = [run.job.name for run in state.tuning if run.status == "failed" and run.signal]
         scores = [None if run.result is None else tuning_score(run.result.outputs[0], metric) for run in state.tuning]
         if killed or not any(score is not None for score in scores):
             why = f"{', '.join(killed)} was killed" if killed else "every short run failed"
@@ -285,9 +285,9 @@ def _stamp(state: VariantState) -> list[list[Any]]:
 def _failure(run: CellState) -> str:
     """The failure of a run in words."""
     how = f"exit code {run.code}"
-    if run.code < 0:
+    if run.signal:
         with suppress(ValueError):
-            how = f"killed by {signal.Signals(-run.code).name}"
+            how = f"killed by {signal.Signals(run.signal).name}"
     said = [line for line in _lines(run.job.log) if line.strip()]
     last = f": {said[-1].removeprefix('error: ')}" if said else ""
     return f"{run.job.name}: failed ({how}){last}; {run.job.log}"

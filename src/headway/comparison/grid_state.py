@@ -22,6 +22,7 @@ class CellState:
         worker: what is at work on it.
         result: of a finished run.
         code: the exit code of one that failed.
+        signal: the number of the signal that ended one that failed, before or after it saved; 0 where none did.
     """
 
     planned: PlannedRun
@@ -30,6 +31,10 @@ class CellState:
     worker: Worker | None = None
     result: CellResult | None = None
     code: int = 0
+
+    @property
+    def signal(self) -> int:
+        return max(0, -self.code, self.code - 128)
 
 
 @dataclass

@@ -6,6 +6,7 @@ from statistics import fmean
 
 from headway.comparison.cell_results import CellResult
 from headway.comparison.comparison import Comparison
+from headway.metrics import METRICS
 from headway.tables import Cell, Column, Table
 
 LOSS = "loss"
@@ -82,17 +83,22 @@ def banded_curves(comparison: Comparison) -> list[BandedCurves]:
                 found.setdefault(metric, {})[variant] = points
     order = [*higher, *found]
     names = sorted(found, key=lambda name: (name == LOSS, order.index(name)))
-    return [BandedCurves(name, higher.get(name, name != LOSS), found[name]) for name in names]
+    return [BandedCurves(name, higher.get(name, _is_higher_better(name)), found[name]) for name in names]
+
+
+def _is_higher_better(name: str) -> bool:
+    """The direction of what was measured on dev alone; of a metric from outside the package, that of most."""
+    return METRICS.get(name).higher_is_better if name in METRICS else name != LOSS
 
 
 def _metrics_of(cells: Sequence[CellResult]) -> list[str]:
-    """The metrics of all evaluations of all seeds."""
-    every = [set(point.scores) for cell in cells for point in cell.curve]
-    return sorted(set.intersection(*every)) if every and all(cell.curve for cell in cells) else []
+    """The metrics that all seeds were evaluated by."""
+    every = [{name for point in cell.curve for name in point.scores} for cell in cells]
+    return sorted(set.intersection(*every))
 
 
 def _points(cells: Sequence[CellResult], metric: str) -> list[BandPoint]:
-    by_seed = [{point.update: point for point in cell.curve} for cell in cells]
+    by_seed = [{point.update: point for point in cell.curve if metric in point.scores} for cell in cells]
     points = []
     for update in sorted(set.intersection(*map(set, by_seed))):
         scores = [seed[update].scores[metric] for seed in by_seed]

@@ -1,5 +1,6 @@
 """The result of a run: its outputs for test sets, its costs and its learning curve."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -201,18 +202,24 @@ def result_of_run(
 
 
 def learning_curve(run: Path) -> Iterator[CurvePoint]:
-    """The evaluations on dev of a run."""
+    """The evaluations on dev of a run, with those of their scores that are finite, and without those that have none."""
+    on_accelerator = _trained_on_accelerator(RunFolder(run).read_manifest())
     for entry in read_metrics(RunFolder(run).metrics):
-        if "dev_loss" in entry:
-            seconds = entry.get("cpu_seconds", entry["seconds"])
-            yield CurvePoint(entry["update"], seconds, {"loss": entry["dev_loss"], **entry["dev"]})
+        given = {"loss": entry.get("dev_loss"), **entry.get("dev", {})}
+        scores = {name: score for name, score in given.items() if score is not None and math.isfinite(score)}
+        if scores:
+            seconds = entry["seconds"] if on_accelerator else entry.get("cpu_seconds", entry["seconds"])
+            yield CurvePoint(entry["update"], seconds, scores)
+
+
+def _trained_on_accelerator(manifest: Mapping[str, Any]) -> bool:
+    return bool(manifest.get("machine", {}).get("accelerator"))
 
 
 def _costs(
     predictor: AnyPredictor, run: Path, manifest: dict[str, Any], decoding: float | None, peak_memory: int | None
 ) -> Costs:
     model = predictor.runs[0].model
-    on_device = predictor.device.type != "cpu"
     seconds, tokens = manifest.get("seconds"), manifest.get("target_tokens")
     flops = state = None
     if isinstance(model, Seq2Seq):
@@ -222,7 +229,7 @@ def _costs(
         parameters=manifest.get("parameters"),
         flops_per_token=flops,
         cpu_seconds=manifest.get("cpu_seconds"),
-        gpu_seconds=seconds if on_device else None,
+        gpu_seconds=seconds if _trained_on_accelerator(manifest) else None,
         training_tokens_per_second=tokens / seconds if tokens and seconds else None,
         decoding_tokens_per_second=decoding,
         peak_memory=peak_memory,

@@ -1,6 +1,7 @@
 """The scores of the short runs of a variant: the best value of the tuned key, and whether it is best by chance."""
 
 from collections.abc import Sequence
+from math import comb
 
 from headway.comparison.cell_results import CellOutput
 from headway.comparison.statistics import SIGNIFICANT
@@ -25,8 +26,9 @@ def best_score(scores: Sequence[float | None], metric: Metric) -> int:
 def are_told_apart(outputs: Sequence[CellOutput], metric: Metric) -> bool:
     """Whether the best and the worst of short runs differ by more than chance over their segments; true of one run.
 
-    The test is approximate randomisation (Noreen 1989). It leaves out the spread between seeds, so that runs that are
-    told apart here may still differ by their seed alone.
+    The test is approximate randomisation (Noreen 1989). The best and the worst are the furthest apart of all pairs of
+    runs, so that p is raised by their number (Bonferroni). The spread between seeds is left out: runs that are told
+    apart here may still differ by their seed alone.
     """
     if len(outputs) < 2:
         return True
@@ -36,4 +38,5 @@ def are_told_apart(outputs: Sequence[CellOutput], metric: Metric) -> bool:
 
     every = [metric.statistics(output.hypotheses, output.test.references) for output in outputs]
     lowest, highest = min(every, key=score), max(every, key=score)
-    return approximate_randomisation(metric, lowest, highest, trials=TRIALS).p_value <= SIGNIFICANT
+    pairs = comb(len(every), 2)
+    return approximate_randomisation(metric, lowest, highest, trials=TRIALS * pairs).p_value * pairs <= SIGNIFICANT

@@ -12,11 +12,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
+import torch
+
 from headway.comparison.cell_process import CellJob, main_of_process, run_cell
 from headway.errors import UserError, option
 from headway.processes import cores
 
 LOCAL = "local"
+
+
+def room_here(threads: int) -> int:
+    """How many cells of so many threads this machine can make at a time; one where they share an accelerator."""
+    if torch.accelerator.current_accelerator(check_available=True) is not None:
+        return 1
+    return max(1, cores() // threads)
 
 
 class Worker(ABC):
@@ -165,7 +174,7 @@ class RayWorkers(Workers):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
         settings: dict[str, Any] = {"address": address}
         if address == LOCAL:
-            settings |= {"num_cpus": (slots or max(1, cores() // threads)) * threads, "include_dashboard": False}
+            settings |= {"num_cpus": (slots or room_here(threads)) * threads, "include_dashboard": False}
         try:
             ray.init(**settings, log_to_driver=False, logging_level="error")
         except (ConnectionError, ValueError, RuntimeError) as error:

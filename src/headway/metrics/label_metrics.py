@@ -116,6 +116,9 @@ class FBeta(OneLabel):
     def label(self) -> str:
         return f"f{self.beta:g}"
 
+    def _settings(self) -> dict[str, str]:
+        return {**super()._settings(), "beta": f"{self.beta:g}"}
+
     def aggregate(self, totals: Statistics) -> float:
         # F = (1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP), the same without dividing by zero in between
         weight = self.beta**2

@@ -75,7 +75,8 @@ class DecoderOnly(Seq2Seq):
         x, mask = self._pack(batch, lengths)
         x, padding = self._embed(x), drop_full(mask)
         attention: dict[str, Tensor] = {}
-        target = next_positions(lengths, steps)  # (B, T): where the target stands
+        # (B, T): where the target stands; padding behind the last token that any row has stands there as well.
+        target = next_positions(lengths, steps).clamp(max=mask.shape[1] - 1)
         for number, layer in enumerate(self.decoder):
             names = f"decoder.{number}.self", f"decoder.{number}.cross"
             asked = [wanted(name, capture) for name in names]

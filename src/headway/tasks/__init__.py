@@ -36,6 +36,10 @@ def dev_metrics(recipe: Recipe) -> Sequence[Metric]:
             raise UserError("a metric needs a name", where="training.dev_metrics", received=entry, allowed=METRICS)
     metrics = [build_metric(**entry) for entry in chosen] if recipe.data.dev else []
     names = ["loss", *(metric.name for metric in metrics)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(
+            "scores on dev go by these names, which stand twice", where="training.dev_metrics", received=twice
+        )
     best_by = recipe.training.best_by
     if best_by is not None and best_by not in names:
         raise UserError("no such dev metric", where="training.best_by", received=best_by, allowed=names)

@@ -10,6 +10,7 @@ from headway.errors import NotFiniteError, RunError
 from headway.runs.checkpoint_files import list_checkpoints
 from headway.runs.training import evaluation
 from headway.runs.training.loop import train
+from headway.runs.training.parallel import Parallel
 from tests.runs.training import toys
 
 
@@ -29,6 +30,17 @@ def test_with_dev_the_loss_is_named(tmp_path, caplog):
     evaluations = [line for line in lines(tmp_path / "run") if "dev_loss" in line]
     assert evaluations[0]["dev_loss"] is None
     assert evaluations[0]["dev"] == {}
+
+
+def test_the_last_updates_of_an_accelerator_are_read_before_training_is_complete(tmp_path, monkeypatch):
+    monkeypatch.setattr(Parallel, "reading_waits", True)
+    rare = {"updates": 6, "checkpoint_every": 100, "log_every": 100}
+    with pytest.raises(RunError, match="3 such updates in a row: training has diverged"):
+        train(toys.recipe(tmp_path, **constant(1e30) | rare), tmp_path / "run")
+    train(toys.recipe(tmp_path, **constant(1e-3) | rare), tmp_path / "sound")
+    (window,) = (line for line in lines(tmp_path / "sound") if "loss" in line)
+    assert window["update"] == 6
+    assert window["target_tokens"] > 0
 
 
 def test_weights_that_are_not_finite_are_never_checkpointed(tmp_path):

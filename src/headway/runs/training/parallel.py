@@ -43,6 +43,11 @@ class Parallel:
         """Whether this is the process that reads, writes and speaks."""
         return self.rank == 0
 
+    @property
+    def reading_waits(self) -> bool:
+        """Whether whoever reads a number of the device waits for the work before it."""
+        return self.device.type != "cpu"
+
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of the run's precision."""
         return autocast(self.device, self.precision)

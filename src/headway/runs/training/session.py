@@ -86,7 +86,7 @@ class Session:
         self.complete = False
         self.records.add(plan, gradients)
         due = state.update % config.log_every == 0 or state.update % config.checkpoint_every == 0
-        if due or stop or self.parallel.device.type == "cpu":
+        if due or stop or not self.parallel.reading_waits:
             self._read_outcomes()
         if due:
             self.records.write_window(state, rate)
@@ -284,6 +284,7 @@ class Session:
 
     def finish(self, signals: Signals) -> None:
         """Write the last checkpoint, the final model and the manifest's last word, unless a signal comes before."""
+        self._read_outcomes()
         self.records.write_window(self.state, self.state.window.rate)
         if self.complete or self.state.update % self.recipe.training.evaluation_interval == 0:
             self.parallel.from_first(self._tidy)
