@@ -34,7 +34,7 @@ def draw_scores(comparison: Comparison, path: Path) -> None:
 
 def draw_by_length(comparison: Comparison, path: Path) -> None:
     """Draw the mean score of every variant in each part of a test set by length, with its 95 % interval, as in figure 2
-    of Bahdanau et al. (2015) and of Kazemnejad et al. (2023). There is a panel a measure.
+    of Bahdanau et al. (2015) and figure 3 of Kazemnejad et al. (2023). There is a panel a measure.
 
     Raises:
         UserError: a suffix that is no format of figures, or no test set with lengths.

@@ -149,7 +149,7 @@ def test_lengths_can_be_chosen() -> None:
         (["lego", "--test-length", "27"], "and at most 26"),
         (["copy", "--scan", "."], "--scan: this task reads no files"),
         (["scan"], "--scan: the length split of SCAN is read from files"),
-        (["scan", "--scan", ".", "--train-length", "3"], "is one task with lengths of its own"),
+        (["scan", "--scan", ".", "--test-length", "3"], "SCAN is one task, whose test has all of its longer lengths"),
     ],
 )
 def test_mistakes_are_named(arguments: list[str], message: str, run_headway: Command, tmp_path: Path) -> None:
@@ -195,6 +195,20 @@ def test_scan_is_read_as_it_is_split(tmp_path: Path) -> None:
     assert len(data.dev) == 3
     lines = {f"IN: {item.prompt} OUT: {item.answer}" for part in (data.train, data.dev, data.test) for item in part}
     assert lines <= {line.strip() for line in [*train, *test]}
+
+
+def test_scan_is_split_anew_at_a_length(tmp_path: Path) -> None:
+    train = [f"IN: walk {index} OUT: {' '.join(['I_WALK'] * (1 + index % 5))}" for index in range(300)]
+    test = [f"IN: run {index} OUT: {' '.join(['I_RUN'] * (7 + index % 2))}" for index in range(100)]
+    folder = write_scan(tmp_path, train, test)
+    data = lengths_data("scan", scan=folder, trained=7)
+    assert data.trained == 7
+    assert max(example.length for example in [*data.train, *data.dev]) == 7
+    assert Counter(example.length for example in data.test)[8] == 50
+    assert {example.length for example in lengths_data("scan", scan=folder, trained=3).test} >= {4, 5, 7, 8}
+    for length in (0, 8):
+        with pytest.raises(UserError, match=rf"no actions of such a length; received {length}; allowed: 1 to 7"):
+            lengths_data("scan", scan=folder, trained=length)
 
 
 def test_a_line_that_is_not_of_scan_is_named(tmp_path: Path) -> None:

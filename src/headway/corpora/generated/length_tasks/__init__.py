@@ -58,10 +58,10 @@ def lengths_data(
     if name == "scan":
         if scan is None:
             raise UserError("the length split of SCAN is read from files", where=option("scan"), allowed="their folder")
-        if variant or trained or tested:
-            where = ", ".join(map(option, ("variant", "train_length", "test_length")))
-            raise UserError("the length split of SCAN is one task with lengths of its own", where=where)
-        return read_scan(scan, seed=seed, sizes=sizes)
+        if variant or tested:
+            where = ", ".join(map(option, ("variant", "test_length")))
+            raise UserError("SCAN is one task, whose test has all of its longer lengths", where=where)
+        return read_scan(scan, seed=seed, sizes=sizes, trained=trained)
     if scan is not None:
         raise UserError("this task reads no files", where=option("scan"), received=name, allowed="with the task scan")
     if name not in LENGTH_TASKS:
