@@ -1,11 +1,13 @@
 """What is found of claims: intervals decide, one seed does not, and open claims say what would decide them."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway.comparison.cell_results import Costs
 from headway.comparison.claims import ClaimConfig, read_claims
 from headway.comparison.findings import claims_table, decide, finding_of
 from headway.comparison.verdicts import compare_cells
@@ -64,6 +66,36 @@ def test_one_seed_decides_nothing() -> None:
     found = decide(ClaimConfig(says="", claim="good > bad"), made((1,)))
     assert found is not None
     assert found.finding == "open"
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "margin", "finding"),
+    [
+        ((100, 101, 99), (110, 111, 109), 0, "holds"),  # seconds of three seeds
+        ((100, 101, 99), (90, 91, 89), 0, "fails"),
+        ((100, 120, 80), (101, 80, 120), 0, "open"),
+        ((100, 101, 99), (99, 100, 98), 2, "holds"),
+        ((100,), (110,), 0, "open"),
+        ((100, 101, None), (110, 111, 109), 0, None),
+    ],
+)
+def test_seeds_decide_a_cost(
+    good: tuple[float | None, ...], bad: tuple[float | None, ...], margin: float, finding: str | None
+) -> None:
+    cells = [
+        replace(cell(name, seed, 0.9), costs=Costs(cpu_seconds=seconds))
+        for name, row in (("good", good), ("bad", bad))
+        for seed, seconds in enumerate(row, start=1)
+    ]
+    claim = ClaimConfig(says="", claim="good >= bad", metric="cpu_seconds", margin=margin)
+    found = decide(claim, compare_cells(cells, [build_metric("bleu")]))
+    assert (found and found.finding) == finding
+    if found is not None and len(good) > 1:
+        assert found.difference == pytest.approx(found.values[1] - found.values[0])
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low <= found.difference <= found.high
+        assert bool(found.needs) == (finding == "open")
 
 
 def test_a_variant_that_was_not_made_is_not_decided() -> None:

@@ -352,7 +352,14 @@ def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     wider = grid.config.model_copy(update={"tune": grid.config.tune.model_copy(update={"values": (0.005, 0.01, 0.02)})})
     inside = comparison_of(replace(grid, config=wider), replace(result, tuned={"attention": 0.01, "ngram": 0.01}))
     assert inside is not None
-    assert inside.notes == ()
+    assert inside.notes == ("Transformers are post-norm.",)
+    attention, ngram = grid.variants
+    post = replace(
+        ngram, recipe=ngram.recipe.model_copy(update={"model": ngram.recipe.model.model_copy(update={"norm": "pre"})})
+    )
+    differing = comparison_of(replace(grid, variants=(attention, post)), result)
+    assert differing is not None
+    assert differing.notes[0] == "Transformers: post-norm for attention; pre-norm for ngram."
 
 
 def test_a_choice_by_chance_is_noted(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, variance
 from typing import Any, Literal
 
+from headway.comparison.cell_results import CellResult
 from headway.comparison.claims import COSTS, ClaimConfig, ClaimFile
 from headway.comparison.comparison import Comparison
 from headway.comparison.grid_config import GridConfig
@@ -17,6 +19,7 @@ from headway.tables import Cell, Column, Table
 
 Finding = Literal["holds", "fails", "open"]
 
+MORE_SEEDS = "more seeds than one are needed"
 DEARER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second")
 
 
@@ -27,7 +30,7 @@ class Decided:
     Attributes:
         claim: what was claimed.
         difference: of the two variants, in the direction that is better.
-        low, high: the 95 % interval of it; None for a cost, which has none.
+        low, high: the 95 % interval of it, for a cost that of the seeds; None for the cost of one seed.
         values: the scores, or costs, of both.
         finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
         needs: of an open claim, what would decide it, in words.
@@ -58,7 +61,7 @@ def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
     if left not in variants or right not in variants:
         return None
     if claim.metric in COSTS:
-        return _of_costs(claim, *(variants[name].costs.known().get(str(claim.metric)) for name in (left, right)))
+        return _of_costs(claim, comparison.cells[left], comparison.cells[right])
     measure = comparison.measure(_measure_key(claim, comparison))
     for pair in comparison.pairs:
         if pair.metric == measure.key and {pair.a, pair.b} == {left, right}:
@@ -87,7 +90,7 @@ def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | Non
         paper: the document's difference, above 0 where the left variant is better.
     """
     if estimate.seed_variance is None:
-        return "more seeds than one are needed"
+        return MORE_SEEDS
     relation, margin, difference = claim.inequality.relation, claim.margin, sign * estimate.value
     if relation == ">" and paper is not None and paper > margin:
         if difference + estimate.half_width() < paper:
@@ -125,11 +128,22 @@ def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
     return "open"
 
 
-def _of_costs(claim: ClaimConfig, left: float | None, right: float | None) -> Decided | None:
-    if left is None or right is None:
+def _of_costs(claim: ClaimConfig, left: Sequence[CellResult], right: Sequence[CellResult]) -> Decided | None:
+    """The finding on a cost, which differs by seed alone; None where a cell does not know it."""
+    pairs = [[getattr(cell.costs, str(claim.metric)) for cell in pair] for pair in zip(left, right, strict=True)]
+    if any(None in pair for pair in pairs):
         return None
-    difference = left - right if claim.metric in DEARER_IS_BETTER else right - left
-    return Decided(claim, difference, None, None, (left, right), finding_of(claim, difference, difference))
+    sign = 1 if claim.metric in DEARER_IS_BETTER else -1
+    differences, seeds = [sign * (one - other) for one, other in pairs], len(pairs)
+    values = fmean(one for one, _ in pairs), fmean(other for _, other in pairs)
+    if seeds == 1:
+        return Decided(claim, differences[0], None, None, values, "open", MORE_SEEDS)
+    estimate = Estimate(fmean(differences), seeds, seeds, variance(differences) / seeds, 0.0)
+    low, high = estimate.interval()
+    finding = finding_of(claim, low, high)
+    return Decided(
+        claim, estimate.value, low, high, values, finding, _needs(claim, estimate, 1, None) if finding == "open" else ""
+    )
 
 
 def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool) -> Table:

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.comparison.comparison import Comparison
 from headway.comparison.estimates import expected, tried_seconds
-from headway.comparison.grid import Grid
+from headway.comparison.grid import Grid, Variant
 from headway.comparison.grid_config import TuneConfig
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_run import CELLS, TUNING, GridRun
@@ -93,14 +93,27 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
     own = {test.name: grid.metrics_of(test) for test in grid.tests if test.metrics is not None}
     baseline = None if baseline in missing else baseline
     found = compare_cells(cells, grid.metrics_of(), config.margin, baseline, own_metrics=own)
-    return replace(found, notes=_notes(config.tune, result))
+    return replace(found, notes=(*_norms(grid.variants), *_on_tuning(config.tune, result)))
 
 
-def _notes(tune: TuneConfig | None, result: GridResult) -> tuple[str, ...]:
+def _norms(variants: Sequence[Variant]) -> Iterator[str]:
+    """A note on where Transformers have their norms, by variant where these differ."""
+    found: dict[str, list[str]] = {}
+    for variant in variants:
+        if norm := getattr(variant.recipe.model, "norm", None):
+            found.setdefault(norm, []).append(variant.name)
+    if len(found) == 1:
+        yield f"Transformers are {next(iter(found))}-norm."
+    elif found:
+        parts = (f"{norm}-norm for {', '.join(names)}" for norm, names in found.items())
+        yield f"Transformers: {'; '.join(parts)}."
+
+
+def _on_tuning(tune: TuneConfig | None, result: GridResult) -> Iterator[str]:
     """Notes on the choice of the tuned key."""
-    if tune is None:
-        return ()
-    return (*_at_the_edge(tune, result.tuned), *_chosen_by_chance(tune, result.by_chance))
+    if tune is not None:
+        yield from _at_the_edge(tune, result.tuned)
+        yield from _chosen_by_chance(tune, result.by_chance)
 
 
 def _at_the_edge(tune: TuneConfig, tuned: Mapping[str, Any]) -> Iterator[str]:

@@ -13,8 +13,8 @@ from headway.models.model import ModelSection
 from headway.registry import config_of
 
 # Vaswani et al. (2017), table 3 (base, big); small and tiny are the sizes used for corpora of tens of thousands of
-# pairs. The n of multi-head neural n-grams is not in their paper; these fit its numbers of parameters (62M for
-# translation with 32K tokens, 52M for speech). Sutskever et al. (2014), section 3.4; Bahdanau et al. (2015), A.2.3
+# pairs. The n of multi-head neural n-grams is not in their paper; these come near its numbers of parameters (62M for
+# translation, 52M for speech). Sutskever et al. (2014), section 3.4; Bahdanau et al. (2015), A.2.3
 # (whose maxout has 500 units, here as many as the embedding); Luong et al. (2015), section 4.1.
 PRESETS: dict[str, dict[str, Any]] = {
     "transformer-base": {"kind": "transformer"},
