@@ -82,16 +82,14 @@ class Tagger(Model[TokenBatch]):
 
     def forward(self, batch: TokenBatch, *, capture: Sequence[str] = ()) -> Output:
         hidden, attention = self._encode(batch, capture)
-        rows = torch.arange(len(batch.first), device=batch.first.device)[:, None]
-        indices = (rows * batch.tokens.shape[1] + batch.first)[batch.word_mask]  # (N,) in the flattened batch
+        # (N,): the real words in the flattened (B, W). To count them is the only wait for an accelerator.
+        words = batch.word_mask.flatten().nonzero().squeeze(1)
+        rows = words // batch.first.shape[1]
+        indices = rows * batch.tokens.shape[1] + batch.first.flatten().index_select(0, words)  # in the flattened (B, P)
         mixed, weights = self.mix([layer.flatten(0, 1).index_select(0, indices) for layer in hidden[-self.mix.depth :]])
-        flat = self.output(mixed)
-        logits = flat.new_zeros(*batch.first.shape, flat.shape[1])
-        logits[batch.word_mask] = flat
+        logits = _padded(self.output(mixed), words, batch.first)
         if weights is not None and wanted(LAYERS, capture):
-            padded = weights.new_zeros(*batch.first.shape, *weights.shape[1:])
-            padded[batch.word_mask] = weights
-            attention[LAYERS] = padded.transpose(1, 2)
+            attention[LAYERS] = _padded(weights, words, batch.first).transpose(1, 2)
         return Output(logits, attention)
 
     def blocks(self) -> Sequence[nn.Module]:
@@ -152,3 +150,9 @@ def check_heads(config: TaggerConfig, hidden: int) -> None:
             where="model.heads",
             received=config.heads,
         )
+
+
+def _padded(values: Tensor, words: Tensor, like: Tensor) -> Tensor:
+    """(B, W, ...): `values` (N, ...) at the indices `words` (N,) of the flattened `like` (B, W), zeros elsewhere."""
+    flat = values.new_zeros(like.numel(), *values.shape[1:]).index_copy(0, words, values)
+    return flat.view(*like.shape, *values.shape[1:])
