@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import headway
+from headway.comparison.grid_options import is_grid
 from headway.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.grids import write_grid
@@ -84,3 +85,11 @@ def test_tables_for_pandas() -> None:
     assert frames["cells"].groupby("variant")["score"].mean()["b"] == pytest.approx(
         compared.variants[1].scores["bleu"].mean
     )
+
+
+def test_a_run_folder_may_be_named_as_a_grid_is(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").mkdir()
+    assert not is_grid(str(tmp_path / "run.yaml"))
+    assert is_grid(str(tmp_path / "grid.yml"))
+    with pytest.raises(UserError, match=r"run\.yaml: this is not a run folder"):
+        headway.compare([tmp_path / "run.yaml"])

@@ -9,13 +9,11 @@ import typer
 
 from headway.cli.standard_streams import write
 from headway.comparison.compare_options import CompareOptions, ExistingOptions
-from headway.comparison.grid_options import GridOptions
+from headway.comparison.grid_options import GridOptions, is_grid
 from headway.errors import UserError, option
 
 if TYPE_CHECKING:
     from headway.comparison.comparison import Comparison
-
-GRIDS = (".yaml", ".yml")
 
 
 def compare(
@@ -33,14 +31,14 @@ def compare(
 ) -> None:
     """Compare systems over seeds and test sets: scores, costs, verdicts, and what differs."""
     given = arguments or []
-    is_grid = bool(given) and given[0].endswith(GRIDS) and not Path(given[0]).is_dir()
-    of_others = grid.model_fields_set if not is_grid else options.model_fields_set & set(ExistingOptions.model_fields)
+    of_grid = bool(given) and is_grid(given[0])
+    of_others = grid.model_fields_set if not of_grid else options.model_fields_set & set(ExistingOptions.model_fields)
     for name in sorted(of_others):
-        what = "a grid says this itself" if is_grid else "this is about a grid of runs to be made"
-        raise UserError(what, where=option(name), allowed="a key of the grid" if is_grid else "GRID.yaml first")
-    comparison, code = _of_grid(given, options, grid) if is_grid else (_of_existing(given, options), 0)
+        what = "a grid says this itself" if of_grid else "this is about a grid of runs to be made"
+        raise UserError(what, where=option(name), allowed="a key of the grid" if of_grid else "GRID.yaml first")
+    comparison, code = _of_grid(given, options, grid) if of_grid else (_of_existing(given, options), 0)
     if comparison is not None and options.output is not None:
-        _write_report(comparison, options, own=is_grid)
+        _write_report(comparison, options, own=of_grid)
     if comparison is not None:
         as_json = json.dumps(comparison.to_json(), ensure_ascii=False, indent=1) if options.json_output else None
         write(as_json or comparison.text())

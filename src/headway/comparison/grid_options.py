@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -10,6 +11,12 @@ from headway.config import Section
 
 Workers = Annotated[int, Field(gt=0, le=1024)]
 GRID: dict[str, Any] = {"group": "A grid of runs"}
+GRID_FILES = (".yaml", ".yml")
+
+
+def is_grid(name: str) -> bool:
+    """Whether what is to be compared is the file of a grid; a run folder may have any name."""
+    return name.endswith(GRID_FILES) and not Path(name).is_dir()
 
 
 class GridOptions(Section):

@@ -12,13 +12,12 @@ from headway.comparison.comparison_page import write_report
 from headway.comparison.existing_results import Existing, compare_existing
 from headway.comparison.grid_comparison import compare_grid
 from headway.comparison.grid_file import load_grid
-from headway.comparison.grid_options import GridOptions
+from headway.comparison.grid_options import GridOptions, is_grid
 from headway.comparison.verdicts import compare_cells
 from headway.config import validated_options
 from headway.errors import RunError, UserError, nearest, option
 from headway.metrics import Metric, build_metric
 
-GRIDS = (".yaml", ".yml")
 SEVERAL = ("hypotheses", "references", "test")  # options that take one or several
 
 Path_ = str | Path
@@ -61,7 +60,7 @@ def compare(
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     given = [systems] if isinstance(systems, str | Path | CellResult) else systems
-    if isinstance(given, Sequence) and len(given) == 1 and str(given[0]).endswith(GRIDS):
+    if isinstance(given, Sequence) and len(given) == 1 and is_grid(str(given[0])):
         told = {"metrics": metrics, "margin": margin, "baseline": baseline}
         return _of_grid(Path(str(given[0])), folder, options, [name for name, value in told.items() if value])
     chosen = _options(CompareOptions if folder else ExistingOptions, options | {"baseline": baseline})
