@@ -7,10 +7,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
+
+from headway.errors import UserError, option
 
 # What flock answers on file systems that have no locks.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -56,6 +58,23 @@ def check_output_file(path: Path | None) -> Path | None:
     if not os.access(path if exists(path) else path.parent, os.W_OK):
         raise ValueError("no file can be written there")
     return path
+
+
+def check_apart(outputs: Mapping[str, Path | None], inputs: Sequence[Path]) -> None:
+    """Raise UserError where an output is a file that is read, or another output.
+
+    Args:
+        outputs: by the key of their option.
+        inputs: what is read.
+    """
+    taken = {path.resolve() for path in inputs if exists(path, "file")}
+    for key, path in outputs.items():
+        if path is None or (exists(path) and not exists(path, "file")):  # a device takes several
+            continue
+        if path.resolve() in taken:
+            what = "this file is read, or another output is written to it"
+            raise UserError(what, where=option(key), received=str(path), allowed="a file of its own")
+        taken.add(path.resolve())
 
 
 def check_figure(path: Path | None) -> Path | None:

@@ -65,3 +65,13 @@ def test_numbers_have_a_default_and_many_options_have_groups(path: tuple[str, ..
 def test_the_gist_ends_at_a_full_stop_or_colon() -> None:
     assert gist("Train a model. It is kept.") == "Train a model"
     assert gist("Score files: scores\n and p.") == "Score files"
+
+
+@pytest.mark.parametrize("path", [path for path, verb in ALL if hasattr(verb, "commands")], ids=" ".join)
+def test_a_group_without_a_verb_shows_its_help(run_headway: Command, path: tuple[str, ...]) -> None:
+    verb = next(verb for other, verb in ALL if other == path)
+    if not verb.no_args_is_help:
+        return
+    ended = run_headway(*path)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == run_headway(*path, "--help").out

@@ -338,3 +338,24 @@ def test_force_scoring_of_uneven_files(run_headway: Command, reversal: Reversal,
 def test_python_and_the_command_line_agree(run_headway: Command, reversal: Reversal) -> None:
     said = headway.load(reversal.run).predict(["abcd", ""])
     assert run_headway("predict", reversal.run, stdin="abcd\n\n").out == lines(*(each.text for each in said))
+
+
+def test_an_output_is_neither_what_is_read_nor_another_output(
+    run_headway: Command, reversal: Reversal, tmp_path: Path
+) -> None:
+    given, other = tmp_path / "given.txt", tmp_path / "other.txt"
+    given.write_text("abcd\n")
+    for arguments, name in {
+        ("--alignments", given): "--alignments",
+        ("--attention", tmp_path / "." / "given.txt"): "--attention",
+        ("--output", given): "--output",
+        ("--alignments", other, "--attention", other): "--alignments",
+    }.items():
+        ended = run_headway("predict", reversal.run, "--input", given, *arguments)
+        assert ended.code == 2
+        assert f"{name}: this file is read, or another output is written to it" in ended.err
+        assert given.read_text() == "abcd\n"
+    ended = run_headway("predict", reversal.run, "--input", given, "--alignments", other, "--output", "/dev/null")
+    assert ended.code == 0
+    assert len(other.read_text().split()) == 1  # a link, of the one word of the one line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given.txt", "other.txt"]

@@ -118,6 +118,25 @@ def test_a_signal_ends_the_tables_of_a_document(place: Path, tmp_path: Path, mon
     assert made == [tmp_path / "out" / "nobody2024-more"]
 
 
+def test_nothing_is_prepared_for_claims_that_cannot_be_decided(
+    place: Path, tmp_path: Path, run_headway: Command
+) -> None:
+    shutil.copytree(place / "claims", tmp_path / "claims")
+    wrong = {"says": "Blue.", "claim": "wide > narrow", "metric": "bleu"}
+    (tmp_path / "claims" / "nobody2024-wrong.yaml").write_text(yaml.safe_dump(CLAIMS | {"claims": [wrong]}))
+    both = ("--claims", tmp_path / "claims", "--data", place / "data", "--output", tmp_path / "out")
+    for arguments, message in {
+        ("nobody2024",): "wide > narrow: there is no such measure; received 'bleu on any test set'",
+        ("nobody2024/words/wid",): "wid: no such variant; did you mean 'wide'",
+        ("nobody2024/words", "trainig.updates=3"): "trainig.updates=3: unknown key",
+        ("nobody2024/words", "baseline=ngram"): "wide > narrow: this pair is not compared",
+        ("nobody2024/words", "--budget", "full"): "budget: these claims have no such budget",
+    }.items():
+        ended = run_headway("reproduce", *arguments, *both)
+        assert (ended.code, message in ended.err) == (2, True), ended.err
+        assert not (tmp_path / "out").exists()
+
+
 def test_mistakes_are_named_by_their_flags(place: Path, run_headway: Command) -> None:
     for arguments, error in {
         ("nobody2024/words", "--data", place / "data"): "--output: data and runs need a folder",

@@ -93,11 +93,11 @@ def test_no_pair_stands_in_two_parts(tmp_path: Path, run_headway: Command) -> No
     assert parts[2] != rows[180:]
     assert run_headway(*given, "--seed", "1", "--output", tmp_path / "two").out == ended.out
     assert part(tmp_path / "two", "test.tsv") == parts[2]
-    assert run_headway(*given, "--seed", "2", "--output", tmp_path / "two").code == 0
-    assert part(tmp_path / "two", "test.tsv") != parts[2]
-    options = ("--disjoint-sources", "--counts", "2", "2", "--output", tmp_path / "three")
+    assert run_headway(*given, "--seed", "2", "--output", tmp_path / "three").code == 0
+    assert part(tmp_path / "three", "test.tsv") != parts[2]
+    options = ("--disjoint-sources", "--counts", "2", "2", "--output", tmp_path / "four")
     assert run_headway("data", "split", table, "--columns", "1", "2", *options).code == 0
-    sources = [{row.split("\t")[0] for row in part(tmp_path / "three", f"{name}.tsv")} for name in NAMES]
+    sources = [{row.split("\t")[0] for row in part(tmp_path / "four", f"{name}.tsv")} for name in NAMES]
     assert not sources[0] & sources[2]
     assert not sources[0] & sources[1]
 
@@ -129,3 +129,19 @@ def test_the_commands(tmp_path: Path, run_headway: Command) -> None:
     given = ("--source", tmp_path / "s", "--references", tmp_path / "r0", tmp_path / "r1")
     assert run_headway("data", "labels", *given).out == "He\tc\ngo\ti\nhome\ti\n\n"
     assert run_headway("data", "labels").code == 2
+
+
+def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "train.tsv"
+    path.write_text("".join(f"a{index}\tb{index}\n" for index in range(30)))
+    whole = path.read_text()
+    with pytest.raises(UserError, match=r"already, with another text; .*received '.*train\.tsv'"):
+        split_table(path, ["1", "2"], tmp_path)
+    assert path.read_text() == whole
+    assert [file.name for file in tmp_path.iterdir()] == ["train.tsv"]
+    for _ in range(2):
+        split_table(path, ["1", "2"], tmp_path / "parts")
+    sentences = tmp_path / "dev.txt"
+    sentences.write_text("\n".join(f"word{index}\tc\n" for index in range(30)))
+    with pytest.raises(UserError, match="already"):
+        split_sentences(sentences, tmp_path)

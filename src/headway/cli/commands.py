@@ -120,6 +120,7 @@ def predict(
     from headway.cli.standard_streams import output_to
     from headway.cli.streams import run_predict
     from headway.errors import UserError, option
+    from headway.files import check_apart
 
     if runs[0].is_file() and runs[0].suffix != ".zip":
         what = "this is a file, not a run folder"
@@ -127,6 +128,8 @@ def predict(
         raise UserError(what, where=option("runs"), received=str(runs[0]), allowed=allowed)
     files = [path for path in runs[1:] if not path.is_dir() and path.suffix != ".zip"]
     runs = [runs[0], *(path for path in runs[1:] if path not in files)]
+    written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure")}
+    check_apart({"output": output, **written}, [*files, *([input] if input else [])])
     with output_to(output):
         shown = run_predict(
             runs, options,

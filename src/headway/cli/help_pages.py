@@ -6,6 +6,7 @@ explains these, too.
 
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -33,6 +34,13 @@ class Group(TyperGroup):
     """
 
     order: tuple[str, ...] = ()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; without any, show the help, which typer would leave to a formatter of its own."""
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            sys.stderr.write(f"{ctx.get_help().rstrip()}\n")
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of the group."""

@@ -13,7 +13,7 @@ from headway.cli.prediction_options import TargetScoreOptions, WriterOptions
 from headway.cli.standard_streams import StandardInput, windows, write
 from headway.corpora.unseen_characters import described
 from headway.errors import UserError, option
-from headway.files import json_line, named_in_errors
+from headway.files import json_line, whole_file
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.lines import check_file, read_lines
 from headway.log import progress, say, warn
@@ -228,23 +228,17 @@ def _with_prefixes(options: PredictOptions, prefixes: Iterator[str], count: int,
 
 
 def _open(path: Path | None, where: str, stack: ExitStack) -> Callable[[str], None] | None:
-    """A function that writes lines to a file, which is closed with the stack."""
+    """A function that writes lines to a file, which is there, whole, when the stack ends without an error."""
     if path is None:
         return None
     try:
-        file = path.open("w", encoding="utf-8")
+        file = stack.enter_context(whole_file(path))
     except OSError as error:
         raise UserError(f"cannot write there ({error.strerror})", where=f"{where} {path}") from error
 
     def write_line(text: str) -> None:
-        with named_in_errors(path):
-            file.write(f"{text}\n")
+        file.write(f"{text}\n".encode())
 
-    def close() -> None:
-        with named_in_errors(path):
-            file.close()
-
-    stack.callback(close)
     return write_line
 
 

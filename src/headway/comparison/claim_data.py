@@ -38,14 +38,10 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
         UserError: no folder was given to commands that name it, or files that they need are not there.
         RunError: a command failed.
     """
-    output, stamp = (folder / DATA).absolute(), hashlib.sha256(data.prepare.encode()).hexdigest()
-    mark = output / PREPARED
-    if mark.is_file() and mark.read_text(encoding="utf-8").strip() == stamp:
+    output = (folder / DATA).absolute()
+    if _is_prepared(data, output):
         return output
-    missing = [name for name in data.needs if given is None or not (given / name).exists()]
-    if missing or (given is None and NAMES_DATA.search(data.prepare)):
-        received = "no folder" if given is None else f"{given}, without {', '.join(missing)}"
-        raise UserError(f"these claims need {data.about}", where=option("data"), received=received)
+    check_given(data, folder, given)
     unfinished = output.with_name(f".{DATA}.tmp")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
@@ -57,10 +53,29 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
     code, error = _run(data.prepare, beside, environment, log, f"preparing {output}")
     if code:
         raise RunError(f"the data could not be prepared (exit code {code}): {error or 'no message'}; {log}")
-    write_text(unfinished / PREPARED, f"{stamp}\n")
+    write_text(unfinished / PREPARED, f"{_stamp(data)}\n")
     shutil.rmtree(output, ignore_errors=True)
     unfinished.rename(output)
     return output
+
+
+def check_given(data: ClaimData, folder: Path, given: Path | None) -> None:
+    """Raise UserError where data are to be prepared in a folder, and the user's do not have what that needs."""
+    if _is_prepared(data, folder / DATA):
+        return
+    missing = [name for name in data.needs if given is None or not (given / name).exists()]
+    if missing or (given is None and NAMES_DATA.search(data.prepare)):
+        received = "no folder" if given is None else f"{given}, without {', '.join(missing)}"
+        raise UserError(f"these claims need {data.about}", where=option("data"), received=received)
+
+
+def _is_prepared(data: ClaimData, output: Path) -> bool:
+    mark = output / PREPARED
+    return mark.is_file() and mark.read_text(encoding="utf-8").strip() == _stamp(data)
+
+
+def _stamp(data: ClaimData) -> str:
+    return hashlib.sha256(data.prepare.encode()).hexdigest()
 
 
 def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path, title: str) -> tuple[int, str]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from headway.comparison.cell_results import CellResult
 from headway.comparison.claims import COSTS, ClaimConfig, ClaimFile
 from headway.comparison.comparison import Comparison
+from headway.comparison.grid import Grid
 from headway.comparison.grid_config import GridConfig
 from headway.comparison.needed import needed_in_words
 from headway.comparison.statistics import Estimate
@@ -78,6 +79,25 @@ def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
         paper = claim.paper_difference(higher_is_better=measure.metric.higher_is_better)
         needs = _needs(claim, pair.estimate, sign, paper)
     return Decided(claim, difference, bounds[0], bounds[1], values, finding, needs)
+
+
+def check_decidable(claims: ClaimFile, grid: Grid) -> None:
+    """Raise UserError for a claim about variants of a grid by what the grid does not compare."""
+    names = {variant.name for variant in grid.variants}
+    for claim in claims.claims:
+        left, _, right = claim.inequality
+        if claim.metric in COSTS or not {left, right} <= names:
+            continue
+        measured = [(test.name, metric) for test in grid.tests for metric in grid.metrics_of(test)]
+        if not any(
+            claim.test in (None, test) and claim.metric in (None, metric.name, metric.label)
+            for test, metric in measured
+        ):
+            received = f"{claim.metric or 'any metric'} on {claim.test or 'any test set'}"
+            allowed = [f"{metric.name} on {test}" for test, metric in measured]
+            raise UserError("there is no such measure", where=claim.claim, received=received, allowed=allowed)
+        if grid.config.baseline not in (None, left, right):
+            raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
 
 
 def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | None) -> str:

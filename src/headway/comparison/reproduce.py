@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.comparison.claim_data import prepare
+from headway.comparison.claim_data import DATA, check_given, prepare
 from headway.comparison.claims import (
     ClaimFile,
     ClaimPath,
@@ -20,7 +20,7 @@ from headway.comparison.claims import (
 from headway.comparison.compare_options import CompareOptions
 from headway.comparison.comparison import Comparison
 from headway.comparison.comparison_page import write_report
-from headway.comparison.findings import Decided, claims_table, decide
+from headway.comparison.findings import Decided, check_decidable, claims_table, decide
 from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import GridComparison, compare_grid, plan_of
 from headway.comparison.grid_file import grid_of
@@ -66,11 +66,15 @@ def reproduce(
     """
     if options.output is None:
         raise UserError("data and runs need a folder", where=option("output"))
+    files = chosen_files(claims_folder(options.claims), chosen)
+    for path in files.values():
+        _check(path, options.output / path.stem, chosen.cell, options, overrides)
     tables, code = list[Table](), 0
-    for name, path in chosen_files(claims_folder(options.claims), chosen).items():
+    for name, path in files.items():
         claims, folder = read_claims(path), options.output / path.stem
         data = prepare(claims.data_of(options.budget), folder, options.data, path.parent)
         grid = claimed_grid(claims, path, data, options.budget, chosen.cell, overrides)
+        check_decidable(claims, grid)
         if options.dry_run:
             plan = plan_of(grid, folder, options)
             tables.append(Table(plan.columns, plan.rows, title=f"{name}: {claims.title}", notes=plan.notes))
@@ -88,6 +92,17 @@ def reproduce(
         write_report(made.comparison, folder, CompareOptions(), own=True)
         write_record(folder / RECORD, record_of(claims, options, grid, made, made.comparison, decided, command))
     return tables, code
+
+
+def _check(path: Path, folder: Path, cell: str | None, options: ReproduceOptions, overrides: Sequence[str]) -> None:
+    """Raise UserError for what can be seen to be wrong before any data are prepared."""
+    claims = read_claims(path)
+    tree = claims.tree(options.budget)
+    check_given(claims.data_of(options.budget), folder, options.data)
+    if cell is not None:
+        tree_of_cell(tree, claims, cell)
+    if _named_output(tree, "") == tree:  # else recipes go on from runs that the preparation makes
+        check_decidable(claims, claimed_grid(claims, path, folder / DATA, options.budget, cell, overrides))
 
 
 def claimed_grid(

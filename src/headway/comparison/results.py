@@ -121,6 +121,8 @@ def read_record(path: Path) -> ResultRecord:
         record = ResultRecord.model_validate(read_json(path, what="record"))
         for table in record.tables:
             Table.from_json(table)
+        if record.claims and not record.tables:
+            raise ValueError("a record with claims has their table")
     except ValidationError as error:
         raise UserError(explain(error, ResultRecord, str(path))) from error
     except (OSError, ValueError) as error:

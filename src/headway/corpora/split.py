@@ -99,10 +99,13 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
         allowed = f"for pairs, a row each, {option('columns')} with their source and target"
         raise UserError(what, where=str(path), received=len(sentences), allowed=allowed)
     parts = options.assign(len(sentences), str(path))
-    output.mkdir(parents=True, exist_ok=True)
-    for name in PARTS:
-        chosen = (sentence for sentence, part in zip(sentences, parts, strict=True) if part == name)
-        write_text(output / f"{name}{_suffix(path)}", "\n".join(chosen))
+    texts = {
+        output / f"{name}{_suffix(path)}": "\n".join(
+            sentence for sentence, part in zip(sentences, parts, strict=True) if part == name
+        )
+        for name in PARTS
+    }
+    _write_new(texts)
     return Split(Counter(parts), "sentences")
 
 
@@ -169,7 +172,7 @@ def _split_pairs(
     if not all(counts[name] for name in PARTS):
         raise UserError("a part has no pair that is not in another one", where=pairs.name, received=dict(counts))
     part_of = dict(zip(lines, parts, strict=True))
-    output.mkdir(parents=True, exist_ok=True)
+    written: dict[Path, str] = {}
     for path in pairs.files:
         texts: dict[str, list[str]] = {name: [] for name in PARTS}
         for number, row in enumerate(read_rows(path), start=1):
@@ -177,14 +180,25 @@ def _split_pairs(
             for name in PARTS:
                 if name == part or (header and number == 1):
                     texts[name].append(f"{row}\n")
-        for name in PARTS:
-            write_text(output / f"{name}{_suffix(path)}", "".join(texts[name]))
+        written |= {output / f"{name}{_suffix(path)}": "".join(rows) for name, rows in texts.items()}
+    _write_new(written)
     left_out = {
         "pairs without text on one side": empty,
         "rows that cannot be read": pairs.row_errors.count,
         **{f"of {name}, {what}": count for (name, what), count in shared.items()},
     }
     return Split({name: counts[name] for name in PARTS}, "pairs", left_out)
+
+
+def _write_new(texts: Mapping[Path, str]) -> None:
+    """Write files. Raises UserError, before any is written, where one is there already with another text."""
+    for path, text in texts.items():
+        if path.exists() and (not path.is_file() or path.read_bytes() != text.encode()):
+            what = "there is a file of this name already, with another text; it may be what was split"
+            raise UserError(what, where=option("output"), received=str(path), allowed="another folder")
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
 
 
 def _without_shared(keys: Sequence[str], parts: list[str]) -> Counter[tuple[str, str]]:

@@ -80,7 +80,7 @@ class SpacyParser(Parser):
         spacy = _import("spacy", where)
         try:
             self.pipeline = spacy.load(config.model)
-        except (OSError, ImportError, ValueError) as error:
+        except (OSError, ImportError, ValueError, TypeError) as error:
             raise UserError(f"cannot load this spaCy pipeline ({error})", where=where, received=config.model) from error
         metas = {name: self.pipeline.get_pipe_meta(name) for name in self.pipeline.pipe_names}
         if not any("token.head" in meta.assigns for meta in metas.values()):

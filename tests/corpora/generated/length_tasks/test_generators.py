@@ -222,3 +222,8 @@ def test_parts_are_written_whole(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
         "dev.tsv", "lengths.json", "test.lengths", "test.tsv", "train.tsv",
     ]  # fmt: skip
+
+
+def test_a_file_without_commands_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"tasks_train_length\.txt: this file has no command"):
+        lengths_data("scan", scan=write_scan(tmp_path, [], ["IN: walk OUT: I_WALK"]))

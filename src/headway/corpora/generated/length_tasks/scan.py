@@ -32,6 +32,8 @@ def read_scan(folder: Path, *, seed: int = 1, sizes: Sizes = DEFAULT_SIZES, trai
         UserError: a file that is not there, a line that is not `IN: ... OUT: ...`, or no longer and no trained length.
     """
     known, others = list(_read(folder / TRAIN)), list(_read(folder / TEST))
+    if not known:
+        raise UserError("this file has no command", where=str(folder / TRAIN), allowed="IN: command OUT: actions")
     longest = max(example.length for example in known) if trained is None else trained
     parts: dict[str, list[LengthExample]] = {"train": [], "dev": [], "test": []}
     for example in known if trained is None else [*known, *others]:
