@@ -144,7 +144,7 @@ def _generation_config(run: Run, transformers: Any) -> Any:
     search = run.recipe.decoding
     return transformers.GenerationConfig(
         num_beams=search.beam,
-        early_stopping=True if search.beam > 1 else None,
+        early_stopping=False if search.beam > 1 else None,
         length_penalty=round(0.8 * search.length_penalty, 4),
         max_length=LONGEST,
         no_repeat_ngram_size=search.no_repeat_ngram,
@@ -205,7 +205,8 @@ def open_marian(folder: Path) -> Answering:
 @torch.inference_mode()
 def _generate(model: Any, tokenizer: Any, lines: list[str], search: Search) -> list[list[Answer]]:
     inputs = tokenizer(lines, return_tensors="pt", padding=True)
-    beams = {"early_stopping": True, "length_penalty": 0.0} if search.beam > 1 else {}
+    # As headway's own search, it goes on while a hypothesis that is alive can still be the best.
+    beams = {"early_stopping": False, "length_penalty": 0.0} if search.beam > 1 else {}
     ids = model.generate(
         **inputs, num_beams=search.beam, num_return_sequences=search.beam, max_new_tokens=search.longest,
         max_length=None, no_repeat_ngram_size=0, **beams,
