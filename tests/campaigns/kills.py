@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -266,6 +267,7 @@ def forked(
     if child:
         return child
     code = 99
+    gc.callbacks.clear()  # hypothesis has one, which would swallow a signal that comes within it
     try:
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for stream in (1, 2):
