@@ -1,6 +1,7 @@
 """The recipes that come with headway are valid, and their models can be built."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from headway.comparison.grid_file import load_grid
 from headway.errors import UserError
 from headway.models import build_model
 from headway.models.matching import count_parameters
+from headway.models.recurrent.recurrent_model import RecurrentConfig
 from headway.recipe import load_recipe, read_tree
 from headway.runs.training.preparation import check_recipe
 from tests.models.encoders import write_encoder
@@ -66,3 +68,42 @@ def test_parameters_of_table_3(recipe: str, printed: str, less: str, more: str) 
             millions[tokens] = count_parameters(build_model(model, tokens, tokens, True)) / 1e6  # type: ignore[arg-type]
     assert (less, more) == (f"{millions[37_000]:.1f}", f"{millions[41_000]:.1f}")
     assert not printed or round(millions[36_000 if recipe == "big" else 41_000]) == int(printed)
+
+
+LUONG = {  # of Luong et al. (2015), tables 1 and 4: what the rows change, and the row from which they do
+    "base": ("reversed", {"encoder.reverse": False}),
+    "reversed": ("dropout", {"dropout": 0.0}),
+    "location": ("location-fed", {"attention.input_feeding": False}),
+    "location-fed": ("general", {"attention.score": "location"}),
+    "dot": ("general", {"attention.score": "dot"}),
+    "local-m": ("general", {"attention.window": "local-m"}),
+    "local-p-dot": ("dot", {"attention.window": "local-p"}),
+}
+
+
+@pytest.mark.parametrize("name", LUONG)
+def test_a_row_of_luongs_tables_changes_one_thing(name: str) -> None:
+    other, changes = LUONG[name]
+    model, base = (load_recipe(FOLDER / f"recurrent/luong-tables/{row}.yaml").model for row in (name, other))
+    assert isinstance(model, RecurrentConfig)
+    assert differences(model.model_dump(), base.model_dump()) == changes
+
+
+def test_luongs_recipes_are_the_rows_of_both_tables() -> None:
+    rows = {path.stem for path in (FOLDER / "recurrent" / "luong-tables").glob("*.yaml")}
+    assert rows == {*LUONG, "dropout", "general"}
+    best = load_recipe(FOLDER / "recurrent" / "luong-en-de.yaml")
+    general = load_recipe(FOLDER / "recurrent" / "luong-tables" / "general.yaml")
+    assert differences(best.model.model_dump(), general.model.model_dump()) == {"attention.window": "local-p"}
+    assert differences(best.optimizer.model_dump(), general.optimizer.model_dump()) == {}
+
+
+def differences(tree: dict[str, Any], other: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """The values of a tree that another has not, by key."""
+    found = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and isinstance(other.get(key), dict):
+            found |= differences(value, other[key], f"{above}{key}.")
+        elif other.get(key) != value:
+            found[above + key] = value
+    return found

@@ -153,3 +153,18 @@ def test_the_plan_of_claims(place: Path, run_headway: Command) -> None:
     assert ended.code == 0, ended.err
     assert "ngram-1" in ended.out
     assert not (place / "planned" / "nobody2024-words" / "cells").exists()
+
+
+def test_of_a_document_those_claims_are_decided_that_have_the_budget(
+    place: Path, tmp_path: Path, run_headway: Command
+) -> None:
+    shutil.copytree(place / "claims", tmp_path / "claims")
+    (tmp_path / "claims" / "nobody2024-large.yaml").write_text(yaml.safe_dump(CLAIMS | {"budgets": {"full": {}}}))
+    both = ("--claims", tmp_path / "claims", "--data", place / "data", "--output", tmp_path / "out", "--dry-run")
+    ended = run_headway("reproduce", "nobody2024", *both)
+    assert ended.code == 0, ended.err
+    assert "without a budget small, and left out: nobody2024/large\n" in ended.err
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"nobody2024-words"}
+    ended = run_headway("reproduce", "nobody2024/large", *both)
+    assert ended.code == 2
+    assert "budget: these claims have no such budget; received 'small'; allowed: full" in ended.err

@@ -87,3 +87,10 @@ def test_a_mistake_is_named(folders: tuple[Path, Path], change: dict[str, Any], 
         (results / name).write_text(text)
     with pytest.raises(UserError, match=message):
         results_page(results, claims, claim_command)
+
+
+def test_the_command_of_claims_names_their_budget_where_it_is_not_the_usual_one() -> None:
+    assert claim_command("a/b", "small", True) == "headway reproduce a/b --data FOLDER --output runs"
+    assert claim_command("a/b", "full", False) == "headway reproduce a/b --budget full --output runs"
+    page = results_page(ROOT / "results", ROOT / "claims", claim_command)
+    assert "`headway reproduce loem2023/articles --budget full --data FOLDER --output runs`" in page.replace("\n", " ")

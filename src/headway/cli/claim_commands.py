@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.standard_streams import write
-from headway.comparison.reproduce_options import ReproduceOptions
+from headway.comparison.reproduce_options import USUAL_BUDGET, ReproduceOptions
 
 
 def reproduce(
@@ -55,6 +55,8 @@ def results(
     write_text(output, results_page(folder, claims_folder(claims), claim_command))
 
 
-def claim_command(name: str, needs_data: bool) -> str:
+def claim_command(name: str, budget: str, needs_data: bool) -> str:
     """The command that decides the claims of a file; `FOLDER` has the data that they need."""
-    return f"headway reproduce {name}{' --data FOLDER' if needs_data else ''} --output runs"
+    given = [f" --budget {budget}"] if budget != USUAL_BUDGET else []
+    given += [" --data FOLDER"] if needs_data else []
+    return f"headway reproduce {name}{''.join(given)} --output runs"

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headway.comparison.cell_results import Costs
+from headway.comparison.reproduce_options import USUAL_BUDGET
 from headway.config import Section, explain, merge
 from headway.errors import UserError, nearest
 from headway.recipe import read_tree
@@ -113,6 +114,11 @@ class ClaimFile(Section):
     budgets: dict[Literal["small", "full"], BudgetConfig]
     claims: tuple[ClaimConfig, ...]
     findings: tuple[str, ...] = ()
+
+    @property
+    def usual_budget(self) -> str:
+        """The budget of those who name none, or the only one that the file has."""
+        return USUAL_BUDGET if USUAL_BUDGET in self.budgets else next(iter(self.budgets))
 
     def tree(self, budget: str) -> dict[str, Any]:
         """The grid of a budget, as a raw tree. Raises UserError where the file has no such budget."""

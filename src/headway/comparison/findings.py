@@ -221,7 +221,7 @@ def _higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
         return claim.metric in DEARER_IS_BETTER
     if claim.metric is not None:
         return build_metric(claim.metric).higher_is_better
-    grid = GridConfig.model_validate(claims.grid)
+    grid = GridConfig.model_validate(claims.tree(claims.usual_budget))
     own = next((test.own_metrics() for test in grid.test if claim.test in (None, test.name)), None)
     entries = own or grid.metrics or ()
     return not entries or build_metric(**entries[0]).higher_is_better

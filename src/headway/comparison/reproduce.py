@@ -52,7 +52,7 @@ def reproduce(
     Every file's data and runs are in a folder of its own within the output. What is there is not made again.
 
     Args:
-        chosen: which claims.
+        chosen: which claims; of a whole document those that have the budget.
         options: budget, data, output and workers.
         overrides: changes to the grids or to all recipes.
         command: what was typed, for the record.
@@ -67,6 +67,8 @@ def reproduce(
     if options.output is None:
         raise UserError("data and runs need a folder", where=option("output"))
     files = chosen_files(claims_folder(options.claims), chosen)
+    if chosen.table is None:
+        files = _having(options.budget, files)
     for path in files.values():
         _check(path, options.output / path.stem, chosen.cell, options, overrides)
     tables, code = list[Table](), 0
@@ -92,6 +94,14 @@ def reproduce(
         write_report(made.comparison, folder, CompareOptions(), own=True)
         write_record(folder / RECORD, record_of(claims, options, grid, made, made.comparison, decided, command))
     return tables, code
+
+
+def _having(budget: str, files: dict[str, Path]) -> dict[str, Path]:
+    """The claim files that have a budget; says which have not. All of them where none has: the first is named then."""
+    having = {name: path for name, path in files.items() if budget in read_claims(path).budgets}
+    if having and len(having) < len(files):
+        say(f"without a budget {budget}, and left out: {', '.join(name for name in files if name not in having)}")
+    return having or files
 
 
 def _check(path: Path, folder: Path, cell: str | None, options: ReproduceOptions, overrides: Sequence[str]) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from headway.comparison.grid_options import GridOptions
 
+USUAL_BUDGET: Final = "small"  # where none is named
+
 
 class ReproduceOptions(GridOptions):
     """The budget, data and output of claims, and the workers."""
 
-    budget: Literal["small", "full"] = Field("small", description="For two processor cores, or that of the document.")
+    budget: Literal["small", "full"] = Field(
+        USUAL_BUDGET, description="For two processor cores, or that of the document."
+    )
     output: Path | None = Field(
         None, description="The folder of data and runs.", json_schema_extra={"metavar": "DIR", "default_text": ""}
     )

@@ -30,7 +30,7 @@ CONTENTS = "contents.yaml"
 WIDTH = 128  # of a line of text
 NOT_RUN = "not run"
 VERDICTS = ("holds", "fails", "open", NOT_RUN)
-ClaimCommand = Callable[[str, bool], str]
+ClaimCommand = Callable[[str, str, bool], str]
 
 
 class Provenance(Section):
@@ -136,7 +136,7 @@ def results_page(results: Path, claims: Path, command: ClaimCommand) -> str:
     Args:
         results: the folder of the records.
         claims: the folder of the claim files.
-        command: what decides claims, by their name, and whether they need data.
+        command: what decides claims, by their name, their budget, and whether they need data.
 
     Raises:
         UserError: a file that cannot be read, a record that is missing, or one that no section has.
@@ -218,8 +218,9 @@ def _questions(folder: Path, name: str, record: ResultRecord | None, command: Cl
     """The claims of a file with the command that decides them, and what has been found so far."""
     claims = read_claims(folder / f"{name}.yaml")
     where = f"{claims.document}, {claims.table}" if claims.table else claims.document
-    asked = command(name.replace("-", "/", 1), bool(claims.data.needs))
-    given = [f"FOLDER has {claims.data.about}."] if claims.data.needs else []
+    data = claims.data_of(claims.usual_budget)
+    asked = command(name.replace("-", "/", 1), claims.usual_budget, bool(data.needs))
+    given = [f"FOLDER has {data.about}."] if data.needs else []
     decided = f"`{asked}` decides these [claims](../claims/{name}.yaml)."
     yield from _paragraph([f"**{claims.title}.**", f"{where}: {claims.setting}.", decided, *given])
     yield from ("", _decided(claims, record).markdown().rstrip("\n"))
