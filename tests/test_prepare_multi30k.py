@@ -62,3 +62,11 @@ def test_sides_of_other_lengths_are_told(tmp_path: Path) -> None:
     ended = prepare(SCRIPT, data, tmp_path / "data")
     assert ended.returncode == 1
     assert ended.stderr == f"texts.py: {data / 'val'}: 3 and 1 lines\n"
+
+
+def test_rare_separators_end_no_caption(tmp_path: Path) -> None:
+    data = write_captions(tmp_path / "raw", {"train": 1, "val": 1, "test_2016_flickr": 6})
+    write(data / "train.en", "one\u2028two\x85three\n")
+    ended = prepare(SCRIPT, data, tmp_path / "data")
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "data" / "train.en").read_text(encoding="utf-8").split("\n")[0] == "one two three"

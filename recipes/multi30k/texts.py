@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 
+from headway.formats.lines import read_lines
 from headway.processing.text.segmentation import segmenter
 
 LANGUAGES, MOST = ("de", "en"), 6
@@ -27,7 +28,7 @@ def captions(data: Path, name: str) -> list[Pair]:
     """The captions of a part in both languages, tokenised; ends the program where there are not as many of both."""
     sides = []
     for language in LANGUAGES:
-        lines = (data / f"{name}.{language}").read_text(encoding="utf-8").splitlines()
+        lines = list(read_lines(data / f"{name}.{language}"))
         sides.append([segmenter("moses", language).segment(line) for line in lines])
     if len(set(map(len, sides))) > 1:
         sys.exit(f"texts.py: {data / name}: {' and '.join(str(len(side)) for side in sides)} lines")

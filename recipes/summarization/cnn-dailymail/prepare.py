@@ -36,7 +36,7 @@ def pair(story: str) -> tuple[str, str]:
     article: list[str] = []
     highlights: list[str] = []
     lines = article
-    for line in (" ".join(line.split()) for line in story.splitlines()):
+    for line in (" ".join(line.split()) for line in story.split("\n")):
         if line == HIGHLIGHT:
             lines = highlights
         elif line:
