@@ -16,7 +16,7 @@ from headway.errors import UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.models import PRESETS, build_model, model_section
 from headway.models.matching import count_parameters
-from headway.recipe import Recipe, apply_override, changed_keys, dump_recipe, load_recipe, parse_recipe, read_tree
+from headway.recipe import Recipe, apply_overrides, changed_keys, dump_recipe, load_recipe, parse_recipe, read_tree
 from headway.runs.training.preparation import check_recipe
 
 TREE: dict[str, Any] = {"data": {"train": {"tsv": "train.tsv"}}, "training": {"updates": 10}}
@@ -144,8 +144,8 @@ def test_a_base_must_be_another_recipe(tmp_path: Path, base: str, message: str) 
 def test_overrides_win_and_reach_every_depth(tmp_path: Path) -> None:
     recipe = load_recipe(
         written(tmp_path),
-        ["training.updates=7", "model=transformer-small", "model.dim=128", "model.encoder.mixer.kind=attention",
-         "optimizer.betas=[0.8, 0.9]", "training.updates=8", "data.max_ratio=", "optimizer.learning_rate=1e-3",
+        ["training.updates=8", "model=transformer-small", "model.dim=128", "model.encoder.mixer.kind=attention",
+         "optimizer.betas=[0.8, 0.9]", "data.max_ratio=", "optimizer.learning_rate=1e-3",
          "training.dev_metrics=[bleu, {name: chrf, word_order: 2}]"],
     )  # fmt: skip
     assert recipe.training.updates == 8
@@ -158,7 +158,7 @@ def test_overrides_win_and_reach_every_depth(tmp_path: Path) -> None:
 
 def test_an_override_below_null_makes_the_section() -> None:
     tree: dict[str, Any] = {"data": {"dev": None}}
-    apply_override(tree, "data.dev.tsv=dev.tsv")
+    apply_overrides(tree, ["data.dev.tsv=dev.tsv"])
     assert tree == {"data": {"dev": {"tsv": "dev.tsv"}}}
 
 
@@ -177,6 +177,13 @@ def test_bad_overrides(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         load_recipe(written(tmp_path), [override])
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("second", ["model.dim=16", "model.dim=32", "model=transformer-small", "model={dim: 8}"])
+def test_no_override_replaces_an_earlier_one(tmp_path: Path, second: str) -> None:
+    with pytest.raises(UserError, match="the second of these overrides replaces the first") as error:
+        load_recipe(written(tmp_path), ["model.dim=32", "training.updates=8", second])
+    assert error.value.received == ["model.dim=32", second]
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -8,7 +8,7 @@ import typer
 from pydantic import Field, NonNegativeInt, PositiveInt
 from typer.testing import CliRunner
 
-from headway.cli.options import Given, command, spread_variadic
+from headway.cli.options import Given, command
 from headway.config import Section
 from headway.errors import UserError, option
 
@@ -143,6 +143,7 @@ def test_help_has_groups_bounds_and_defaults() -> None:
         ),
         ("toy r --layers 1 0", "error: --layers.1: input should be greater than or equal to 1; received 0"),
         ("toy r --bem 1", "--bem"),
+        ("toy r --beam 1 --beam 2", "error: --beam: this option is given twice; received ['1', '2']"),
         ("needed", "--output"),
         ("fails", "error: --json: wrong; allowed: --no-quality beside RUN"),
     ],
@@ -179,19 +180,3 @@ def test_a_type_that_no_flag_can_have_is_refused() -> None:
 
     with pytest.raises(TypeError, match="the option toy"):
         command(app)(nested)
-
-
-@pytest.mark.parametrize(
-    ("given", "spread"),
-    [
-        ("score --references a b --metric bleu", "score --references a --references b --metric bleu"),
-        ("score --references=a b --json", "score --references=a --references b --json"),
-        ("score --references a --references b c", "score --references a --references b --references c"),
-        ("--metric bleu chrf --hypotheses - a", "--metric bleu --metric chrf --hypotheses - --hypotheses a"),
-        ("score --references a a", "score --references a --references a"),
-        ("train a b --output c d", "train a b --output c d"),
-        ("", ""),
-    ],
-)
-def test_several_values_after_one_flag(given: str, spread: str) -> None:
-    assert spread_variadic(given.split(), ["--references", "--metric", "--hypotheses"]) == spread.split()

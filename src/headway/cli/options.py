@@ -35,6 +35,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from headway.cli.failures import failures_told
+from headway.cli.given_flags import check_given_once, spread_variadic, variadic_flags
 from headway.cli.help_pages import ALL, write_command_help
 from headway.cli.standard_streams import write
 from headway.config import validated_options
@@ -65,6 +66,9 @@ class Command(TyperCommand):
             write_command_help(self, ctx, formatter, whole=True)
             write(formatter.getvalue(), end="")
             ctx.exit()
+        if not ctx.resilient_parsing:  # completion goes on whatever stands there
+            with failures_told(self.spell):
+                check_given_once(self, args)
         return super().parse_args(ctx, spread_variadic(args, variadic_flags(self)))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -154,27 +158,6 @@ def given_options(context: typer.Context, *but: str) -> dict[str, Any]:
     source = context.get_parameter_source
     given = [name for name in context.params if getattr(source(name), "name", "") == "COMMANDLINE"]
     return {name: context.params[name] for name in given if name not in but}
-
-
-def spread_variadic(arguments: Sequence[str], flags: Iterable[str]) -> list[str]:
-    """`--references a b` as `--references a --references b`, for each of the flags."""
-    variadic = set(flags)
-    spread: list[str] = []
-    flag = None
-    for argument in arguments:
-        if argument.startswith("-") and argument != "-":
-            name = argument.partition("=")[0]
-            flag = name if name in variadic else None
-        elif flag is not None and spread[-1] != flag:
-            spread.append(flag)
-        spread.append(argument)
-    return spread
-
-
-def variadic_flags(verb: Any) -> list[str]:
-    """The flags of a command that take several values after one flag."""
-    options = (parameter for parameter in verb.params if parameter.param_type_name == "option" and parameter.multiple)
-    return [flag for parameter in options if str(parameter.metavar).endswith("...") for flag in parameter.opts]
 
 
 def _models_of(annotation: Any) -> tuple[type[BaseModel], ...]:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headway.cli.failures import failures_told
+from headway.cli.given_flags import given_arguments
 from headway.cli.help_pages import Group
-from headway.cli.options import flag_of, spread_variadic, variadic_flags
+from headway.cli.options import flag_of
 
 BEGIN, TRAIN, COMPARE, SHIP = "To begin", "From data to outputs", "Comparing", "Shipping"
 
@@ -56,21 +57,10 @@ class _Fit(NamedTuple):
 
 def _fit(verb: Any, arguments: Sequence[str]) -> _Fit:
     options = [parameter for parameter in verb.params if parameter.param_type_name == "option"]
-    parameters = {flag: parameter for parameter in options for flag in (*parameter.opts, *parameter.secondary_opts)}
-    spread = iter(spread_variadic(arguments, variadic_flags(verb)))
-    given, unknown, positional = set(), 0, 0
-    for argument in spread:
-        if argument == "-" or not argument.startswith("-"):
-            positional += 1
-            continue
-        flag, equals, _ = argument.partition("=")
-        option = parameters.get(flag)
-        if option is None:
-            unknown += 1
-            continue
-        given.add(option.name)
-        for _ in range(0 if option.is_flag or equals else option.nargs):
-            next(spread, None)
+    arguments_given = list(given_arguments(verb, arguments))
+    given = {part.option.name for part in arguments_given if part.option is not None}
+    unknown = sum(part.option is None and part.flag is not None for part in arguments_given)
+    positional = sum(part.flag is None for part in arguments_given)
     positions = [parameter for parameter in verb.params if parameter.param_type_name == "argument"]
     most = sum(len(arguments) if parameter.nargs < 0 else parameter.nargs for parameter in positions)
     least = sum(parameter.required for parameter in positions)

@@ -17,7 +17,7 @@ from headway.errors import UserError, nearest
 from headway.files import exists
 from headway.formats.corpus_config import paths_resolved
 from headway.models import StackedConfig, model_section
-from headway.recipe import Recipe, apply_override, changed_keys, read_tree, recipe_of, set_key
+from headway.recipe import Recipe, apply_overrides, changed_keys, read_tree, recipe_of, set_key
 from headway.runs.training.preparation import check_recipe
 from headway.tasks import build_task
 
@@ -43,16 +43,17 @@ def load_grid(path: Path, overrides: Sequence[str] = ()) -> Grid:
 def grid_of(tree: dict[str, Any], beside: Path, overrides: Sequence[str] = ()) -> Grid:
     """The grid of a raw tree; see `load_grid`. Relative paths of recipes begin at the folder `beside`."""
     tree = copy.deepcopy(tree)
-    recipe_changes = []
+    recipe_changes, grid_changes = [], []
     for override in overrides:
         first = override.partition("=")[0].split(".")[0]
         if first in Recipe.model_fields:
             recipe_changes.append(override)
         elif first in GridConfig.model_fields:
-            apply_override(tree, override)
+            grid_changes.append(override)
         else:
             names = [*GridConfig.model_fields, *Recipe.model_fields]
             raise UserError(f"unknown key{nearest(first, names)}", where=override, allowed=names)
+    apply_overrides(tree, grid_changes)
     try:
         config = GridConfig.model_validate(tree)
     except ValidationError as error:
@@ -116,8 +117,7 @@ def _tree_of(config: GridConfig, name: str, beside: Path, changes: Sequence[str]
                 tree[key] = merge(section, copy.deepcopy(value))
             else:
                 set_key(tree, key, copy.deepcopy(value), key)
-        for change in changes:
-            apply_override(tree, change)
+        apply_overrides(tree, changes)
         set_key(tree, SEED, config.seeds[0], SEED)
         if config.tune is not None and _sets(own, config.tune.key):
             raise UserError("this key is tuned, so that a variant cannot set it", where=config.tune.key)

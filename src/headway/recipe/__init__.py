@@ -6,7 +6,7 @@ written, resolved, into the run folder. A key that does not exist is an error th
 
 from headway.formats.corpus_config import parse_corpus
 from headway.recipe.reading import (
-    apply_override,
+    apply_overrides,
     changed_keys,
     dump_recipe,
     flatten,
@@ -23,7 +23,7 @@ from headway.recipe.sections import Recipe, TrainingConfig
 __all__ = [
     "Recipe",
     "TrainingConfig",
-    "apply_override",
+    "apply_overrides",
     "changed_keys",
     "dump_recipe",
     "flatten",

@@ -36,14 +36,14 @@ def load_recipe(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str]
     recipe.
 
     Raises:
-        UserError: a file that cannot be read, is no YAML mapping, or holds unknown keys or values that are not allowed.
+        UserError: a file that cannot be read, is no YAML mapping, or holds unknown keys or values that are not allowed;
+            overrides as `apply_overrides` says.
     """
     if isinstance(recipe, Mapping):
         tree, beside = deepcopy(dict(recipe)), Path()
     else:
         tree, beside = read_tree(Path(recipe)), Path(recipe).parent
-    for override in overrides:
-        apply_override(tree, override)
+    apply_overrides(tree, overrides)
     return recipe_of(tree, beside)
 
 
@@ -117,12 +117,23 @@ def read_tree(path: Path, below: Sequence[Path] = (), *, alone: bool = False) ->
     return merge(read_tree(path.parent / base, [*below, path]), tree)
 
 
-def apply_override(tree: dict[str, Any], override: str) -> None:
-    """Set one `key.path=value` in the raw tree."""
-    key, separator, text = override.partition("=")
-    if not separator or not key:
-        raise UserError("an override is key.path=value", where=override)
-    set_key(tree, key, parse_yaml(text, override, "the value of this override", numbered=False), override)
+def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Set each `key.path=value` in the raw tree, in their order; values are YAML.
+
+    Raises:
+        UserError: an override of another form, or one that a later one replaces: of the same key, or of a section that
+            holds it.
+    """
+    applied: dict[str, str] = {}
+    for override in overrides:
+        key, separator, text = override.partition("=")
+        if not separator or not key:
+            raise UserError("an override is key.path=value", where=override)
+        for other, earlier in applied.items():
+            if other == key or other.startswith(f"{key}."):
+                raise UserError("the second of these overrides replaces the first", received=[earlier, override])
+        set_key(tree, key, parse_yaml(text, override, "the value of this override", numbered=False), override)
+        applied[key] = override
 
 
 def set_key(tree: dict[str, Any], key: str, value: Any, where: str) -> None:

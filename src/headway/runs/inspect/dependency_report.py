@@ -26,7 +26,7 @@ from headway.parses.parsers import Parser, ParserConfig, load_parser, read_conll
 from headway.predictors.captured_attention import END
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
-from headway.recipe import Recipe, apply_override, dump_recipe, parse_recipe
+from headway.recipe import Recipe, apply_overrides, dump_recipe, parse_recipe
 from headway.runs.inspect.dependency_analysis import Analysed, DependencyAnalysis, DependencyReader, Synchronised
 from headway.runs.inspect.drawing import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, save_figure
 from headway.runs.inspect.fonts import drawable
@@ -78,8 +78,7 @@ def inspect_dependencies(run: Path, overrides: Sequence[str], options: Dependenc
 
 def _changed(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     tree = yaml.safe_load(dump_recipe(recipe))
-    for override in overrides:
-        apply_override(tree, override)
+    apply_overrides(tree, overrides)
     return parse_recipe(tree)
 
 
