@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import headway
 from headway.comparison.existing_results import Existing, margins, name_runs
 from headway.errors import UserError
 from tests.comparison.toys import REFERENCES, hypotheses
@@ -117,6 +118,39 @@ def test_alignments_of_runs(runs: Path, run_headway: Command) -> None:
     assert "attention-0-0" not in (runs / "out" / "compare.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            "--metric f0.5",
+            "--metric: this metric scores labels, and the outputs are text; received 'f0.5'; allowed: bleu",
+        ),
+        ("--alignments gold --metric bleu", "and the outputs are links; received 'bleu'; allowed: aer"),
+        ("--margin bleu=1", "margin.bleu: no such metric here; allowed: exact_match"),
+    ],
+)
+def test_metrics_are_checked_before_anything_is_decoded(
+    runs: Path, given: str, message: str, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    monkeypatch.setattr("headway.comparison.existing_results.result_of_run", None)
+    write(runs / "gold", ["0-0"] * 3)
+    ended = run_headway("compare", "early", "late-1", *given.split())
+    assert ended.code == 2
+    assert message in ended.err
+
+
+def test_files_of_labels_are_about_the_same_words(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a.tsv", "b.tsv", "gold.tsv")]
+    for path, word in zip(paths, ("dog", "dig", "dog"), strict=True):
+        path.write_text(f"the\tc\n\n{word}\ti\n", encoding="utf-8")
+    files = {"hypotheses": [str(path) for path in paths[:2]], "references": str(paths[2])}
+    with pytest.raises(UserError, match=r"b\.tsv, segment 2: these words are not those of .*gold\.tsv; received 'dig'"):
+        headway.compare(metrics=["accuracy"], **files)
+    paths[1].write_text("the\tc\n\ndog\tc\n", encoding="utf-8")
+    assert headway.compare(metrics=["accuracy"], **files).variants[1].scores["accuracy"].mean == 50
+
+
 def test_runs_of_one_recipe_are_one_variant(runs: Path) -> None:
     for seed in (2, 11):
         copied = shutil.copytree(runs / "late-1", runs / f"late-{seed}")
@@ -144,6 +178,8 @@ def test_margins() -> None:
     for wrong in ("bleu", "=1", "bleu=x"):
         with pytest.raises(UserError, match="a margin is METRIC=NUMBER"):
             margins([wrong])
+    with pytest.raises(UserError, match="two margins of bleu"):
+        margins(["bleu=0.5", "bleu=1"])
 
 
 @pytest.mark.parametrize(
@@ -171,6 +207,14 @@ def test_margins() -> None:
         (
             "--hypotheses good1.txt bad1.txt --references references.txt --alignments short.txt",
             "--alignments: only runs are aligned",
+        ),
+        (
+            "--hypotheses good1.txt bad1.txt --references references.txt --training nowhere --output out",
+            "--training: there is no such file; received 'nowhere'",
+        ),
+        (
+            "--hypotheses good1.txt bad1.txt --references references.txt --training good1.txt",
+            "--training: alone, this option does nothing; allowed: beside --output",
         ),
         ("good1.txt bad1.txt", "this is not a run folder"),
         ("nowhere bad1.txt", "RUN: there is no such file or folder; received 'nowhere'"),

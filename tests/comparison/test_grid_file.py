@@ -115,6 +115,14 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an unknown metric": ({"metrics": ["bluee"]}, r"unknown metric; did you mean 'bleu'\?"),
     "a metric twice": ({"metrics": ["chrf", "chrf"]}, "metrics: two metrics of one name"),
+    "a metric of other outputs": (
+        {"metrics": ["bracket-f1"]},
+        "metrics: this metric scores trees, and the outputs are text; received 'bracket-f1'; allowed: bleu",
+    ),
+    "a metric of other outputs for one set": (
+        {"test": {"held": {"corpus": {"tsv": "test.tsv"}, "metrics": ["f0.5"]}}},
+        "test.held.metrics: this metric scores labels",
+    ),
     "a margin of no metric": ({"margin": {"bleu": 1}}, "margin.bleu: no such metric here"),
     "a negative margin": ({"margin": {"chrf": -1}}, "margin.chrf"),
     "two test sets of one name": (

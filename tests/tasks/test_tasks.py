@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from headway.errors import UserError
+from headway.metrics import check_kind
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.training.preparation import check_recipe
 from headway.tasks import TASKS, build_task, dev_metrics
@@ -56,6 +57,15 @@ def test_mistakes(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as error:
         dev_metrics(recipe(**given))
     assert message in str(error.value)
+
+
+def test_a_metric_suits_its_task() -> None:
+    for name in TASKS:
+        check_kind(dev_metrics(recipe(name)), build_task(name).writes, "task")
+    check_recipe(recipe(dev_metrics=["exact_match", "chrf"]))
+    message = "training.dev_metrics: this metric scores labels, and the outputs are text; received 'accuracy'; allowed:"
+    with pytest.raises(UserError, match=f"{message} bleu, chrf, ter, rouge-1"):
+        check_recipe(recipe(dev_metrics=["accuracy"]))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import typer
 from headway.cli.standard_streams import write
 from headway.comparison.compare_options import CompareOptions, ExistingOptions
 from headway.comparison.grid_options import GridOptions, is_grid
-from headway.errors import UserError, option
+from headway.errors import UserError, check_companions, option
 
 if TYPE_CHECKING:
     from headway.comparison.comparison import Comparison
@@ -36,6 +36,7 @@ def compare(
     for name in sorted(of_others):
         what = "a grid says this itself" if of_grid else "this is about a grid of runs to be made"
         raise UserError(what, where=option(name), allowed="a key of the grid" if of_grid else "GRID.yaml first")
+    check_companions(options.model_fields_set, {"training": ("output",)})
     comparison, code = _of_grid(given, options, grid) if of_grid else (_of_existing(given, options), 0)
     if comparison is not None and options.output is not None:
         _write_report(comparison, options, own=of_grid)

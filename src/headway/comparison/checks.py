@@ -2,11 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headway.comparison.cell_results import CellName, CellOutput, CellResult
 from headway.errors import UserError, nearest, option
+from headway.metrics import Metric
 
 SURE = 0.9  # the share from which on outputs are called tokenised; below 1 - SURE they are not
 LEAST = 10  # places that must be seen before anything is said
@@ -96,6 +97,16 @@ def check_lines(output: CellOutput, where: str) -> None:
         if len(lines) != len(test) and (lines or name == "hypotheses"):
             what = f"{len(lines):,} {name} for {len(test):,} references; there must be one a segment"
             raise UserError(what, where=f"{where}, {test.name}")
+
+
+def check_margin(margin: Mapping[str, float], metrics: Sequence[Metric]) -> None:
+    """Raise UserError for a margin of no metric, by its name or label, or one that is below 0 or no number."""
+    names = {name for metric in metrics for name in (metric.name, metric.label)}
+    for name, value in margin.items():
+        if name not in names:
+            raise UserError(f"no such metric here{nearest(name, names)}", where=f"margin.{name}", allowed=sorted(names))
+        if not value >= 0:
+            raise UserError("a margin is not below 0", where=f"margin.{name}", received=value)
 
 
 class Tokenization(NamedTuple):

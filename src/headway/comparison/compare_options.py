@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from headway.config import WRITES_FIGURE, WRITES_FOLDER
+from headway.errors import option
+from headway.formats.lines import check_file
 from headway.metrics.score_options import METRIC_NAMES, MetricOptions
 
 EXISTING: dict[str, Any] = {"group": "Runs and outputs that exist already"}
@@ -99,3 +101,9 @@ class CompareOptions(ExistingOptions):
         json_schema_extra={"metavar": "FILE", "default_text": "those of the runs"},
     )
     json_output: bool = Field(default=False, description="Write JSON.", json_schema_extra={"flag": "json"})
+
+    @model_validator(mode="after")
+    def _texts_are_there(self) -> Self:
+        if self.training is not None:
+            check_file(self.training, option("training"))
+        return self

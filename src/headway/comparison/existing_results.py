@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet, read_result, write_result
-from headway.comparison.checks import check_lines, check_names
+from headway.comparison.checks import check_lines, check_margin, check_names
 from headway.comparison.compare_options import ExistingOptions
 from headway.comparison.comparison import Comparison
 from headway.comparison.grid import SEED, NamedCorpus, name_of_corpus, slug
@@ -20,11 +20,12 @@ from headway.files import exists, write_text
 from headway.formats.corpus_config import AnyCorpus, parse_corpus, paths_resolved
 from headway.formats.lines import read_lines
 from headway.log import progress, warn
-from headway.metrics import Metric, build_metrics
+from headway.metrics import Metric, build_metrics, check_kind
+from headway.metrics.metric import check_words
 from headway.recipe import Recipe, changed_keys
 from headway.registry import foreign_code
 from headway.runs.run_folder import RunFolder
-from headway.tasks import dev_metrics
+from headway.tasks import build_task, dev_metrics
 
 CELLS = "cells"  # results of runs, in the folder of a comparison
 # Keys in which the runs of one variant may differ.
@@ -86,12 +87,17 @@ def compare_existing(
             assert planned[0].path is not None
             recipe = RunFolder(planned[0].path).read_recipe()
         chosen = chosen_metrics(options, recipe) if metrics is None else metrics
+        check_margin(margin, chosen)
         if recipe is None:
             tests, scored = [], [evaluation_set(options, chosen)]
         else:
-            tests = test_sets(options, recipe)
+            tests, writes = test_sets(options, recipe), build_task(recipe.task).writes
+            for test in tests:
+                check_kind(chosen, test.kind(writes), option("metric") if metrics is None else "metrics")
             scored = [read_corpus(recipe, test).scored for test in tests]
     outputs = [results_of_file(name, scored, chosen) for name in named[len(planned) :]]
+    if outputs:
+        check_words(chosen[0], [*options.references, *(file.path for file in files)])
     results = [*_results_of_runs(planned, tests, options, folder), *outputs]
     return compare_cells(results, chosen, margin, options.baseline, any_tokenization=options.any_tokenization)
 
@@ -153,15 +159,18 @@ def _names(groups: Sequence[Sequence[tuple[Path, int]]]) -> list[str]:
 
 def margins(given: Sequence[str]) -> dict[str, float]:
     """`METRIC=NUMBER` as a mapping. Raises UserError for anything else."""
-    found = {}
+    found = dict[str, float]()
     for text in given:
         name, _, number = text.rpartition("=")
         try:
-            found[name] = float(number)
+            value = float(number)
         except ValueError:
             name = ""
         if not name:
             raise UserError("a margin is METRIC=NUMBER", where=option("margin"), received=text)
+        if name in found:
+            raise UserError(f"two margins of {name}", where=option("margin"), received=list(given))
+        found[name] = value
     return found
 
 

@@ -12,6 +12,7 @@ from headway.files import exists, sha256
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import content_hash
 from headway.metrics import Metric, build_metric
+from headway.metrics.metric import Kind
 from headway.recipe import Recipe, parse_recipe, set_key
 
 SEED = "training.seed"
@@ -27,6 +28,10 @@ class NamedCorpus:
     alignments: Path | None = None
     evenness: bool = False
     metrics: tuple[dict[str, Any], ...] | None = None
+
+    def kind(self, writes: Kind) -> Kind:
+        """What is scored of models that write outputs of a kind."""
+        return "links" if self.alignments else "numbers" if self.evenness else writes
 
     def fingerprint(self) -> str:
         """A hash of the contents of all files, of how they are read, and of what is asked of a model."""

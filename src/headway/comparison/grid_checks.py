@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from itertools import combinations
 from typing import Any, get_type_hints
 
+from headway.comparison.checks import check_margin
 from headway.comparison.grid import SEED, Grid, content, corpus_files
 from headway.config import validated_options
-from headway.errors import UserError, nearest
-from headway.metrics import METRICS
+from headway.errors import UserError
+from headway.metrics import METRICS, Metric, check_kind
 from headway.recipe import changed_keys
 from headway.runs.training.preparation import check_recipe, new_schedule
 from headway.tasks import build_task
@@ -35,21 +36,21 @@ def check_grid(grid: Grid) -> None:
 
 
 def _check_metrics(grid: Grid) -> None:
-    """Raise UserError for metrics that are not there or the same twice, or margins of others."""
-    known = set[str]()
+    """Raise UserError for metrics that are not there, the same twice or of other outputs, or margins of others."""
+    scored, writes = list[Metric](), build_task(grid.variants[0].recipe.task).writes
     for where, test in (("metrics", None), *((f"test.{test.name}.metrics", test) for test in grid.tests)):
         for entry in grid.metrics if test is None else test.metrics or ():
             if "name" not in entry:
                 raise UserError("a metric needs a name", where=where, received=entry, allowed=METRICS)
         metrics = grid.metrics_of(test)
         names = [metric.label for metric in metrics]
-        known |= {*names, *(metric.name for metric in metrics)}
+        scored += metrics
+        if test is not None:
+            check_kind(metrics, test.kind(writes), "metrics" if test.metrics is None else where)
         for name in names:
             if names.count(name) > 1:
                 raise UserError("two metrics of one name", where=where, received=name)
-    for name in grid.config.margin:
-        if name not in known:
-            raise UserError(f"no such metric here{nearest(name, known)}", where=f"margin.{name}", allowed=sorted(known))
+    check_margin(grid.config.margin, scored)
 
 
 def _check_tuning(grid: Grid) -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from headway.comparison.cell_results import CellResult, Costs, EvaluationSet
-from headway.comparison.checks import check_cells
+from headway.comparison.checks import check_cells, check_margin
 from headway.comparison.comparison import (
     ComparedPair,
     ComparedVariant,
@@ -20,7 +20,7 @@ from headway.comparison.comparison import (
     margin_of,
 )
 from headway.comparison.statistics import SIGNIFICANT, Estimate, Linearised, holm, linearise
-from headway.errors import UserError, nearest
+from headway.errors import UserError
 from headway.metrics.metric import Metric, Statistics
 
 
@@ -51,7 +51,7 @@ def compare_cells(
     names = list(dict.fromkeys(cell.variant for cell in cells))
     by_variant = {name: _of_variant(cells, name) for name in names}
     measures = _measures(metrics, own_metrics, [output.test for output in cells[0].outputs])
-    _check_margin(margin, measures)
+    check_margin(margin, [measure.metric for measure in measures])
     variants = {
         name: ComparedVariant(name, tuple(c.seed for c in row), {}, _mean(row)) for name, row in by_variant.items()
     }
@@ -123,15 +123,6 @@ def _by_name(metrics: Sequence[Metric]) -> dict[str, Metric]:
     if len(set(names)) < len(names):
         raise UserError("two metrics of one name", where="metrics", received=", ".join(names))
     return dict(zip(names, metrics, strict=True))
-
-
-def _check_margin(margin: Mapping[str, float], measures: Sequence[Measure]) -> None:
-    names = {name for measure in measures for name in (measure.metric.name, measure.metric.label)}
-    for name, value in margin.items():
-        if name not in names:
-            raise UserError(f"no such metric{nearest(name, names)}", where=f"margin.{name}", allowed=sorted(names))
-        if not value >= 0:
-            raise UserError("a margin is not below 0", where=f"margin.{name}", received=value)
 
 
 def _of_variant(cells: Sequence[CellResult], name: str) -> tuple[CellResult, ...]:

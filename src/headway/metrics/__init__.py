@@ -9,7 +9,7 @@ from headway.registry import Registry, config_of, construct
 
 if TYPE_CHECKING:
     from headway.metrics.groups import GroupScore, scores_by_group
-    from headway.metrics.metric import Metric, Score
+    from headway.metrics.metric import Kind, Metric, Score
     from headway.metrics.signature import Signature
     from headway.metrics.significance import (
         Interval,
@@ -31,6 +31,7 @@ __all__ = [
     "bootstrap_interval",
     "build_metric",
     "build_metrics",
+    "check_kind",
     "paired_bootstrap",
     "scores_by_group",
 ]
@@ -94,6 +95,15 @@ def build_metric(name: str, **options: object) -> "Metric":
         UserError: an unknown metric or option (both name the nearest), or a value that is not allowed.
     """
     return construct(METRICS.get(name, option("metric")), options, where=name)
+
+
+def check_kind(metrics: "Sequence[Metric]", kind: "Kind", where: str) -> None:
+    """Raise UserError, at `where`, for a metric that does not score outputs of a kind."""
+    for metric in metrics:
+        if kind not in metric.kinds:
+            what = f"this metric scores {' or '.join(metric.kinds)}, and the outputs are {kind}"
+            allowed = [name for name in METRICS if kind in METRICS.get(name, where).kinds]
+            raise UserError(what, where=where, received=metric.name, allowed=allowed)
 
 
 def build_metrics(names: Sequence[str], options: Mapping[str, object]) -> list["Metric"]:

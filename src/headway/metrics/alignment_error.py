@@ -21,7 +21,7 @@ class AlignmentErrorRate(Metric):
 
     name = "aer"
     higher_is_better = False
-    of_text = False
+    kinds = ("links",)
 
     @property
     def label(self) -> str:

@@ -23,7 +23,7 @@ class UnlabelledAttachment(Metric):
     """
 
     name = "uas"
-    of_text = False
+    kinds = ("heads",)
 
     @property
     def label(self) -> str:
@@ -34,6 +34,11 @@ class UnlabelledAttachment(Metric):
             return list(read_lines(path))
         sentences = ([word.head for word in sentence.words()] for sentence in read_sentences(path))
         return [" ".join(UNKNOWN if head is None else str(head) for head in heads) for heads in sentences]
+
+    def read_words(self, path: Path) -> list[tuple[str, ...]] | None:
+        if ".conllu" not in path.suffixes:
+            return None
+        return [tuple(word.form for word in sentence.words()) for sentence in read_sentences(path)]
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
         if check_segments(hypotheses, references) > 1:

@@ -76,7 +76,7 @@ class TreeMetric(Metric):
     Statistics: those of `NAMES`, in that order, and how often each of `KINDS` had to be repaired.
     """
 
-    of_text = False
+    kinds = ("trees",)
     NAMES = ("matched", "output", "reference", "complete", "sentences", "right tags", "tags", "crossing", "repaired")
 
     def read(self, path: Path) -> list[str]:

@@ -20,7 +20,7 @@ class Deviation(Metric):
 
     name = "deviation"
     higher_is_better = False
-    of_text = False
+    kinds = ("numbers",)
 
     @property
     def label(self) -> str:

@@ -16,6 +16,7 @@ class ExactMatch(Metric):
     """
 
     name = "exact_match"
+    kinds = ("text", "labels", "trees")
 
     def __init__(self) -> None:
         self._reference_sets: int | None = None

@@ -1,7 +1,7 @@
 """Scores of labelled words: precision, recall and F-beta of one label, and accuracy. A segment is `label label ...`."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from pydantic import Field
 
 from headway.errors import UserError
 from headway.formats.conllu import read_conllu
-from headway.formats.labelled_words import read_columns
+from headway.formats.labelled_words import Labelled, read_columns
 from headway.metrics.metric import Metric, Statistics, check_segments
 from headway.metrics.signature import Signature
 
@@ -21,14 +21,16 @@ class LabelMetric(Metric):
     """A metric of labels, one a word. Files hold a word a row with its label in the second column, or are CoNLL-U."""
 
     each_reference = True
-    of_text = False
+    kinds = ("labels",)
 
     def __init__(self) -> None:
         self._reference_sets: int | None = None
 
     def read(self, path: Path) -> list[str]:
-        sentences = read_conllu(path, "upos") if ".conllu" in path.suffixes else read_columns(path)
-        return [" ".join(sentence.labels[0]) for sentence in sentences]
+        return [" ".join(sentence.labels[0]) for sentence in _sentences(path)]
+
+    def read_words(self, path: Path) -> list[tuple[str, ...]]:
+        return [tuple(sentence.words) for sentence in _sentences(path)]
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
         self._reference_sets = check_segments(hypotheses, references)
@@ -55,6 +57,10 @@ class LabelMetric(Metric):
 
     def signature(self) -> Signature:
         return Signature.of(nrefs=self._reference_sets, **self._settings(), version=f"headway-{version('headway')}")
+
+
+def _sentences(path: Path) -> Iterator[Labelled]:
+    return read_conllu(path, "upos") if ".conllu" in path.suffixes else read_columns(path)
 
 
 class OneLabel(LabelMetric):

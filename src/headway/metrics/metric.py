@@ -11,16 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError
+from headway.errors import UserError, shortened
 from headway.formats.lines import read_lines
 from headway.metrics.signature import Signature
 
 Statistics: TypeAlias = NDArray[np.float64]
+Kind: TypeAlias = Literal["text", "labels", "trees", "links", "heads", "numbers"]
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,13 @@ class Metric(ABC):
         name: the name in `METRICS`, or any for a metric that is named by import path.
         higher_is_better: False for error rates.
         each_reference: whether reports show the score by each reference set alone beside that by all together.
-        of_text: whether segments are texts, whose words can be looked at, and not labels, links or trees.
+        kinds: what its segments may be: texts by default, or labels, trees, links, heads or numbers of words.
     """
 
     name: str
     higher_is_better: bool = True
     each_reference: bool = False
-    of_text: bool = True
+    kinds: tuple[Kind, ...] = ("text",)
 
     @property
     def label(self) -> str:
@@ -71,9 +72,18 @@ class Metric(ABC):
         """The least and the greatest score there is, where intervals end: 0 and 100; error rates have no greatest."""
         return 0.0, 100.0 if self.higher_is_better else math.inf
 
+    @property
+    def of_text(self) -> bool:
+        """Whether segments may be texts, whose words can be looked at."""
+        return "text" in self.kinds
+
     def read(self, path: Path) -> list[str]:
         """The segments of a file, by default its lines. Raises UserError where it cannot be read."""
         return list(read_lines(path))
+
+    def read_words(self, path: Path) -> list[tuple[str, ...]] | None:
+        """The words that the segments of a file are about; None, as by default, where the file does not have them."""
+        return None
 
     @abstractmethod
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
@@ -128,3 +138,14 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
             what = f"{len(lines)} references for {len(hypotheses)} hypotheses; there must be one a segment"
             raise UserError(what, where=f"references, set {index}")
     return len(references)
+
+
+def check_words(metric: Metric, paths: Sequence[Path]) -> None:
+    """Raise UserError where segments of two files, of those that have words, are about other words."""
+    known = [(path, read) for path in paths if (read := metric.read_words(path)) is not None]
+    for path, sentences in known[1:]:
+        first, wanted = known[0]
+        for segment, (words, others) in enumerate(zip(sentences, wanted, strict=False), start=1):
+            if words != others:
+                what, where = f"these words are not those of {first}", f"{path}, segment {segment}"
+                raise UserError(what, where=where, received=" ".join(words), allowed=shortened(" ".join(others)))

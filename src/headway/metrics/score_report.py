@@ -11,7 +11,7 @@ from headway.config import validated_options
 from headway.errors import UserError
 from headway.formats.lines import read_lines
 from headway.metrics.groups import GroupScore, scores_by_group
-from headway.metrics.metric import Metric, Score, Statistics
+from headway.metrics.metric import Metric, Score, Statistics, check_words
 from headway.metrics.score_options import ScoreOptions, Significance
 from headway.metrics.significance import (
     Interval,
@@ -141,8 +141,8 @@ def score_files(
             hypotheses.
 
     Raises:
-        UserError: no metrics, hypotheses or references; a file that is missing, empty or no UTF-8; files with different
-            numbers of lines; a test with nothing to compare; options that are not allowed.
+        UserError: no metrics, hypotheses or references; files as `read_segments` says; a test with nothing to compare;
+            options that are not allowed.
     """
     options = validated_options(ScoreOptions, keywords) if options is None else options
     for given, where in ((metrics, "metrics"), (hypotheses, "hypotheses"), (references, "references")):
@@ -154,11 +154,10 @@ def score_files(
     groups = None if options.by is None else list(read_lines(options.by))
     scores = []
     for metric in metrics:
-        targets = [_read(metric, path) for path in references]
-        outputs = [*(_read(metric, path) for path in hypotheses), *map(list, baselines.values())]
-        names = [*map(str, hypotheses), *baselines]
         grouped = {} if groups is None else {str(options.by): groups}
-        _check_counts([*map(str, references), *names, *grouped], [*targets, *outputs, *grouped.values()])
+        targets, outputs = read_segments(metric, references, hypotheses, {**baselines, **grouped})
+        names = [*map(str, hypotheses), *baselines]
+        outputs += map(list, baselines.values())
         scores.append(_score_systems(metric, names, outputs, targets, options, groups))
     segments, sets = scores[0][0].score.segments, tuple(map(str, references))
     return ScoreReport(tuple(scores), segments, sets, INTERVAL_SAMPLES, options.seed)
@@ -193,6 +192,20 @@ def _by_reference(metric: Metric, output: list[str], references: list[list[str]]
     if not metric.each_reference or len(references) < 2:
         return ()
     return tuple(metric.score(output, [lines]).value for lines in references)
+
+
+def read_segments(
+    metric: Metric, references: Sequence[Path], hypotheses: Sequence[Path], others: Mapping[str, Sequence[str]]
+) -> tuple[list[list[str]], list[list[str]]]:
+    """The segments of references and of hypotheses; `others` are lines by their name, of which there are as many.
+
+    Raises:
+        UserError: a file that is missing, empty or no UTF-8; different numbers of segments; other words.
+    """
+    targets, outputs = ([_read(metric, path) for path in paths] for paths in (references, hypotheses))
+    _check_counts([*map(str, references), *map(str, hypotheses), *others], [*targets, *outputs, *others.values()])
+    check_words(metric, [*references, *hypotheses])
+    return targets, outputs
 
 
 def _read(metric: Metric, path: Path) -> list[str]:

@@ -23,6 +23,7 @@ class Parsing(Translation):
 
     name = "parsing"
     metrics = ({"name": "bracket-f1"}, {"name": "tagging-accuracy"}, {"name": "well-formed"})
+    writes = "trees"
     product = TREES
 
     def predictor(self, runs: Sequence[Run], device: torch.device) -> TreePredictor:

@@ -20,6 +20,7 @@ from headway.config import Section
 from headway.errors import UserError, option
 from headway.formats.lines import check_file
 from headway.formats.pairs import PairSource, open_source
+from headway.metrics.metric import Kind
 from headway.models import Model
 from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
@@ -185,6 +186,7 @@ class Task(ABC):
         Config: the options that a task may have.
         name: the name in the recipe's `task`.
         metrics: what dev is scored by unless the recipe says otherwise.
+        writes: what its outputs are, which says by what they can be scored.
         mixes_corpora: whether it reads `data.general`, and weights and tags of corpora.
     """
 
@@ -192,6 +194,7 @@ class Task(ABC):
     Config: ClassVar[type[BaseModel]] = Section
     name: ClassVar[str]
     metrics: ClassVar[tuple[dict[str, Any], ...]]
+    writes: ClassVar[Kind] = "text"
 
     def __init__(self, config: BaseModel | None = None) -> None:
         self.config = self.Config() if config is None else config

@@ -43,6 +43,7 @@ class TokenTask(Task):
     labels: ClassVar[tuple[str, ...] | None]
     positive: ClassVar[str | None]
     product: ClassVar[str]
+    writes = "labels"
 
     def check(self, recipe: Recipe) -> None:
         config = recipe.model_as(TaggerConfig)

@@ -8,6 +8,7 @@ import torch
 from headway.errors import UserError, option
 from headway.files import sync
 from headway.formats.corpus_config import parts
+from headway.metrics import check_kind
 from headway.models import Model
 from headway.optimizers.optimizers import build_schedule
 from headway.optimizers.schedules import Schedule
@@ -39,7 +40,7 @@ def check_recipe(recipe: Recipe) -> None:
         raise UserError(what, where="training.subword_sampling", allowed="translation")
     if recipe.data.general is not None and not task.mixes_corpora:
         raise UserError(f"a model for {task.name} is evaluated on dev alone", where="data.general", allowed="data.dev")
-    dev_metrics(recipe)
+    check_kind(dev_metrics(recipe), task.writes, "training.dev_metrics")
     new_schedule(recipe)
     if recipe.data.dev is None and (recipe.training.patience or recipe.training.best_by):
         raise UserError("without data.dev nothing can be compared", where="training.patience or training.best_by")
