@@ -325,6 +325,17 @@ def test_quality_by_length(run_headway: Command, files: dict[str, Path], tmp_pat
     assert (tmp_path / "figure.svg").exists()
 
 
+def test_quality_by_length_needs_a_source_a_segment(
+    run_headway: Command, files: dict[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "source").write_text("one\n", encoding="utf-8")
+    given = ["--hypotheses", files["good"], "--references", files["reference"], "--source", tmp_path / "source"]
+    for command in (["length", *given], [*given, "--by-length", tmp_path / "figure.svg"]):
+        ended = run_headway("score", *command)
+        assert (ended.code, ended.out) == (2, "")
+        assert f"error: {tmp_path / 'source'}: 1 segments, but {files['reference']} has" in ended.err
+
+
 FIRST_LETTERS = """
 import numpy as np
 from headway.metrics import Metric, Signature

@@ -41,10 +41,10 @@ def score_files(options: FileScoreOptions) -> None:
     check_companions(options.model_fields_set, NEEDS)
     metrics = build_metrics(options.metric, options.given())
     baselines = _leads(options)
+    lengths = None if options.by_length is None else _by_length(options, options.source)
     report = score_report.score_files(metrics, options.hypotheses, options.references, options, baselines=baselines)
     write(report.to_json() if options.json_output else report.text())
-    if options.by_length is not None:
-        lengths = _by_length(options, options.source)
+    if lengths is not None and options.by_length is not None:
         lengths.draw(options.by_length)
         if not options.json_output:
             write(f"\n{lengths.text()}")

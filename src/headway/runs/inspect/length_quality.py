@@ -11,6 +11,7 @@ from headway.formats.lines import read_lines
 from headway.metrics import GroupScore, Metric, scores_by_group
 from headway.metrics.metric import Statistics
 from headway.metrics.score_options import LengthUnit
+from headway.metrics.score_report import read_segments
 from headway.runs.inspect.charts import Panel, panel_chart
 from headway.tables import Cell, Column, Table
 
@@ -174,9 +175,10 @@ def score_files_by_length(
     unit: LengthUnit = "words",
     edges: Sequence[int] | None = None,
 ) -> LengthScores:
-    """`score_by_length` of files, each a system named by its file. Raises UserError."""
+    """`score_by_length` of files, each a system named by its file. Raises UserError as `read_segments`."""
     stems = [path.stem for path in hypotheses]
     names = stems if len(set(stems)) == len(stems) else list(map(str, hypotheses))
-    systems = {name: metric.read(path) for name, path in zip(names, hypotheses, strict=True)}
-    targets = [metric.read(path) for path in references]
-    return score_by_length(metric, systems, targets, list(read_lines(source)), unit=unit, edges=edges)
+    sources = list(read_lines(source))
+    targets, outputs = read_segments(metric, references, hypotheses, {str(source): sources})
+    systems = dict(zip(names, outputs, strict=True))
+    return score_by_length(metric, systems, targets, sources, unit=unit, edges=edges)
