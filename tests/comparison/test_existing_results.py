@@ -1,6 +1,7 @@
 """Comparing what exists already: runs, files of outputs, and both; mistakes are found before anything is decoded."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -127,6 +128,9 @@ def test_alignments_of_runs(runs: Path, run_headway: Command) -> None:
         ),
         ("--alignments gold --metric bleu", "and the outputs are links; received 'bleu'; allowed: aer"),
         ("--margin bleu=1", "margin.bleu: no such metric here; allowed: exact_match"),
+        ("--test '{tsv: nowhere.tsv}'", "--test.path: there is no such file; received"),
+        ("--source gold --references nowhere", "--references: there is no such file; received 'nowhere'"),
+        ("--source nowhere --references gold", "--source: there is no such file; received 'nowhere'"),
     ],
 )
 def test_metrics_are_checked_before_anything_is_decoded(
@@ -135,7 +139,7 @@ def test_metrics_are_checked_before_anything_is_decoded(
     monkeypatch.chdir(runs)
     monkeypatch.setattr("headway.comparison.existing_results.result_of_run", None)
     write(runs / "gold", ["0-0"] * 3)
-    ended = run_headway("compare", "early", "late-1", *given.split())
+    ended = run_headway("compare", "early", "late-1", *shlex.split(given))
     assert ended.code == 2
     assert message in ended.err
 

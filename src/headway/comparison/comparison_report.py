@@ -92,9 +92,8 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
         return None
     with foreign_code(allow_code):
         recipe = RunFolder(runs[0]).read_recipe()
-        data = recipe.data.model_copy(update={"dev": recipe.data.train})
         try:
-            corpus = build_task(recipe.task).raw_corpus(recipe.model_copy(update={"data": data}))
+            corpus = build_task(recipe.task).named_corpus(recipe, recipe.data.train, "data.train")
             with progress("counting words", corpus.size, "examples") as bar:
                 texts = (example.references[0] for example in corpus.examples if example.references)
                 return dict(word_counts(_counted(texts, bar)))

@@ -18,7 +18,7 @@ from headway.documents import parse_yaml
 from headway.errors import UserError, option
 from headway.files import exists, write_text
 from headway.formats.corpus_config import AnyCorpus, parse_corpus, paths_resolved
-from headway.formats.lines import read_lines
+from headway.formats.lines import check_file, read_lines
 from headway.log import progress, warn
 from headway.metrics import Metric, build_metrics, check_kind
 from headway.metrics.metric import check_words
@@ -186,16 +186,18 @@ def chosen_metrics(options: ExistingOptions, recipe: Recipe | None) -> list[Metr
 def test_sets(options: ExistingOptions, recipe: Recipe) -> list[NamedCorpus]:
     """The test sets of runs: those that were given, else the dev of their recipe. Raises UserError."""
     groups, alignments = (path and path.absolute() for path in (options.by, options.alignments))
-    corpora: list[AnyCorpus] = []
+    corpora: list[tuple[str, AnyCorpus]] = []
     for text in options.test:
         value = parse_yaml(text, option("test"), "this corpus", numbered=False)
-        corpora.append(parse_corpus(value, option("test")))
+        corpora.append((option("test"), parse_corpus(value, option("test"))))
     if options.references:
         if options.source is None:
             what, beside = "runs need the sources of the references", f"{option('source')} FILE beside it"
             raise UserError(what, where=option("references"), allowed=beside)
+        for path, name in ((options.source, "source"), *((path, "references") for path in options.references)):
+            check_file(path, option(name))
         pair = {"source": options.source, "references": options.references}
-        corpora.append(parse_corpus(pair, option("references")))
+        corpora.append((option("references"), parse_corpus(pair, option("references"))))
     elif options.source is not None:
         what, beside = "these sources have no references", f"{option('references')} FILE beside it"
         raise UserError(what, where=option("source"), allowed=beside)
@@ -203,12 +205,13 @@ def test_sets(options: ExistingOptions, recipe: Recipe) -> list[NamedCorpus]:
         if recipe.data.dev is None:
             what = "the runs have no dev, so that there is no test set"
             raise UserError(what, where="data.dev", allowed=f"{option('test')} CORPUS")
-        return [NamedCorpus("dev", recipe.data.dev, groups, alignments)]
-    resolved = [paths_resolved(corpus, Path.absolute) for corpus in corpora]
-    names = [name_of_corpus(corpus) for corpus in resolved]
+        return [NamedCorpus("dev", recipe.data.dev, groups, alignments, key="data.dev")]
+    resolved = [(key, paths_resolved(corpus, Path.absolute)) for key, corpus in corpora]
+    names = [name_of_corpus(corpus) for _, corpus in resolved]
     if len(set(names)) < len(names):
         names = [f"{name} {index}" for index, name in enumerate(names, start=1)]
-    return [NamedCorpus(name, corpus, groups, alignments) for name, corpus in zip(names, resolved, strict=True)]
+    named = zip(names, resolved, strict=True)
+    return [NamedCorpus(name, corpus, groups, alignments, key=key) for name, (key, corpus) in named]
 
 
 def evaluation_set(options: ExistingOptions, metrics: Sequence[Metric]) -> EvaluationSet:

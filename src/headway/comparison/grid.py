@@ -20,7 +20,10 @@ SEED = "training.seed"
 
 @dataclass(frozen=True)
 class NamedCorpus:
-    """A corpus to score outputs on, with absolute paths; see `EvaluationSetConfig`."""
+    """A corpus to score outputs on, with absolute paths; see `EvaluationSetConfig`.
+
+    `key`: what names it, for messages; by default `test.NAME`.
+    """
 
     name: str
     corpus: AnyCorpus
@@ -28,6 +31,7 @@ class NamedCorpus:
     alignments: Path | None = None
     evenness: bool = False
     metrics: tuple[dict[str, Any], ...] | None = None
+    key: str | None = None
 
     def kind(self, writes: Kind) -> Kind:
         """What is scored of models that write outputs of a kind."""

@@ -203,11 +203,11 @@ def _tuning_set(config: GridConfig, variants: Sequence[Variant], resolve: Any) -
     if config.tune is None:
         return None
     if config.tune.on is not None:
-        return NamedCorpus("tuning", paths_resolved(config.tune.on, resolve))
+        return NamedCorpus("tuning", paths_resolved(config.tune.on, resolve), key="tune.on")
     for variant in variants:
         if variant.recipe.data.dev is None:
             what = "tuning compares short runs on a corpus of its own"
             raise UserError(what, where="tune.on", allowed="a corpus, or data.dev in every recipe")
     dev = variants[0].recipe.data.dev
     assert dev is not None
-    return NamedCorpus("tuning", dev)
+    return NamedCorpus("tuning", dev, key="data.dev")

@@ -51,10 +51,8 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
     Raises:
         UserError: files that are missing or at fault, examples without references, or not as many groups.
     """
-    where = f"test.{corpus.name}"
-    data = recipe.data.model_copy(update={"dev": corpus.corpus})
-    raw = build_task(recipe.task).raw_corpus(recipe.model_copy(update={"data": data}))
-    examples = list(raw.examples)
+    where = corpus.key or f"test.{corpus.name}"
+    examples = list(build_task(recipe.task).named_corpus(recipe, corpus.corpus, where).examples)
     if not examples or not all(example.references for example in examples):
         raise UserError("a test set has examples, each with a reference", where=where)
     groups = () if corpus.groups is None else tuple(read_lines(corpus.groups))

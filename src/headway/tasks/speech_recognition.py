@@ -12,7 +12,7 @@ from headway.corpora.data_checks import DataCheck, allowed_by, every_error, shar
 from headway.corpora.frames import FrameStore, build_frames
 from headway.corpora.speech_corpus import SpeechCorpus, build_speech, unusable_recordings
 from headway.errors import UserError, option
-from headway.formats.corpus_config import parts
+from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import Pair
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.formats.row_errors import RowReport
@@ -141,11 +141,18 @@ class SpeechRecognition(Task):
             allowed = f"{option('input')} MANIFEST"
             raise UserError("a manifest has its own transcripts", where=option("reference"), allowed=allowed)
         check_raw_corpus(recipe, sources, None)
-        utterances = [heard for source in sources for heard in read_manifest(source, recipe, option("input"))]
         if not sources and recipe.data.dev is not None:
-            utterances = read_utterances(open_recordings(recipe.data.dev, "data.dev", recipe.data.broken))
-        examples = (RawExample(str(heard.audio), heard.text or "", (heard.text or "",)) for heard in utterances)
-        return RawCorpus(len(utterances), examples)
+            return self.named_corpus(recipe, recipe.data.dev, "data.dev")
+        heard = [utterance for source in sources for utterance in read_manifest(source, recipe, option("input"))]
+        return _raw_corpus(heard)
+
+    def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
+        return _raw_corpus(read_utterances(open_recordings(corpus, where, recipe.data.broken)))
+
+
+def _raw_corpus(utterances: Sequence[Utterance]) -> RawCorpus:
+    examples = (RawExample(str(heard.audio), heard.text or "", (heard.text or "",)) for heard in utterances)
+    return RawCorpus(len(utterances), examples)
 
 
 def read_manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from headway.config import Section
 from headway.errors import UserError, option
+from headway.formats.corpus_config import AnyCorpus
 from headway.formats.lines import check_file
 from headway.formats.pairs import PairSource, open_source
 from headway.metrics.metric import Kind
@@ -262,6 +263,19 @@ class Task(ABC):
 
         Raises:
             UserError: files that are missing or at fault, no dev, or a task whose examples are not raw text.
+        """
+        raise UserError("the examples of this task are no lines of text", where="task", received=self.name)
+
+    def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
+        """The examples of a corpus that is named as those of a recipe are.
+
+        Args:
+            recipe: the run's, which says how corpora are read.
+            corpus: the corpus, or several.
+            where: the key that names it, for messages.
+
+        Raises:
+            UserError: as `raw_corpus`.
         """
         raise UserError("the examples of this task are no lines of text", where="task", received=self.name)
 

@@ -16,7 +16,7 @@ from headway.corpora.lead import LeadConfig, lead
 from headway.corpora.mixture import Mixture, split_by_origin
 from headway.corpora.overlap import overlap
 from headway.errors import UserError
-from headway.formats.corpus_config import parts
+from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import PAIRS, check_product
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, open_source
@@ -178,12 +178,17 @@ class Translation(Task):
             lines = (RawExample(line) for line in chain.from_iterable(map(read_lines, sources)))
             return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
         if reference is not None:
-            pairs = given_pairs(sources[0], reference)
-        else:
-            assert recipe.data.dev is not None
-            pairs = open_source(recipe.data.dev, "data.dev", recipe.data.broken)
-        examples = (RawExample(pair.source, pair.target, pair.references) for pair in pairs)
-        return RawCorpus(sum(1 for _ in pairs), examples)
+            return _raw_corpus(given_pairs(sources[0], reference))
+        assert recipe.data.dev is not None
+        return self.named_corpus(recipe, recipe.data.dev, "data.dev")
+
+    def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
+        return _raw_corpus(open_source(corpus, where, recipe.data.broken))
+
+
+def _raw_corpus(pairs: PairSource) -> RawCorpus:
+    examples = (RawExample(pair.source, pair.target, pair.references) for pair in pairs)
+    return RawCorpus(sum(1 for _ in pairs), examples)
 
 
 def _both(processors: Processors) -> tuple[TextProcessor, TextProcessor]:

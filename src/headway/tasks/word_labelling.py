@@ -175,9 +175,13 @@ class TokenTask(Task):
         if sources and (reference is not None or not any(map(_has_columns, sources))):
             lines = chain.from_iterable(_given(source, reference) for source in sources)
             return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
-        sentences = [sentence for source in sources for sentence in read_columns(source)]
         if not sources and recipe.data.dev is not None:
-            sentences = self._dev(recipe)
+            return self.named_corpus(recipe, recipe.data.dev, "data.dev")
+        sentences = [sentence for source in sources for sentence in read_columns(source)]
+        return RawCorpus(len(sentences), map(self._raw, sentences))
+
+    def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
+        sentences = self._open(corpus, where, RowErrors(recipe.data.broken))
         return RawCorpus(len(sentences), map(self._raw, sentences))
 
     def _raw(self, sentence: Labelled) -> RawExample:
