@@ -18,7 +18,7 @@ from headway.corpora.overlap import Overlap, overlap
 from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.formats.lines import read_lines
-from headway.formats.pairs import Pair, PairSource, open_source
+from headway.formats.pairs import Pair, PairSource, check_sides, open_source
 from headway.processing.text.line_ends import LINE_ENDS
 
 
@@ -326,3 +326,23 @@ def test_overlap(parallel: Callable[..., AnyCorpus]) -> None:
         "data.dev: of 5 pairs with text, 2 (40.0%) also stand in train, and 4 (80.0%) with their source alone"
     )
     assert "0 (0.0%)" in str(Overlap(0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["a\t", "b\t "], "two.tsv: no pair has any text as its target"),
+        (["\ta", "\tb"], "two.tsv: no pair has any text as its source"),
+        (["\t", "\t"], "two.tsv: no pair has any text as its source"),
+        (["a", "b"], r"two.tsv: no row can be read; the first: .*two.tsv:1: wrong number of columns"),
+    ],
+)
+def test_a_side_without_text_is_named(tmp_path: Path, lines: list[str], message: str) -> None:
+    (tmp_path / "two.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        check_sides(open_source({"tsv": tmp_path / "two.tsv"}, "data.train", "skip"))
+
+
+def test_sides_may_have_their_text_in_different_pairs(tmp_path: Path) -> None:
+    (tmp_path / "two.tsv").write_text("\ta\nb\t\n", encoding="utf-8")
+    check_sides(open_source({"tsv": tmp_path / "two.tsv"}, "data.train"))

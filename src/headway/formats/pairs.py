@@ -7,7 +7,7 @@ from headway.formats.corpus_config import GivenCorpus
 from headway.formats.corpus_format import PAIRS, Pair, PairSource, content_hash, open_corpora
 from headway.formats.row_errors import Broken, RowErrors
 
-__all__ = ["Concatenation", "Pair", "PairSource", "joined", "open_source"]
+__all__ = ["Concatenation", "Pair", "PairSource", "check_sides", "joined", "open_source"]
 
 
 class Concatenation(PairSource):
@@ -91,3 +91,15 @@ def joined(sources: Sequence[PairSource], broken: Broken) -> PairSource:
     whole = sources[0] if len(sources) == 1 else Concatenation(sources)
     whole.row_errors = RowErrors(broken)
     return whole
+
+
+def check_sides(source: PairSource) -> None:
+    """Raise UserError unless there is a pair that has text as its source, and one that has text as its target."""
+    missing, pair = ["source", "target"], None
+    for pair in source:
+        missing = [side for side in missing if not getattr(pair, side).strip()]
+        if not missing:
+            return
+    if pair is None and source.row_errors.errors:
+        raise UserError(f"no row can be read; the first: {source.row_errors.errors[0]}", where=source.name)
+    raise UserError(f"no pair has any text as its {missing[0]}", where=source.name)

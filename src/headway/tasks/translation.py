@@ -19,7 +19,7 @@ from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import PAIRS, check_product
 from headway.formats.lines import read_lines
-from headway.formats.pairs import Pair, PairSource, open_source
+from headway.formats.pairs import Pair, PairSource, check_sides, open_source
 from headway.log import progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
@@ -290,10 +290,7 @@ def _prepared_processors(recipe: Recipe, folder: Path) -> tuple[TextProcessor, T
 def new_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
     """Processors with vocabularies trained on the training corpus."""
     corpus = open_source(recipe.data.train, "data.train", recipe.data.broken, tags=False)
-    for side in SIDES:
-        if not any(getattr(pair, side).strip() for pair in corpus):
-            raise UserError(f"no pair has any text as its {side}", where=corpus.name)
-
+    check_sides(corpus)
     characters: tuple[set[str], set[str]] = set(), set()
 
     def pairs() -> Iterator[tuple[str, str]]:
