@@ -122,6 +122,25 @@ def test_treebanks_are_paired_by_their_links(tmp_path):
     assert read_alignments(file) == ["1-1", "0-0 1?1 3-3"]
 
 
+@pytest.mark.parametrize(
+    ("banks", "nodes", "message"),
+    [
+        (("de", "en"), ("s1_2", "s1_9"), r"a.xml:3: there is no such node in en.xml; received 's1_9'"),
+        (("de", "en"), ("s4_500", "s1_2"), r"a.xml:3: there is no such node in de.xml; received 's4_500'"),
+        (("de", "sv"), ("s1_2", "s1_2"), r"a.xml:3: a link is between .*; received \['de', 'sv'\]; allowed: de, en"),
+        (("de",), ("s1_2",), r"a.xml:3: a link is between .*; received \['de'\]"),
+    ],
+)
+def test_no_link_is_dropped(tmp_path, banks, nodes, message):
+    (tmp_path / "de.xml").write_text(treebank(["Ja", "!"]), encoding="utf-8")
+    (tmp_path / "en.xml").write_text(treebank(["Yes", "!"]), encoding="utf-8")
+    ends = "".join(f'<node treebank_id="{bank}" node_id="{node}"/>' for bank, node in zip(banks, nodes, strict=True))
+    named = '<treebank id="de" filename="de.xml"/><treebank id="en" filename="en.xml"/>'
+    (tmp_path / "a.xml").write_text(f'<treealign>{named}\n\n<align type="good">{ends}</align></treealign>')
+    with pytest.raises(UserError, match=message):
+        read_treebanks(tmp_path / "a.xml")
+
+
 @pytest.mark.skipif("HEADWAY_DATA" not in os.environ, reason="HEADWAY_DATA, the folder of corpora, is not set")
 def test_a_real_gold_alignment():
     gold = Path(os.environ["HEADWAY_DATA"]) / "alignments" / "alignments_banana_de_en.xml"

@@ -109,7 +109,8 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
     phrases join make one pair, in the order of the source.
 
     Raises:
-        UserError: files that are missing or of another format.
+        UserError: files that are missing or of another format; with file and line, a link that is not between a node of
+            one and a node of the other.
     """
     aligner = _AlignerReader()
     for _ in read_elements(path, aligner):
@@ -122,8 +123,15 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
         check_file(path.parent / name, str(path))
     source, target = (_read_treebank(path.parent / name) for name in (source_file, target_file))
     groups, links = _Groups(), []
-    for kind, ends in aligner.links:
-        one, other = ends.get(first, ""), ends.get(second, "")
+    for line, kind, ends in aligner.links:
+        if sorted(ends) != sorted((first, second)):
+            what, where = "a link is between a node of one treebank and a node of the other", f"{path}:{line}"
+            raise UserError(what, where=where, received=list(ends), allowed=[first, second])
+        for bank, name in ((source, first), (target, second)):
+            if ends[name] not in bank.nodes:
+                what = f"there is no such node in {bank.path.name}"
+                raise UserError(what, where=f"{path}:{line}", received=ends[name])
+        one, other = ends[first], ends[second]
         groups.join((0, one.partition("_")[0]), (1, other.partition("_")[0]))
         if one in source.words and other in target.words:
             links.append((one, other, kind == "good"))
@@ -131,11 +139,11 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
 
 
 class _AlignerReader:
-    """Collects the names and files of the treebanks, and kinds of links with their nodes by treebank."""
+    """Collects the names and files of the treebanks, and links: line, kind, and nodes by treebank."""
 
     def __init__(self) -> None:
         self.banks: list[tuple[str, str]] = []
-        self.links: list[tuple[str, dict[str, str]]] = []
+        self.links: list[tuple[int, str, dict[str, str]]] = []
         self._within = False
 
     def start(self, name: str, attributes: dict[str, str], line: int) -> None:
@@ -143,10 +151,10 @@ class _AlignerReader:
         if name == "treebank":
             self.banks.append((attributes.get("id", ""), attributes.get("filename", "")))
         elif name == "align":
-            self.links.append((attributes.get("type", ""), {}))
+            self.links.append((line, attributes.get("type", ""), {}))
             self._within = True
         elif name == "node" and self._within:
-            self.links[-1][1][attributes.get("treebank_id", "")] = attributes.get("node_id", "")
+            self.links[-1][2][attributes.get("treebank_id", "")] = attributes.get("node_id", "")
 
     def end(self, name: str) -> None:
         """An element ends."""
@@ -156,11 +164,12 @@ class _AlignerReader:
 
 @dataclass
 class _Treebank:
-    """Sentences of a file in their order, with the ids of their words; words by id."""
+    """Sentences of a file in their order, with the ids of their words; words by id; ids of words and phrases."""
 
     path: Path
     sentences: dict[str, list[str]] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
+    nodes: set[str] = field(default_factory=set)
     _sentence: list[str] | None = None
 
     def start(self, name: str, attributes: dict[str, str], line: int) -> None:
@@ -173,6 +182,9 @@ class _Treebank:
                 raise UserError("this element has no word", where=f"{self.path}:{line}", received=attributes)
             self._sentence.append(id)
             self.words[id] = word
+            self.nodes.add(id)
+        elif name == "nt":
+            self.nodes.add(attributes.get("id", ""))
 
     def end(self, name: str) -> None:
         """An element ends."""
