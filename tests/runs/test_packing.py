@@ -1,6 +1,7 @@
 """A run in one file: it predicts the same elsewhere, and a hostile one does nothing."""
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -122,3 +123,21 @@ def test_what_is_no_pack(tmp_path: Path, reversal: Reversal) -> None:
         pack_run(tmp_path, tmp_path / "x.zip")
     with pytest.raises(UserError, match="no such folder"):
         pack_run(reversal.run, tmp_path / "none" / "x.zip")
+
+
+def test_a_pack_that_is_not_there(tmp_path: Path, run_headway: Command) -> None:
+    ended = run_headway("unpack", tmp_path / "none.zip", tmp_path / "run")
+    assert ended.code == 2
+    assert f"error: FILE.zip: there is no such file; received '{tmp_path / 'none.zip'}'" in ended.err
+
+
+def test_a_run_without_its_vocabulary_is_not_packed(tmp_path: Path, reversal: Reversal) -> None:
+    run = Path(shutil.copytree(reversal.run, tmp_path / "run"))
+    missing = next(path for path in (run / "vocabulary").rglob("*") if path.is_file())
+    missing.unlink()
+    with pytest.raises(UserError, match=f"{missing.name}: this file is missing"):
+        pack_run(run, tmp_path / "x.zip")
+    shutil.rmtree(run / "vocabulary")
+    with pytest.raises(UserError, match="no vocabulary yet"):
+        pack_run(run, tmp_path / "x.zip")
+    assert not (tmp_path / "x.zip").exists()

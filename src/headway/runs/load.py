@@ -133,8 +133,6 @@ def without_weights(path: Path) -> Run:
     folder = RunFolder(path)
     recipe = folder.read_recipe()
     task = build_task(recipe.task)
-    if not folder.vocabulary.is_dir():
-        raise UserError("this run has no vocabulary yet: training has not begun", where=str(path))
     folder.check_vocabulary()
     processors = task.processors(folder.vocabulary)
     with memory_named(f"in making the model of {path}", "its recipe may be damaged"), NoInitialValues():

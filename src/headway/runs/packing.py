@@ -19,6 +19,7 @@ import yaml
 
 from headway.errors import UserError, option
 from headway.files import sha256, write_json, write_text
+from headway.formats.lines import check_file
 from headway.recipe import read_tree
 from headway.runs.run_folder import RunFolder
 from headway.storage import cache_folder, put_in_place, workspace
@@ -34,13 +35,15 @@ def pack_run(run: Path, output: Path) -> list[str]:
     """Write a run into one zip file, whole or not at all, and give the names of the files in it.
 
     Raises:
-        UserError: no trained run, or foreign code whose source is not found here.
+        UserError: no trained run, or one whose vocabulary is not that of training; foreign code whose source is not
+            found here.
     """
     folder = RunFolder(run)
     if not folder.recipe_file.is_file():
         raise UserError("this is not a run folder: it has no recipe.yaml", where=str(run))
     if not folder.weights.is_file():
         raise UserError("this run has no model yet: training has not reached its first checkpoint", where=str(run))
+    folder.check_vocabulary()
     if not output.absolute().parent.is_dir():
         raise UserError("there is no such folder", where=option("output"), received=str(output.parent))
     tree = read_tree(folder.recipe_file)
@@ -72,8 +75,9 @@ def unpack_run(file: Path, folder: Path) -> None:
     """Make a run folder of a pack, whole or not at all.
 
     Raises:
-        UserError: a file that is no pack, a file in it that no run has, or a folder that is there already.
+        UserError: a file that is not there or no pack, a file in it that no run has, or a folder that is there already.
     """
+    check_file(file, option("file"))
     if folder.exists():
         raise UserError("there is something of this name already", where=option("folder"), received=str(folder))
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)

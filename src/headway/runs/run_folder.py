@@ -174,7 +174,12 @@ class RunFolder:
         return {path.relative_to(self.vocabulary).as_posix(): sha256(path) for path in files}
 
     def check_vocabulary(self) -> None:
-        """Raise UserError where a file of the processors is not the one that training used. Older runs note none."""
+        """Raise UserError without processors, or where a file of them is not the one that training used.
+
+        Older runs do not note which these were.
+        """
+        if not self.vocabulary.is_dir():
+            raise UserError("this run has no vocabulary yet: training has not begun", where=str(self.path))
         now = self.vocabulary_hashes()
         for name, known in self.read_manifest().get("vocabulary", {}).items():
             if now.get(name) != known:
