@@ -1,6 +1,7 @@
 """Annotating: each sentence once, whatever stopped it before, with one process or several; corpora carry the heads."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -159,3 +160,22 @@ def test_the_command_annotates_and_draws(run_headway, tmp_path):
     assert wrong.code == 2
     assert "whitespace" in wrong.err
     assert run_headway("data", "annotate", tmp_path / "no.en", "--parser", "x").code == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("text.en", "text.en: this is no recipe .*; allowed: RECIPE.yaml, or a text file beside --parser KIND:MODEL"),
+        ("recipe.yaml --folder parses", "--folder: alone, this option does nothing; allowed: beside --parser"),
+        ("recipe.yaml --whitespace none", "--whitespace: alone, this option does nothing; allowed: beside --parser"),
+        ("text.en data.seed=1 --parser conllu:x", "KEY.PATH=VALUE .*: a text file has no keys to change"),
+        ("text.en --parser conllu:x --folder parses --sample 2", "--folder: of a sample no parses are kept"),
+        ("recipe.yaml --processes 2 --sample 2", "--processes: a sample is parsed by one process"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(run_headway, tmp_path, monkeypatch, given, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.en").write_text("we sing\n", encoding="utf-8")
+    ended = run_headway("data", "annotate", *given.split())
+    assert ended.code == 2
+    assert re.search(message, ended.err)

@@ -132,8 +132,9 @@ def data_annotate(
         str | None, typer.Option(help="For a text file: KIND:MODEL, such as spacy:ja_ginza, stanza:en, conllu:FILE.")
     ] = None,
     whitespace: Annotated[
-        str, typer.Option(help="For a text file: what white space is there: text, tokens or none.")
-    ] = "text",
+        str | None,
+        typer.Option(help="For a text file: what white space is there: text, tokens or none.", show_default="text"),
+    ] = None,
     folder: Annotated[
         Path | None, WRITES_FOLDER, typer.Option(help="For a text file: keep parses there, not beside it.")
     ] = None,
@@ -146,13 +147,16 @@ def data_annotate(
     ] = None,
 ) -> None:
     """Parse a corpus, both sides. If it is killed, the same command continues where it stopped."""
-    from headway.experiments.annotation import draw_samples, part_of_file, parts_of_recipe, run_annotate
-    from headway.recipe import load_recipe, parse_parser
+    from headway.experiments.annotation import check_annotation, draw_samples, load_parts, part_of_file, run_annotate
+    from headway.recipe import parse_parser
 
+    texts = {"overrides": overrides, "parser": parser, "whitespace": whitespace, "folder": folder}
+    numbers = {"processes": processes, "sample": sample}
+    check_annotation([name for name, value in [*texts.items(), *numbers.items()] if value])
     if parser is None:
-        parts = parts_of_recipe(load_recipe(corpus, overrides or ()))
+        parts = load_parts(corpus, overrides or ())
     else:
-        parts = [part_of_file(corpus, parse_parser(parser, whitespace), folder)]
+        parts = [part_of_file(corpus, parse_parser(parser, whitespace or "text"), folder)]
     if sample is None:
         run_annotate(parts, processes)
         return

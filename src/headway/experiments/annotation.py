@@ -1,7 +1,7 @@
 """Parses of both sides of a recipe's corpora, or of one file; or a few trees, drawn."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from headway.errors import UserError, option
+from headway.errors import UserError, check_companions, option
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, open_source
 from headway.log import say
@@ -18,7 +18,7 @@ from headway.parses.annotate import annotate
 from headway.parses.parse import Parse
 from headway.parses.parse_store import store_beside, store_of
 from headway.parses.parsers import ParserConfig, load_parser
-from headway.recipe import Recipe
+from headway.recipe import Recipe, load_recipe
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,30 @@ class Part:
     parser: ParserConfig
     store: Path
     where: str
+
+
+def check_annotation(given: Sequence[str]) -> None:
+    """Raise UserError where an option that is given would do nothing beside the others, or without another."""
+    check_companions(given, {"whitespace": ("parser",), "folder": ("parser",)})
+    for name, beside, what in (
+        ("overrides", "parser", "a text file has no keys to change"),
+        ("folder", "sample", "of a sample no parses are kept"),
+        ("processes", "sample", "a sample is parsed by one process"),
+    ):
+        if name in given and beside in given:
+            raise UserError(what, where=option(name), allowed=f"{option(name)} without {option(beside)}")
+
+
+def load_parts(path: Path, overrides: Sequence[str]) -> list[Part]:
+    """The parts of a recipe file. Raises UserError as `parts_of_recipe`, and for a file that is no recipe."""
+    try:
+        recipe = load_recipe(path, overrides)
+    except UserError as error:
+        if path.suffix in (".yaml", ".yml"):
+            raise
+        allowed = f"RECIPE.yaml, or a text file beside {option('parser')} KIND:MODEL"
+        raise UserError(f"this is no recipe ({error.what})", where=str(path), allowed=allowed) from error
+    return parts_of_recipe(recipe)
 
 
 def parts_of_recipe(recipe: Recipe) -> list[Part]:
