@@ -227,3 +227,12 @@ def test_parts_are_written_whole(tmp_path: Path) -> None:
 def test_a_file_without_commands_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"tasks_train_length\.txt: this file has no command"):
         lengths_data("scan", scan=write_scan(tmp_path, [], ["IN: walk OUT: I_WALK"]))
+
+
+def test_no_part_is_empty() -> None:
+    message = (
+        "train_length: prompts of the trained lengths are so few that none is left for dev; received 2; allowed: a"
+    )
+    with pytest.raises(UserError, match=message):
+        lengths_data("parity", trained=2)
+    assert lengths_data("parity", trained=3).dev

@@ -53,7 +53,8 @@ def lengths_data(
         scan: the folder with the length split of SCAN.
 
     Raises:
-        UserError: an unknown task or variant, lengths that cannot be, or options that are not the task's.
+        UserError: an unknown task or variant, lengths that cannot be, or that leave training or dev without examples;
+            options that are not the task's.
     """
     if name == "scan":
         if scan is None:
@@ -61,10 +62,21 @@ def lengths_data(
         if variant or tested:
             where = ", ".join(map(option, ("variant", "test_length")))
             raise UserError("SCAN is one task, whose test has all of its longer lengths", where=where)
-        return read_scan(scan, seed=seed, sizes=sizes, trained=trained)
+        return _with_all_parts(read_scan(scan, seed=seed, sizes=sizes, trained=trained))
     if scan is not None:
         raise UserError("this task reads no files", where=option("scan"), received=name, allowed="with the task scan")
     if name not in LENGTH_TASKS:
         allowed = [*LENGTH_TASKS, "scan"]
         raise UserError(f"unknown task{nearest(name, allowed)}", where="the task", received=name, allowed=allowed)
-    return generate(LENGTH_TASKS[name], variant, seed=seed, sizes=sizes, trained=trained, tested=tested)
+    drawn = generate(LENGTH_TASKS[name], variant, seed=seed, sizes=sizes, trained=trained, tested=tested)
+    return _with_all_parts(drawn)
+
+
+def _with_all_parts(data: LengthData) -> LengthData:
+    """The data. Raises UserError where the trained lengths have too few prompts for training and dev."""
+    for part, examples in (("training", data.train), ("dev", data.dev)):
+        if not examples:
+            what = f"prompts of the trained lengths are so few that none is left for {part}"
+            where, allowed = option("train_length"), f"a greater one, or another {option('seed')}"
+            raise UserError(what, where=where, received=data.trained, allowed=allowed)
+    return data
