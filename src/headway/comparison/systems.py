@@ -26,7 +26,7 @@ Systems = Path_ | CellResult | Sequence[Path_ | CellResult] | Mapping[str, Path_
 
 def compare(
     systems: Systems = (),
-    metrics: Sequence[Metric | str] | None = None,
+    metrics: Metric | str | Sequence[Metric | str] | None = None,
     margin: Mapping[str, float] = MappingProxyType({}),
     baseline: str | None = None,
     *,
@@ -42,7 +42,8 @@ def compare(
     Args:
         systems: run folders, of which those of one recipe are the seeds of one variant, or run folders by the name of
             their variant; a grid file; or cells.
-        metrics: metrics, or their names; by default those of the runs, else BLEU and chrF. A grid has its own.
+        metrics: metrics or their names, one or several; by default those of the runs, else BLEU and chrF. A grid has its
+            own.
         margin: by the name of a metric, the difference up to which systems are even.
         baseline: the system that all others are compared with; by default every pair is compared.
         output: a folder for the report; a grid needs it for its runs.
@@ -64,7 +65,8 @@ def compare(
         told = {"metrics": metrics, "margin": margin, "baseline": baseline}
         return _of_grid(Path(str(given[0])), folder, options, [name for name, value in told.items() if value])
     chosen = _options(CompareOptions if folder else ExistingOptions, options | {"baseline": baseline})
-    built = None if metrics is None else [build_metric(one) if isinstance(one, str) else one for one in metrics]
+    several = [metrics] if isinstance(metrics, str | Metric) else metrics
+    built = None if several is None else [build_metric(one) if isinstance(one, str) else one for one in several]
     cells = [one for one in given if isinstance(one, CellResult)]
     if cells:
         if len(cells) < len(given) or built is None:
