@@ -34,7 +34,7 @@ class NamedCorpus:
     key: str | None = None
 
     def kind(self, writes: Kind) -> Kind:
-        """What is scored of models that write outputs of a kind."""
+        """The kind of outputs that are scored, of models that write outputs of a kind."""
         return "links" if self.alignments else "numbers" if self.evenness else writes
 
     def fingerprint(self) -> str:

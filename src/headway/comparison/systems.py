@@ -42,8 +42,8 @@ def compare(
     Args:
         systems: run folders, of which those of one recipe are the seeds of one variant, or run folders by the name of
             their variant; a grid file; or cells.
-        metrics: metrics or their names, one or several; by default those of the runs, else BLEU and chrF. A grid has its
-            own.
+        metrics: metrics or their names, one or several; by default those of the runs, else BLEU and chrF. A grid has
+            its own.
         margin: by the name of a metric, the difference up to which systems are even.
         baseline: the system that all others are compared with; by default every pair is compared.
         output: a folder for the report; a grid needs it for its runs.
