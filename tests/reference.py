@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headway.mixers.attention import Attention
 from headway.mixers.dependency_attention import DependencyAttention
+from headway.mixers.lightconv import LightConv
 from headway.mixers.local import LocalAttention
 from headway.mixers.ngram import Ngram
 from headway.mixers.nplm import Nplm
@@ -200,6 +201,43 @@ def ngram_contributions(mixer: Ngram, k: int, projected: list[Tensor], t: int) -
         seen = projected[: t + 1] if mixer.prefix else projected
         highest = torch.stack([torch.stack([vector[i] for vector in seen]).max() for i in range(d)])  # equation 7
         terms["context"] = mixer.global_weight[k] @ highest
+    return terms
+
+
+def lightconv(mixer: LightConv, x: Tensor, mask: Tensor) -> Tensor:
+    """Lightweight convolution (Wu et al. 2019, section 3), one position of a window after another."""
+    out_weight, out_bias, dim = mixer.out_projection.weight, mixer.out_projection.bias, x.shape[2]
+    values = []
+    for row, real in zip(x, mask, strict=True):
+        gated = _gated(mixer, row[: int(real.sum())])
+        out = []
+        for t in range(len(row)):
+            terms = lightconv_contributions(mixer, gated, t) if real[t] else {}
+            average = sum(terms.values(), torch.zeros(dim, dtype=x.dtype))
+            out.append(linear(out_weight, out_bias, average) if terms else average)
+        values.append(torch.stack(out))
+    return torch.stack(values)
+
+
+def _gated(mixer: LightConv, row: Tensor) -> list[Tensor]:
+    """GLU (Dauphin et al. 2017) of each vector: the first half of its projection times the sigmoid of the second."""
+    projected = [linear(mixer.in_projection.weight, mixer.in_projection.bias, vector) for vector in row]
+    size = row.shape[1]
+    return [vector[:size] / (1 + (-vector[size:]).exp()) for vector in projected]
+
+
+def lightconv_contributions(mixer: LightConv, gated: list[Tensor], t: int) -> dict[int, Tensor]:
+    """The terms (D,) of each offset in the sum of position t: softmax(W_h)_j times what channel c of head h has there.
+
+    Equation 2 of the paper counts taps from 1; heads are ceil(c H / d) with channels from 1.
+    """
+    dim, width, terms = len(gated[0]), mixer.width, {}
+    shares = [softmax(list(head)) for head in mixer.weight]
+    for j in range(1, width + 1):
+        offset = j - width if mixer.causal else j - math.ceil((width + 1) / 2)
+        there = gated[t + offset] if 0 <= t + offset < len(gated) else torch.zeros_like(gated[0])
+        heads = [math.ceil(channel * mixer.heads / dim) for channel in range(1, dim + 1)]
+        terms[offset] = torch.stack([shares[head - 1][j - 1] * there[c] for c, head in enumerate(heads)])
     return terms
 
 

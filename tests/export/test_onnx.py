@@ -41,6 +41,11 @@ MODELS: dict[str, dict[str, Any]] = {
         "encoder": {"layers": 1, "mixer": "local"},
         "decoder": {"layers": 2, "mixer": ["local", "attention"]},
     },
+    "lightweight convolution": SMALL
+    | {
+        "encoder": {"layers": 1, "mixer": {"kind": "lightconv", "width": 3}},
+        "decoder": {"layers": 1, "mixer": {"kind": "lightconv", "width": 4}},
+    },
     "nplm, rotary": SMALL | {"position": "rotary", "decoder": {"layers": 2, "mixer": ["nplm", "attention"]}},
     "decoder-only": {"kind": "decoder_only", "dim": 8, "heads": 2, "feed_forward": 10, "decoder": {"layers": 2}},
     "lstm, input feeding": RECURRENT

@@ -54,6 +54,7 @@ def test_every_position_is_absolute_or_relative():
     ("kind", "options", "printed"),
     [
         ("attention", {"heads": 2}, "causal=True, heads=2, key_dim=8, value_dim=8, dropout=0.0"),
+        ("lightconv", {"width": 3}, "causal=True, width=3, heads=8, dropout=0.0"),
         ("local", {"n": 3}, "n=3"),
         ("dependency", {"dependency_heads": 2}, "dependency_heads=2, key_bias=False"),
         ("ngram", {"global_context": "prefix"}, "causal=True, n=5, heads=8, head_dim=2, global_context='prefix'"),

@@ -35,6 +35,7 @@ OPTIONS = {
             "position": "rotary",
         },
     },
+    "lightconv": {"lightconv": {"width": 3}, "lightconv, even": {"width": 4, "bias": False}},
     "local": {
         f"local, {name}": {"n": 3, "head_dim": 4, "value_dim": 3, "position": position}
         for name, position in POSITIONS.items()
@@ -52,7 +53,7 @@ OPTIONS = {
         "nplm, near": {"n": 3, "blocks": 0, "bias": False},
     },
 }
-HEADS = {"attention": 3, "dependency": 3, "local": 3, "ngram": 3}
+HEADS = {"attention": 3, "dependency": 3, "lightconv": 3, "local": 3, "ngram": 3}
 CONFIGS = {
     name: {"kind": kind} | ({"heads": HEADS[kind]} if kind in HEADS else {}) | options
     for kind, variants in OPTIONS.items()

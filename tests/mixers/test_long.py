@@ -7,6 +7,7 @@ from torch import Tensor
 from headway.mixers import State, build_mixer
 
 WINDOWED = {
+    "lightconv": {"kind": "lightconv", "width": 5, "heads": 2},
     "local": {"kind": "local", "n": 5, "heads": 2},
     "local, rotary": {"kind": "local", "n": 5, "heads": 2, "position": "rotary"},
     "ngram": {"kind": "ngram", "n": 5, "heads": 2},

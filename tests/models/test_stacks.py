@@ -12,6 +12,7 @@ from tests.models import toys
 
 STACKS = {
     "each": [{"kind": "ngram", "n": 2}, {"kind": "local", "n": 2}, {"kind": "nplm", "n": 2}, "attention"],
+    "lightconv": [{"kind": "lightconv", "width": width} for width in (2, 3, 4, 5)],
     "ngram": {"kind": "ngram", "n": 3},
     "attention": "attention",
 }
@@ -60,11 +61,11 @@ def test_one_table_of_t5_serves_a_stack():
     assert sum("position.table" in name for name, _ in model.named_parameters()) == 2
 
 
-@pytest.mark.parametrize("mixer", sorted({"ngram", "nplm"} & set(MIXERS)))
+@pytest.mark.parametrize("mixer", sorted({"lightconv", "ngram", "nplm"} & set(MIXERS)))
 @pytest.mark.parametrize("position", ["t5", "alibi", "rotary"])
 def test_relative_positions_need_attention(position, mixer):
     with pytest.raises(UserError) as error:
-        stacked("attention", {"kind": mixer, "n": 2}, position=position)
+        stacked("attention", mixer, position=position)
     assert f"position {position} is a part of attention" in str(error.value)
     assert f"model.decoder.mixer: {mixer}" in str(error.value)
 

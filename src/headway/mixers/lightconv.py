@@ -1,0 +1,129 @@
+"""Lightweight convolution (Wu et al. 2019): each head averages a window of gated vectors, with weights of its own.
+
+Shapes: B batch, L length, H heads, D model, d head, k positions of the window, R rows of a state, N new positions.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headway.config import Probability, Width
+from headway.mixers.mixer import (
+    Contributions,
+    Mixed,
+    Mixer,
+    MixerState,
+    Span,
+    State,
+    latest,
+    require_causal,
+    working_dtype,
+)
+from headway.tensors.depthwise import depthwise
+from headway.tensors.dropout import dropout
+from headway.tensors.linear import Linear
+from headway.tensors.masks import zero_padding
+
+
+@dataclass(frozen=True)
+class LightConvState(MixerState):
+    """The last k - 1 gated vectors (R, k - 1, D), zeros before the first."""
+
+    recent: Tensor
+
+
+class LightConv(Mixer):
+    """z_t = W_o [o_t^1; ...; o_t^H], o_t^h = sum over j = 1 .. k of softmax(w^h)_j v_{t+j-ceil((k+1)/2)}^h.
+
+    v = GLU(x W_i) is zero at padding and outside the sequence, and the weights of the other positions stay as they are,
+    as in the authors' code. If causal, the window ends at t: o_t^h = sum_j softmax(w^h)_j v_{t+j-k}^h. A window of an
+    even number of positions that is not causal has one more before t than after it. Weights that do not sum to one at
+    the ends of a sequence are no attention weights; `contributions` gives what each offset adds.
+
+    Args:
+        dim: D.
+        causal: whether a position may only see itself and those before it.
+        width: k.
+        heads: H; the D / H channels of a head share its k weights.
+        dropout: probability of dropping a normalised weight while training (the paper's DropConnect).
+        bias: whether the two maps have one.
+
+    Raises:
+        ValueError: width is below 1, or heads do not divide dim.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        causal: bool,
+        *,
+        width: Width = 7,
+        heads: Width = 8,
+        dropout: Probability = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if width < 1:
+            raise ValueError(f"width must be at least 1; received {width}")
+        if dim % heads:
+            raise ValueError(f"heads ({heads}) do not divide dim ({dim}); give another number of heads")
+        self.causal, self.width, self.heads, self.dropout = causal, width, heads, dropout
+        self.before = width - 1 if causal else width // 2  # ceil((k + 1) / 2) - 1
+        self.in_projection = Linear(dim, 2 * dim, bias=bias)  # values, then their gates
+        self.weight = nn.Parameter(torch.empty(heads, width))
+        self.out_projection = Linear(dim, dim, bias=bias)
+        # Xavier's for the weights of a convolution with one channel in and H out, as in the authors' code.
+        nn.init.xavier_uniform_(self.weight.unsqueeze(1))
+        for layer in (self.in_projection, self.out_projection):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
+        mixed = self.out_projection(self._convolve(self._padded(x, mask)))
+        return Mixed(zero_padding(mixed, mask), None)
+
+    def _gated(self, x: Tensor) -> Tensor:
+        """v (B, L, D) of x (B, L, D)."""
+        return F.glu(self.in_projection(x), -1)
+
+    def _padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """v with the zeros that windows see on either side of the sequence: (B, L + k - 1, D)."""
+        return F.pad(zero_padding(self._gated(x), mask), (0, 0, self.before, self.width - 1 - self.before))
+
+    def _weights(self) -> Tensor:
+        """The normalised weights (H, k), some of them dropped while training."""
+        weights = self.weight.softmax(-1)
+        return dropout(weights, self.dropout) if self.training and self.dropout else weights
+
+    def _convolve(self, padded: Tensor) -> Tensor:
+        """The windows of v (B, L + k - 1, D), averaged: (B, L, D)."""
+        return depthwise(padded, self._weights().repeat_interleave(padded.shape[2] // self.heads, 0))
+
+    def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
+        """The average of each head left open, offset by offset; no activation and no bias follow the sum."""
+        windows = self._padded(x, mask).unfold(1, self.width, 1)  # (B, L, D, k)
+        heads = windows.reshape(*x.shape[:2], self.heads, x.shape[2] // self.heads, self.width)
+        terms = torch.einsum("blhdk,hk->bhlkd", heads, self._weights())
+        if mask is not None:
+            terms = terms.masked_fill(~mask[:, None, :, None, None], 0)
+        spans = tuple(Span.of(offset - self.before) for offset in range(self.width))
+        mixed = self.out_projection(terms.sum(3).transpose(1, 2).flatten(2))
+        return Contributions(spans, terms, zero_padding(mixed, mask))
+
+    def initial_state(self, rows: int, capacity: int) -> MixerState:
+        require_causal(self.causal)
+        weight = self.out_projection.weight
+        recent = weight.new_zeros(rows, self.width - 1, weight.shape[1], dtype=working_dtype(weight))
+        return LightConvState(torch.zeros(rows, dtype=torch.int64, device=recent.device), recent)
+
+    def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
+        assert isinstance(state, LightConvState)
+        window = torch.cat([state.recent, self._gated(x)], 1)  # (R, k - 1 + N, D)
+        after = LightConvState(state.lengths_after(x.shape[1], lengths), latest(window, self.width - 1, lengths))
+        return self.out_projection(self._convolve(window)), after
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, width={self.width}, heads={self.heads}, dropout={self.dropout}"
