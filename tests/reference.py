@@ -17,6 +17,7 @@ from headway.mixers.nplm import Nplm
 from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import Alibi, Rotary, T5Bias
 from headway.models.block import Block, Residual
+from headway.models.canon import Canon
 from headway.models.cross_attention import CrossMixer, MultiHeadCross
 from headway.models.decoder_only import DecoderOnly
 from headway.models.feed_forwards import ReluFeedForward
@@ -352,15 +353,39 @@ def read_source(cross: CrossMixer, x: Tensor, memory: Tensor, memory_mask: Tenso
     return oracle(cross, x, memory, memory_mask)
 
 
+def canon(layer: Canon | None, x: Tensor, mask: Tensor) -> Tensor:
+    """Allen-Zhu 2025: h'_t = h_t + w_0 h_t + w_1 h_{t-1} + w_2 h_{t-2} + w_3 h_{t-3}, channel by channel.
+
+    One position later each where the layer is not causal. Without a layer, h' = h.
+    """
+    if layer is None:
+        return x
+    later = 0 if layer.causal else 1
+    result = x
+    for row, real in enumerate(mask):
+        for t in range(x.shape[1]):
+            for j in range(4):
+                s = t - j + later
+                if 0 <= s < x.shape[1] and real[s]:
+                    term = layer.weight[:, 3 - j] * x[row, s]
+                    result = result.index_put((torch.tensor(row), torch.tensor(t)), term, accumulate=True)
+    return result
+
+
 def encoder_layer(layer: Block, x: Tensor, mask: Tensor) -> Tensor:
-    x = residual(layer.mixer_residual, x, lambda y: attention(layer.mixer, y, mask)[0])
-    return residual(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
+    x = residual(layer.mixer_residual, x, lambda y: attention(layer.mixer, canon(layer.mixer_canon, y, mask), mask)[0])
+    return _feed(layer, x, mask)
 
 
 def decoder_layer(layer: Block, x: Tensor, mask: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
-    x = residual(layer.mixer_residual, x, lambda y: attention(layer.mixer, y, mask)[0])
+    x = residual(layer.mixer_residual, x, lambda y: attention(layer.mixer, canon(layer.mixer_canon, y, mask), mask)[0])
     x = residual(layer.cross_residual, x, lambda y: read_source(layer.cross, y, memory, memory_mask)[0])
-    return residual(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, y))
+    return _feed(layer, x, mask)
+
+
+def _feed(layer: Block, x: Tensor, mask: Tensor) -> Tensor:
+    near = layer.feed_forward_canon
+    return residual(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, canon(near, y, mask)))
 
 
 def sinusoid(position: int, dim: int) -> Tensor:

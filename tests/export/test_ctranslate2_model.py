@@ -51,6 +51,7 @@ def test_ctranslate2_gives_targets_the_same_log_probabilities(tmp_path: Path, ch
     [
         ({"decoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 2}}}, "Ngram"),
         ({"position": {"kind": "alibi"}}, "Alibi"),
+        ({"encoder": {"layers": 1, "canon": "C"}}, "Canon"),
         ({"decoder": {"layers": 1, "cross": {"kind": "dot"}}}, "DotAttention"),
     ],
 )

@@ -120,6 +120,9 @@ def other_run(reversal: Reversal, folder: Path, **model: object) -> Path:
     return folder
 
 
+MARIAN = {
+    "dim": 8, "heads": 2, "feed_forward": 8, "norm": "post", "encoder": {"layers": 1}, "decoder": {"layers": 1},
+}  # fmt: skip
 NGRAM = {"dim": 8, "heads": 2, "feed_forward": 8, "encoder": {"layers": 1}, "decoder": {"layers": 1, "mixer": "ngram"}}
 
 
@@ -138,6 +141,13 @@ def test_what_a_format_cannot_express_is_refused_with_those_that_can(
     rows = {line.split()[0]: line for line in out.splitlines()}
     assert rows["ctranslate2"].split()[1] == "no"
     assert "a folder for headway.load: MarianMTModel has multi-head attention alone" in rows["huggingface"]
+
+
+def test_a_canon_layer_makes_no_marian_model(reversal: Reversal, tmp_path: Path) -> None:
+    run = open_run(other_run(reversal, tmp_path / "run", **MARIAN | {"encoder": {"layers": 1, "canon": "C"}}))
+    rows = {str(row[0]): row for row in formats_of(run).rows}
+    assert "MarianMTModel has no Canon layers" in str(rows["huggingface"])
+    assert "CTranslate2 has no such layer" in str(rows["ctranslate2"])
 
 
 def test_other_models_become_a_folder_that_headway_loads(reversal: Reversal, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "encoder": {"layers": 1, "mixer": {"kind": "lightconv", "width": 3}},
         "decoder": {"layers": 1, "mixer": {"kind": "lightconv", "width": 4}},
     },
+    "canon": SMALL | {"encoder": {"layers": 1, "canon": "AC"}, "decoder": {"layers": 2, "canon": "AC"}},
     "nplm, rotary": SMALL | {"position": "rotary", "decoder": {"layers": 2, "mixer": ["nplm", "attention"]}},
     "decoder-only": {"kind": "decoder_only", "dim": 8, "heads": 2, "feed_forward": 10, "decoder": {"layers": 2}},
     "lstm, input feeding": RECURRENT

@@ -139,6 +139,9 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
 
 def _fill_layer(layer: Any, block: Block, like: Attention) -> None:
     """The weights of a block; the heads of all layers have to be those of the first."""
+    canon = block.mixer_canon or block.feed_forward_canon
+    if canon is not None:
+        raise _unknown("layer", canon)
     mixer = _attention(block.mixer)
     _check_heads(mixer, like)
     _fill_linear(layer.self_attention.linear[0], mixer.in_projection)

@@ -66,6 +66,8 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
                 yield "MarianMTModel has heads of size dim / heads, and projections with biases"
             if isinstance(attention, Attention) and type(attention.position) is not RelativePosition:
                 yield "MarianMTModel has no positions within attention"
+        if block.mixer_canon or block.feed_forward_canon:
+            yield "MarianMTModel has no Canon layers"
         norm = block.mixer_residual.norm
         if not (block.mixer_residual.post and isinstance(norm, nn.LayerNorm) and norm.eps == 1e-5):
             yield "MarianMTModel has layer norms with eps 1e-5 after the residual sum (norm: post, norm_kind: layer)"

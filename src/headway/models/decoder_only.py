@@ -117,7 +117,7 @@ class DecoderOnly(Seq2Seq):
         rows, size, _ = memory.values.shape
         x, layers, lengths = memory.values, [], memory.mask.sum(1)
         for block in self._decoder_blocks():
-            x, state = block.extend(x, block.mixer.initial_state(rows, size + capacity), lengths=lengths)
+            x, state = block.extend(x, block.initial_state(rows, size + capacity), lengths=lengths)
             layers.append(state)
         return DecoderOnlyState(tuple(layers), lengths)
 

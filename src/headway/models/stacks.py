@@ -13,16 +13,21 @@ from headway.errors import UserError
 from headway.mixers import MIXERS, Mixer, build_mixer
 from headway.mixers.relative import RelativePosition, RelativePositions, is_relative
 from headway.models.block import Block, Residual
+from headway.models.canon import Canon
 from headway.models.components import CROSS_ATTENTIONS, FEED_FORWARDS, NORMS
 from headway.models.cross_attention import CrossMixer
 from headway.models.model import ModelConfig
 
 
 class StackConfig(Section):
-    """One side of a Transformer: its layers, and how information moves in them (one mixer, or a list, one a layer)."""
+    """One side of a Transformer: its layers, and how information moves in them (one mixer, or a list, one a layer).
+
+    `canon`: where each layer has a Canon layer (Allen-Zhu 2025): A before its mixer, C before its feed-forward network.
+    """
 
     layers: Layers = 6
     mixer: Mixers = Field(default={"kind": "attention"}, validate_default=True)
+    canon: Literal["A", "C", "AC"] | None = None
 
     @model_validator(mode="after")
     def _one_mixer_a_layer(self) -> Self:
@@ -143,7 +148,9 @@ def build_blocks(
     def block(mixer: Mixer) -> Block:
         reads = reader()
         options = config.feed_forward_options()
-        return Block(mixer, reads, FEED_FORWARDS.build(options, config.dim, where="model.feed_forward"), residual)
+        feed_forward = FEED_FORWARDS.build(options, config.dim, where="model.feed_forward")
+        canons = [Canon(config.dim, causal) if point in (stack.canon or "") else None for point in "AC"]
+        return Block(mixer, reads, feed_forward, residual, *canons)
 
     return nn.ModuleList(map(block, _stack_mixers(config, stack, causal, where)))
 

@@ -137,7 +137,7 @@ class Transformer(Seq2Seq):
     def start(self, memory: Memory, capacity: int) -> DecoderState:
         padding, rows = drop_full(memory.mask), len(memory.mask)
         return DecoderState(
-            layers=tuple(layer.mixer.initial_state(rows, capacity) for layer in self._decoder_blocks()),
+            layers=tuple(layer.initial_state(rows, capacity) for layer in self._decoder_blocks()),
             sources=tuple(layer.view(memory.values, padding) for layer in self._decoder_blocks()),
             lengths=torch.zeros(rows, dtype=torch.int64, device=memory.values.device),
             width=1,

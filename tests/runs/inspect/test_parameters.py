@@ -46,6 +46,18 @@ def test_operations_of_ngrams_do_not_grow_with_length():
     assert short["decoder.0.mixer"] < long["decoder.0.mixer"]
 
 
+def test_a_canon_layer_is_a_part_of_its_own():
+    """Four weights a channel; what they multiply is counted once."""
+    plain, canon = (
+        {part.name: part for part in parts(decoder={"layers": 1, **changes})[0].parts}
+        for changes in ({}, {"canon": "AC"})
+    )
+    for point in ("mixer", "feed_forward"):
+        part = canon.pop(f"decoder.0.{point}_canon")
+        assert (part.parameters, part.flops_per_token) == (4 * 16, 2 * 4 * 16)
+    assert canon == plain
+
+
 def test_the_command_line(run_headway: Command, reversal: Reversal):
     table = run_headway("inspect", "--parameters", reversal.run)
     manifest = json.loads((reversal.run / "manifest.json").read_text())

@@ -96,7 +96,8 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
     names = _part_names(model)
     for name in names:
         # A sublayer runs within its residual, and attention projects the source there before it is called itself.
-        flops[name] = flops.pop(f"{name}_residual", flops.get(name, 0))
+        # A Canon layer runs there, too, and is a part of its own.
+        flops[name] = flops.pop(f"{name}_residual", flops.get(name, 0)) - flops.get(f"{name}_canon", 0)
     for name, parameter in model.named_parameters():
         sizes[_part_of(name, names)] += parameter.numel()
     parts = [ModelPart(name, sizes[name], flops.get(name, 0) / length) for name in names]
