@@ -118,22 +118,16 @@ def read_tree(path: Path, below: Sequence[Path] = (), *, alone: bool = False) ->
 
 
 def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Set each `key.path=value` in the raw tree, in their order; values are YAML.
+    """Set each `key.path=value` in the raw tree, in their order, so that a later one wins; values are YAML.
 
     Raises:
-        UserError: an override of another form, or one that a later one replaces: of the same key, or of a section that
-            holds it.
+        UserError: an override of another form.
     """
-    applied: dict[str, str] = {}
     for override in overrides:
         key, separator, text = override.partition("=")
         if not separator or not key:
             raise UserError("an override is key.path=value", where=override)
-        for other, earlier in applied.items():
-            if other == key or other.startswith(f"{key}."):
-                raise UserError("the second of these overrides replaces the first", received=[earlier, override])
         set_key(tree, key, parse_yaml(text, override, "the value of this override", numbered=False), override)
-        applied[key] = override
 
 
 def set_key(tree: dict[str, Any], key: str, value: Any, where: str) -> None:
