@@ -8,13 +8,11 @@ import typer
 from headway.cli.given_flags import (
     GivenArgument,
     check_given_once,
-    check_overrides,
     given_arguments,
     spread_variadic,
 )
 from headway.cli.options import command
 from headway.errors import UserError
-from tests.conftest import Command
 
 app = typer.Typer()
 
@@ -61,30 +59,6 @@ def test_what_is_taken_once_is_given_once(line: str, message: str) -> None:
 @pytest.mark.parametrize("line", ["a --metric x --metric x y --beam 1", "--beam --beam a", "--beam 1 -- --beam 2"])
 def test_other_lines_may_name_a_flag_twice(line: str) -> None:
     check_given_once(VERB, line.split())
-
-
-@pytest.mark.parametrize("second", ["model.dim=16", "model.dim=32", "model=transformer-small", "model={dim: 8}"])
-def test_no_override_replaces_an_earlier_one(second: str) -> None:
-    with pytest.raises(UserError, match="the second of these overrides replaces the first") as error:
-        check_overrides(["model.dim=32", "training.updates=8", second])
-    assert error.value.received == ["model.dim=32", second]
-
-
-def test_overrides_may_go_deeper_one_after_the_other() -> None:
-    check_overrides(["model=transformer-small", "model.dim=32", "model.dim_more=1", "no override", "no override"])
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "train r.yaml", "data check r.yaml", "data annotate r.yaml", "reproduce dates", "inspect parameters r.yaml",
-        "inspect dependencies run", "compare --output out g.yaml",
-    ],
-)  # fmt: skip
-def test_every_command_with_overrides_looks_at_them(line: str, run_headway: Command) -> None:
-    ended = run_headway(*line.split(), "training.updates=3", "training.updates=4")
-    message = "the second of these overrides replaces the first; received ['training.updates=3', 'training.updates=4']"
-    assert (ended.code, message in ended.err) == (2, True), ended.err
 
 
 def test_completion_takes_any_line() -> None:

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.given_flags import REPLACE_NONE
 from headway.cli.standard_streams import write
 from headway.comparison.reproduce_options import USUAL_BUDGET, ReproduceOptions
 
@@ -20,7 +19,6 @@ def reproduce(
     ] = None,
     overrides: Annotated[
         list[str] | None,
-        REPLACE_NONE,
         typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the grids, or to all recipes of them."),
     ] = None,
     *,

@@ -14,7 +14,6 @@ from headway.cli.claim_commands import reproduce, results
 from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
 from headway.cli.export_commands import export, pull, push
-from headway.cli.given_flags import REPLACE_NONE
 from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
 from headway.cli.pack_commands import add_pack_commands
@@ -74,7 +73,6 @@ def train(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")],
     overrides: Annotated[
         list[str] | None,
-        REPLACE_NONE,
         typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe, such as training.updates=2000."),
     ] = None,
     output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The run folder to make.")] = Path("run"),

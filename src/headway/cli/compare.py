@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.given_flags import check_overrides
 from headway.cli.standard_streams import write
 from headway.comparison.compare_options import CompareOptions, ExistingOptions
 from headway.comparison.grid_options import GridOptions, is_grid
@@ -81,7 +80,6 @@ def _of_grid(
 
     if options.output is None:
         raise UserError("the runs of a grid need a folder", where=option("output"))
-    check_overrides(arguments[1:])
     loaded = load_grid(Path(arguments[0]), arguments[1:])
     if workers.dry_run:
         write(plan_of(loaded, options.output, workers).text())

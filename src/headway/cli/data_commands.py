@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli.arguments import LARGEST_SEED, MOST
-from headway.cli.given_flags import REPLACE_NONE
 from headway.cli.help_pages import Group
 from headway.cli.options import command
 from headway.cli.standard_streams import write
@@ -25,7 +24,7 @@ LENGTH_TASKS = "copy, reverse, addition, summation, parity, sorting, polynomial,
 def data_check(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")],
     overrides: Annotated[
-        list[str] | None, REPLACE_NONE, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to it.")
+        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to it.")
     ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
@@ -127,7 +126,7 @@ def data_annotate(
         Path, typer.Argument(metavar="RECIPE.yaml|FILE", help="A recipe with data.parses, or a text file.")
     ],
     overrides: Annotated[
-        list[str] | None, REPLACE_NONE, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")
+        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")
     ] = None,
     parser: Annotated[
         str | None, typer.Option(help="For a text file: KIND:MODEL, such as spacy:ja_ginza, stanza:en, conllu:FILE.")

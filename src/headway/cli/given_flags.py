@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from pydantic import AfterValidator
-
 from headway.errors import UserError
 
 
@@ -50,21 +48,6 @@ def check_given_once(verb: Any, arguments: Sequence[str]) -> None:
         if first is not part:
             received = [first.value or first.flag, part.value or part.flag]
             raise UserError("this option is given twice", where=first.flag, received=received)
-
-
-def check_overrides(overrides: Sequence[str] | None) -> Sequence[str] | None:
-    """The overrides. Raises UserError where one, as it is typed, replaces one before it: of its key, or below it."""
-    given: dict[str, str] = {}
-    for override in overrides or ():
-        key, separator, _ = override.partition("=")
-        for other, earlier in given.items():
-            if separator and (other == key or other.startswith(f"{key}.")):
-                raise UserError("the second of these overrides replaces the first", received=[earlier, override])
-        given[key] = override
-    return overrides
-
-
-REPLACE_NONE = AfterValidator(check_overrides)
 
 
 def spread_variadic(arguments: Sequence[str], flags: Iterable[str]) -> list[str]:

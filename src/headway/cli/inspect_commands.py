@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli.arguments import RunArgument
-from headway.cli.given_flags import REPLACE_NONE
 from headway.cli.help_pages import Group
 from headway.cli.options import command
 from headway.cli.standard_streams import write
@@ -30,9 +29,7 @@ VERBS: dict[str, tuple[str, str | None]] = {
     "--layers": ("layers", "--data"),
     "--dependencies": ("dependencies", None),
 }
-Overrides = Annotated[
-    list[str] | None, REPLACE_NONE, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")
-]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")]
 
 
 class InspectGroup(Group):
