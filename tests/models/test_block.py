@@ -33,13 +33,7 @@ def test_rms_norm_equals_its_equation():
 )
 @pytest.mark.parametrize("norm", ["layer", "rms", {"kind": "rms", "eps": 1e-3}])
 def test_any_parts_step_by_step_as_all_at_once(feed_forward, norm):
-    model, batch = toys.model(feed_forward=feed_forward, norm_kind=norm, norm="pre"), toys.batch()
-    whole = model(batch).logits.log_softmax(-1)
-    state = model.start(model.encode(batch.source, batch.source_mask), 10)
-    for time in range(batch.target_input.shape[1]):
-        scores, state = model.extend(batch.target_input[:, time : time + 1], state)
-        real = batch.target_mask[:, time]
-        assert torch.allclose(scores[real], whole[real, time], atol=1e-11)
+    toys.assert_steps_equal_whole(toys.model(feed_forward=feed_forward, norm_kind=norm, norm="pre"))
 
 
 def test_a_number_is_short_for_the_activation_with_that_size():

@@ -88,13 +88,7 @@ def test_a_decoder_only_model_equals_its_oracle():
 @pytest.mark.parametrize("points", POINTS)
 def test_step_by_step_equals_the_whole(build, points):
     """A decoder-only model begins with prompts of different lengths."""
-    model, batch = build(points), toys.batch()
-    whole = model(batch).logits.log_softmax(-1)
-    state = model.start(model.encode(batch.source, batch.source_mask), 10)
-    for time in range(batch.target_input.shape[1]):
-        scores, state = model.extend(batch.target_input[:, time : time + 1], state)
-        real = batch.target_mask[:, time]
-        assert torch.allclose(scores[real], whole[real, time], atol=1e-11)
+    toys.assert_steps_equal_whole(build(points))
 
 
 @pytest.mark.parametrize("build", MODELS)
@@ -135,13 +129,7 @@ def test_selected_rows_go_on_as_they_would_have(build):
 
 @pytest.mark.parametrize("build", MODELS)
 def test_a_batch_is_its_rows(build):
-    model, batch = build(), toys.batch()
-    logits = model(batch).logits
-    for row in range(3):
-        source = batch.source[row][batch.source_mask[row]][:-1].numpy()
-        target = batch.target_output[row][batch.target_mask[row]][:-1].numpy()
-        alone = model(collate([source], [target])).logits[0]
-        assert torch.allclose(logits[row][batch.target_mask[row]], alone, atol=1e-12)
+    toys.assert_batch_equals_rows(build())
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

@@ -23,26 +23,16 @@ def stacked(encoder, decoder, **changes):
     return toys.model(**(sides | changes))
 
 
-def assert_steps_equal_whole(model):
-    batch = toys.batch()
-    whole = model(batch).logits.log_softmax(-1)
-    state = model.start(model.encode(batch.source, batch.source_mask), 10)
-    for position in range(batch.target_input.shape[1]):
-        stepped, state = model.extend(batch.target_input[:, position : position + 1], state)
-        real = batch.target_mask[:, position]
-        assert torch.allclose(stepped[real], whole[real, position], atol=1e-11)
-
-
 @pytest.mark.parametrize("decoder", STACKS)
 @pytest.mark.parametrize("encoder", STACKS)
 def test_any_mixers_on_any_side(encoder, decoder):
-    assert_steps_equal_whole(stacked(STACKS[encoder], STACKS[decoder]))
+    toys.assert_steps_equal_whole(stacked(STACKS[encoder], STACKS[decoder]))
 
 
 @pytest.mark.parametrize("position", ["none", "learned", "t5", "alibi", "rotary", {"kind": "rotary", "share": 0.5}])
 @pytest.mark.parametrize("stack", ["each", "attention"])
 def test_any_position(position, stack):
-    assert_steps_equal_whole(stacked(STACKS[stack], STACKS[stack], position=position))
+    toys.assert_steps_equal_whole(stacked(STACKS[stack], STACKS[stack], position=position))
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "none", "t5", "alibi", "rotary"])

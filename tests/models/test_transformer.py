@@ -133,13 +133,7 @@ def test_selected_rows_go_on_as_they_would_have():
 
 
 def test_a_batch_is_its_rows():
-    model, batch = toys.model(), toys.batch()
-    logits = model(batch).logits
-    for row in range(3):
-        source = batch.source[row][batch.source_mask[row]][:-1].numpy()
-        target = batch.target_output[row][batch.target_mask[row]][:-1].numpy()
-        alone = model(collate([source], [target])).logits[0]
-        assert torch.allclose(logits[row][batch.target_mask[row]], alone, atol=1e-12)
+    toys.assert_batch_equals_rows(toys.model())
 
 
 def test_capture_gives_every_attention_and_changes_nothing():

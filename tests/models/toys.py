@@ -42,3 +42,25 @@ def heads(sources, targets) -> list[dict[str, np.ndarray]]:
         }
         for source, target in zip(sources, targets, strict=True)
     ]
+
+
+def assert_steps_equal_whole(model):
+    """Tokens one at a time give what all at once give; rows have different lengths."""
+    toy = batch()
+    whole = model(toy).logits.log_softmax(-1)
+    state = model.start(model.encode(toy.source, toy.source_mask), 10)
+    for time in range(toy.target_input.shape[1]):
+        scores, state = model.extend(toy.target_input[:, time : time + 1], state)
+        real = toy.target_mask[:, time]
+        assert torch.allclose(scores[real], whole[real, time], atol=1e-11)
+
+
+def assert_batch_equals_rows(model):
+    """A batch gives what each of its rows gives alone, without padding."""
+    toy = batch()
+    logits = model(toy).logits
+    for row in range(3):
+        source = toy.source[row][toy.source_mask[row]][:-1].numpy()
+        target = toy.target_output[row][toy.target_mask[row]][:-1].numpy()
+        alone = model(collate([source], [target])).logits[0]
+        assert torch.allclose(logits[row][toy.target_mask[row]], alone, atol=1e-12)
