@@ -179,24 +179,28 @@ def sentence(config: RecurrentConfig, model: Recurrent, source: Tensor, target: 
     embedded = [model.source_embedding.tokens.weight[id] * scale for id in source]
     words = [model.target_embedding.tokens.weight[id] * scale for id in target]
     values, last = read(config, model, embedded)
+    end = last[-1][0]
     states = first_state(config, model, last)
     attention, place, fed = config.attention, 0, torch.zeros(model.decoder.readout.size, dtype=embedded[0].dtype)
     logits, rows = [], []
     for time, word in enumerate(words):
         context, x, previous = None, word, states[-1][0]
-        if attention.kind != "none" and attention.timing == "bahdanau":
+        if attention.kind == "last":  # Cho et al. (2014), section 2.2: c is the last state, whatever the time
+            context = end
+        elif attention.kind != "none" and attention.timing == "bahdanau":
             context, weights, place = attend(config, model, values, states[-1][0], time, place)
+        if context is not None and attention.timing == "bahdanau":
             x = torch.cat([word, context])
         if attention.input_feeding:
             x = torch.cat([word, fed])
         for layer in range(config.decoder.layers):
             states[layer] = cell_of(config)(weights_of(model.decoder.cells, layer), x, states[layer])
             x = states[layer][0]
-        if attention.kind != "none" and attention.timing == "luong":
+        if attention.kind not in ("last", "none") and attention.timing == "luong":
             context, weights, place = attend(config, model, values, x, time, place)
         fed = readout(config, model, previous if config.readout.state == "previous" else x, context, word)
         logits.append(model.projection.weight @ fed)
-        if attention.kind != "none":
+        if attention.kind not in ("last", "none"):
             rows.append(torch.stack(weights))
     return torch.stack(logits), torch.stack(rows) if rows else None
 

@@ -20,6 +20,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sutskever": {"attention": {"kind": "none"}, "readout": "state", "encoder": {"reverse": True}},
     "no attention, gru, projected": {"attention": {"kind": "none"}, "cell": "gru", "readout": "tanh", **ODD},
     "no attention, maxout": {"attention": {"kind": "none"}, "readout": "maxout"},
+    "cho": {"attention": {"kind": "last", "timing": "bahdanau"}, "cell": "cho_gru", "readout": "maxout", **ODD},
+    "cho, state": {"attention": {"kind": "last", "timing": "bahdanau"}, "readout": "state"},
+    "cho, lstm, read at the end": {"attention": {"kind": "last"}, "encoder": {"bidirectional": True}},
     "bahdanau": {
         "attention": {"score": "additive", "timing": "bahdanau"}, "cell": "gru", "readout": "maxout", **ODD,
     },

@@ -43,19 +43,21 @@ class RecurrentAttentionConfig(Section):
     """The way in which the decoder of a recurrent model reads the source; may be written as its kind alone.
 
     `kind`: `soft` takes the weighted sum of all positions, `hard` one position, `monotonic` one position that never
-    moves back, `none` nothing. `score`: dot, general, concat or location (Luong et al. 2015), additive (Bahdanau et
-    al. 2015), the same function as concat; or a kind of cross-attention with its options, such as `{kind: multi_head,
-    heads: 4}`, which is soft and global. `scaled`: dot, general and location scores, sums of as many products as
-    `decoder.hidden`, over its root (Vaswani et al. 2017), so that attention begins soft. `timing`: attention before the
-    state's update, from where the context enters the recurrence (`bahdanau`), or after it (`luong`). `window`:
-    `global`, or positions up to `width` from a centre: the target's own position (`local-m`) or a predicted one
-    (`local-p`). `input_feeding`: with Luong's timing, the last readout enters the recurrence.
+    moves back, `last` the last state of the encoder's top layer, the same at every step (Cho et al. 2014, section 2.2),
+    `none` nothing: the source is known from the first state alone. `score`, for those that weigh positions: dot,
+    general, concat or location (Luong et al. 2015), additive (Bahdanau et al. 2015), the same function as concat; or a
+    kind of cross-attention with its options, such as `{kind: multi_head, heads: 4}`, which is soft and global.
+    `scaled`: dot, general and location scores, sums of as many products as `decoder.hidden`, over its root (Vaswani et
+    al. 2017), so that attention begins soft. `timing`: attention before the state's update, from where the context
+    enters the recurrence (`bahdanau`), or after it (`luong`). `window`: `global`, or positions up to `width` from a
+    centre: the target's own position (`local-m`) or a predicted one (`local-p`). `input_feeding`: with Luong's timing,
+    the last readout enters the recurrence.
 
     Only for hard and monotonic, in training: `estimator`: `reinforce` or `straight_through`; for the former, `entropy`
     is the weight of the entropy bonus and `baseline_decay` that of the old moving average of rewards.
     """
 
-    kind: Literal["soft", "hard", "monotonic", "none"] = "soft"
+    kind: Literal["soft", "hard", "monotonic", "last", "none"] = "soft"
     score: str | dict[str, Any] = "general"
     scaled: bool = False
     timing: Literal["bahdanau", "luong"] = "luong"
@@ -72,8 +74,8 @@ class RecurrentAttentionConfig(Section):
             raise ValueError(f"scaled is for scores that are products; {self.score} has bounds: set scaled: false")
         if self.timing == "bahdanau" and self.input_feeding:
             raise ValueError("input_feeding belongs to timing luong: with bahdanau the context is fed as it is")
-        if self.kind == "none" and self.input_feeding:
-            raise ValueError("input_feeding feeds what attention found, and kind is none")
+        if not self.weighs and self.input_feeding:
+            raise ValueError(f"input_feeding feeds what attention found, and kind is {self.kind}")
         if self.kind in ("hard", "monotonic") and self.window == "local-p":
             raise ValueError(
                 f"window local-p weighs positions, and {self.kind} attention takes one: use soft attention"
@@ -89,10 +91,15 @@ class RecurrentAttentionConfig(Section):
             )
         usual = {"scaled": False, "window": "global", "choice": "soft"}
         has = CROSS_ATTENTIONS.options(name)
-        for option, value in usual.items() if self.kind != "none" else ():
+        for option, value in usual.items() if self.weighs else ():
             if self._shared_options()[option] != value and option not in has:
                 key = "kind" if option == "choice" else option
                 raise ValueError(f"{key} does nothing with score {name}, which has no such option")
+
+    @property
+    def weighs(self) -> bool:
+        """Whether positions of the source have scores."""
+        return self.kind not in ("last", "none")
 
     def score_kind(self) -> str:
         """The kind of cross-attention that the score belongs to."""
@@ -103,14 +110,14 @@ class RecurrentAttentionConfig(Section):
         return options | {"choice": self.kind}
 
     def build(self, dim: int, memory_dim: int, positions: int) -> CrossMixer | None:
-        """The attention, or None. Raises UserError for options that it does not have.
+        """What weighs positions, or None. Raises UserError for options that it does not have.
 
         Args:
             dim: H.
             memory_dim: E.
             positions: the longest source in training.
         """
-        if self.kind == "none":
+        if not self.weighs:
             return None
         return CROSS_ATTENTIONS.build(
             self.score, dim, memory_dim, positions, defaults=self._shared_options(), where="model.attention.score"
@@ -121,13 +128,14 @@ class RecurrentAttentionConfig(Section):
 class RecurrentState(State):
     """The state of a recurrent decoder. The view of the source is kept once a sentence, not once a hypothesis.
 
-    `cells` have their rows second; `fed` (R, O) is the last readout and `chosen` (R,) the last source position chosen,
-    where the next step needs them. `lengths` (R,) counts the words so far.
+    `cells` have their rows second; `fed` (R, O) is the last readout, `chosen` (R,) the last source position chosen and
+    `constant` (R, E) the context of every step, where the next step needs them. `lengths` (R,) counts the words so far.
     """
 
     cells: States
     fed: Tensor | None
     chosen: Tensor | None
+    constant: Tensor | None
     source: View | None
     lengths: Tensor
     width: int  # hypotheses a sentence
@@ -142,6 +150,7 @@ class RecurrentState(State):
             cells=tuple(cell.index_select(1, rows) for cell in self.cells),
             fed=None if self.fed is None else self.fed.index_select(0, rows),
             chosen=None if self.chosen is None else self.chosen.index_select(0, rows),
+            constant=None if self.constant is None else self.constant.index_select(0, rows),
             source=source if source is None or sentences is None else source.select(sentences),
             lengths=self.lengths.index_select(0, rows),
             width=width,
@@ -177,7 +186,7 @@ class Readout(nn.Module):
         config: its kind and size.
         hidden: H.
         dim: D.
-        context: E, or 0 without attention.
+        context: E, or 0 without any.
     """
 
     def __init__(self, config: ReadoutConfig, hidden: int, dim: int, context: int) -> None:
@@ -229,7 +238,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder(nn.Module):
-    """Recurrent layers over the embedded target that read the source by attention, or not at all.
+    """Recurrent layers over the embedded target that read the source by attention, as one state, or not at all.
 
     Where no step needs what attention found before it, many positions are one call of every part.
 
@@ -261,8 +270,9 @@ class Decoder(nn.Module):
     ) -> None:
         super().__init__()
         self.attention = attention.build(config.hidden, encoder.hidden, max_position)
-        context = 0 if self.attention is None else self.attention.size
-        self.before = self.attention is not None and attention.timing == "bahdanau"
+        self.constant = attention.kind == "last"
+        context = self.attention.size if self.attention is not None else encoder.hidden if self.constant else 0
+        self.before = context > 0 and attention.timing == "bahdanau"
         self.feeding = attention.input_feeding
         self.start = Start(config, encoder, cell)
         self.readout = Readout(readout, config.hidden, dim, context)
@@ -272,7 +282,7 @@ class Decoder(nn.Module):
     @property
     def sequential(self) -> bool:
         """Whether what attention finds reaches later steps through the recurrence."""
-        return self.before or self.feeding
+        return self.attention is not None and (self.before or self.feeding)
 
     def initial(self, encoded: EncodedSource) -> RecurrentState:
         """The state before the first word, one row a source."""
@@ -282,6 +292,7 @@ class Decoder(nn.Module):
             cells=cells,
             fed=cells[0].new_zeros(len(nothing), self.readout.size) if self.feeding else None,
             chosen=nothing if attention is not None and attention.ordered else None,
+            constant=encoded.last[0][-1] if self.constant else None,
             source=None if attention is None else attention.project(encoded.values, encoded.mask),
             lengths=nothing,
             width=1,
@@ -295,9 +306,11 @@ class Decoder(nn.Module):
         """Read n more words (R, n, D). The W * n queries of a sentence stand in the place of T in what is read."""
         if self.sequential:
             return self._one_by_one(words, state, need_weights)
-        hidden, cells = run(self.cells, words, state.cells)
+        constant = None if state.constant is None else state.constant[:, None].expand(-1, words.shape[1], -1)
+        inputs = words if constant is None or not self.before else torch.cat([words, constant], 2)
+        hidden, cells = run(self.cells, inputs, state.cells)
         read = self._read(hidden, state, need_weights)
-        readouts = self.readout(hidden, None if read is None else read.values, words)
+        readouts = self.readout(hidden, constant if read is None else read.values, words)
         return Decoded(readouts, read, self._after(state, read, words.shape[1], cells=cells))
 
     def _one_by_one(self, words: Tensor, state: RecurrentState, need_weights: bool) -> Decoded:

@@ -63,7 +63,7 @@ class RecurrentConfig(ModelConfig):
             raise ValueError(
                 "decoder.start copy needs as many layers and hidden in the encoder as in the decoder; set project"
             )
-        if attention.kind != "none" and attention.score_kind() == "dot" and encoder.hidden != decoder.hidden:
+        if attention.weighs and attention.score_kind() == "dot" and encoder.hidden != decoder.hidden:
             raise ValueError(
                 f"attention.score dot compares states of one size, and encoder.hidden ({encoder.hidden}) is not"
                 f" decoder.hidden ({decoder.hidden}); set general"
@@ -75,7 +75,7 @@ class RecurrentConfig(ModelConfig):
         attention, readout, hidden = self.attention, self.readout, self.decoder.hidden
         if attention.kind != "none" and attention.timing == "luong" and readout.kind == "state":
             raise ValueError("readout state does not see what attention of timing luong found; set tanh or maxout")
-        if readout.state == "previous" and (attention.kind == "none" or attention.timing == "luong"):
+        if readout.state == "previous" and (not attention.weighs or attention.timing == "luong"):
             raise ValueError(
                 "readout of the previous state belongs to attention of timing bahdanau, which has read the same state"
             )
@@ -124,7 +124,7 @@ class Recurrent(Seq2Seq):
                 nn.init.uniform_(parameter, -config.uniform_range, config.uniform_range)
         attention, reads = config.attention, self.decoder.attention
         self.max_position = config.max_position
-        self.located = attention.kind != "none" and attention.score_kind() == "location"
+        self.located = attention.weighs and attention.score_kind() == "location"
         self.reinforce: Reinforce | None = None
         if reads is not None and reads.sampled:
             reaches_later = self.decoder.sequential or reads.ordered
