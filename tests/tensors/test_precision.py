@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.tensors import precision
-from headway.tensors.precision import bf16_speed, compared, fitting_precision, trial_linear
+from headway.tensors.precision import bf16_speed, compared, exact_dtype, fitting_precision, trial_linear
 
 CPU = torch.device("cpu")
 
@@ -115,3 +115,8 @@ def test_the_trial_of_a_wide_model_stays_small() -> None:
 )
 def test_speeds_in_words(speed: float, words: str) -> None:
     assert compared(speed) == words
+
+
+def test_sums_are_as_exact_as_the_device_lets_them_be():
+    kinds = ("cpu", "cuda", "mps")
+    assert [exact_dtype(torch.device(kind)) for kind in kinds] == [torch.float64, torch.float64, torch.float32]

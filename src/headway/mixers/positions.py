@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from headway.errors import UserError
 from headway.mixers import POSITIONS
 from headway.mixers.mixer import bounds
+from headway.tensors.precision import exact_dtype
 
 
 class Position(nn.Module):
@@ -46,9 +47,10 @@ def sinusoids(length: int, dim: int) -> Tensor:
 
 
 def _sinusoids_at(positions: Tensor, dim: int) -> Tensor:
-    """(..., D) for positions (...), computed in float64."""
-    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device) / dim)
-    angles = positions.to(torch.float64)[..., None] * frequencies
+    """(..., D) for positions (...), computed in float64 where the device has it."""
+    exact = exact_dtype(positions.device)
+    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=exact, device=positions.device) / dim)
+    angles = positions.to(exact)[..., None] * frequencies
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim].float()
 
 

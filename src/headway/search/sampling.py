@@ -15,6 +15,7 @@ from headway.search.beam import Searchable, time_to_look
 from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
 from headway.search.limits import Limits
 from headway.tensors.batch import BOS, EOS
+from headway.tensors.precision import exact_dtype
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Sampling:
 
     def draw(self, log_probabilities: Tensor, uniform: Tensor) -> Tensor:
         """Token ids (rows,) by inverting the distribution function of (rows, V) at `uniform` (rows,)."""
-        scores, ids = (log_probabilities.double() / self.temperature).sort(dim=-1, descending=True, stable=True)
+        exact = log_probabilities.to(exact_dtype(log_probabilities.device))
+        scores, ids = (exact / self.temperature).sort(dim=-1, descending=True, stable=True)
         if self.top_k is not None:
             scores[:, self.top_k :] = -torch.inf
         probabilities = scores.softmax(-1)
@@ -83,7 +85,8 @@ def sample(
     done = torch.zeros_like(last, dtype=torch.bool)
     for time in range(steps):
         raw, state = model.extend(last, state)
-        uniform = torch.from_numpy(np.concatenate([stream.random(count) for stream in streams])).to(device)
+        numbers = torch.from_numpy(np.concatenate([stream.random(count) for stream in streams]))
+        uniform = numbers.to(exact_dtype(device)).to(device)
         allowed = raw.clone()
         limits.restrict(allowed, owner, time, tokens[:, :time])
         last = sampling.draw(allowed, uniform)[:, None]

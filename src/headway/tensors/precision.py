@@ -23,6 +23,11 @@ TRIES, PATIENCE = 3, 0.1  # a pass that takes longer than so many seconds is not
 HOPELESS = 0.25
 
 
+def exact_dtype(device: torch.device) -> torch.dtype:
+    """The widest floating point numbers that `device` has."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
     """The context in which a model computes in `precision`."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()

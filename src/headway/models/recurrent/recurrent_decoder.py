@@ -110,7 +110,7 @@ class RecurrentAttentionConfig(Section):
         return options | {"choice": self.kind}
 
     def build(self, dim: int, memory_dim: int, positions: int) -> CrossMixer | None:
-        """What weighs positions, or None. Raises UserError for options that it does not have.
+        """The part that weighs positions, or None. Raises UserError for options that it does not have.
 
         Args:
             dim: H.

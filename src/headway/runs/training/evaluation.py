@@ -16,6 +16,7 @@ from headway.runs.training.parallel import Parallel
 from headway.runs.training.preparation import Corpora
 from headway.runs.training.updates import SMALLER_BATCHES
 from headway.tasks.task import DevOutputs, DevSet, TrainingCorpus
+from headway.tensors.precision import exact_dtype
 
 Scores = dict[str, float]
 
@@ -56,7 +57,7 @@ def _scores(metrics: Sequence[Metric], outputs: DevOutputs) -> Scores:
 @torch.inference_mode()
 def dev_loss(model: Model[Any], dev: TrainingCorpus, parallel: Parallel) -> float:
     """Cross-entropy a dev target token (an end mark counts), in nats."""
-    total, tokens = torch.zeros((), dtype=parallel.exact, device=parallel.device), 0
+    total, tokens = torch.zeros((), dtype=exact_dtype(parallel.device), device=parallel.device), 0
     for indices in dev.plan(0, 0, **parallel.config.batch_sizes()):
         with memory_named(f"in the loss of a batch of {len(indices)} dev examples", SMALLER_BATCHES):
             batch = dev.collate(indices).to(parallel.device)

@@ -69,11 +69,6 @@ class Parallel:
             module.set_requires_gradient_sync(last)
         return module.no_sync() if isinstance(module, DistributedDataParallel) and not last else nullcontext()
 
-    @property
-    def exact(self) -> torch.dtype:
-        """The widest floating point numbers that the device has."""
-        return torch.float32 if self.device.type == "mps" else torch.float64
-
     def sum_on_device(self, values: Tensor) -> Tensor:
         """The sums of each of the device's `values` over all processes, in their place, without waiting for them."""
         if self.world_size > 1:

@@ -18,6 +18,7 @@ from headway.memory import memory_named
 from headway.models import Model, Output
 from headway.runs.training.parallel import Parallel
 from headway.tensors.batch import TargetBatch
+from headway.tensors.precision import exact_dtype
 
 SMALLER_BATCHES = (
     "lower training.batch_tokens or batch_sentences (and raise training.accumulate by as much to keep the update the"
@@ -84,7 +85,7 @@ def compute_gradients(
     """
     tokens = batches[0].counts["target_tokens"]
     parts: dict[str, Tensor] = {}
-    unsmoothed = torch.zeros((), dtype=parallel.exact, device=parallel.device)
+    unsmoothed = torch.zeros((), dtype=exact_dtype(parallel.device), device=parallel.device)
     for position, on_cpu in enumerate(batches, start=1):
         with memory_named(f"in a batch of {len(on_cpu.indices) * parallel.world_size} examples", SMALLER_BATCHES):
             batch = on_cpu.each_tensor(lambda tensor: tensor.to(parallel.device, non_blocking=True))
@@ -95,7 +96,7 @@ def compute_gradients(
                 (loss.total * (parallel.world_size / (count or tokens))).backward()  # type: ignore[no-untyped-call]
         unsmoothed += loss.unsmoothed
         for name, part in loss.parts.items():
-            fresh = part.detach().to(parallel.exact)
+            fresh = part.detach().to(exact_dtype(parallel.device))
             parts[name] = parts[name] + fresh if name in parts else fresh
     norm = nn.utils.clip_grad_norm_(step.parameters(), math.inf if clip_norm is None else clip_norm)
     norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
