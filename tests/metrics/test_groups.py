@@ -8,6 +8,7 @@ import pytest
 
 from headway.errors import UserError
 from headway.metrics import bootstrap_interval, build_metric, scores_by_group
+from headway.metrics.groups import length_bins, ordered_groups
 from headway.metrics.score_report import score_files
 from tests.conftest import Command
 
@@ -60,6 +61,17 @@ def test_the_table_has_a_row_a_group(files: list[Path]) -> None:
     ]
     assert all(row.split()[5] == "100.00" for row in rows)
     assert not score_files([build_metric("exact_match")], [hypotheses], [reference]).scores[0][0].groups
+
+
+def test_bins_of_lengths_hold_about_equally_many() -> None:
+    assert length_bins([12, *range(1, 12)]) == [1, 3, 5, 7, 9, 11]
+    assert length_bins([4, 4, 4]) == [4]
+    assert length_bins([1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4]) == [1, 3]  # a length is in one bin
+
+
+def test_groups_are_in_the_order_of_their_numbers() -> None:
+    assert ordered_groups(["10", "2", "10"]) == (("2", "10"), (2.0, 10.0))
+    assert ordered_groups(["10", "two", "10"]) == (("10", "two"), ())
 
 
 def test_on_the_command_line(files: list[Path], run_headway: Command) -> None:

@@ -16,11 +16,11 @@ import numpy as np
 from headway.comparison.comparison import Comparison, Measure
 from headway.comparison.statistics import Linearised, linearise
 from headway.comparison.words import WordF1, words_of
+from headway.metrics.groups import length_bins, ordered_groups
 from headway.metrics.metric import Metric, Statistics
 from headway.metrics.signature import Signature
 from headway.tables import Cell, Column, Spread, Table
 
-BINS = 6  # of lengths
 FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the least of each bucket
 SCORE_STEP = 10
 MOST_GROUPS = 60  # more names than these are no groups
@@ -116,7 +116,7 @@ def _parts_of(comparison: Comparison, test: int, groups: str = "group") -> Itera
     """The ways to part a test set; `groups` is the axis of those that it comes with."""
     given = comparison.tests[test]
     if given.groups and len(set(given.groups)) <= MOST_GROUPS:
-        labels, lengths = _ordered(list(dict.fromkeys(given.groups)))
+        labels, lengths = ordered_groups(given.groups)
         yield _Part(groups, labels, [labels.index(group) for group in given.groups], lengths)
     of_text = any(measure.metric.of_text for measure in comparison.measures if measure.test == test)
     if given.sources and not _are_files(given.sources):
@@ -130,22 +130,12 @@ def _are_files(sources: Sequence[str]) -> bool:
     return all(Path(source).suffix and Path(source).is_absolute() for source in sources[:10])
 
 
-def _ordered(names: list[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """The names in their order, with their numbers where all are numbers."""
-    try:
-        ordered = sorted(names, key=float)
-    except ValueError:
-        return tuple(names), ()
-    return tuple(ordered), tuple(map(float, ordered))
-
-
 def _by_length(axis: str, texts: Sequence[str]) -> _Part:
     """Bins with about equally many segments."""
     lengths = [len(words_of(text)) for text in texts]
-    ordered = sorted(lengths)
-    edges = sorted({ordered[len(ordered) * index // BINS] for index in range(BINS)})
+    edges = length_bins(lengths)
     members = [bisect_right(edges, length) - 1 for length in lengths]
-    ends = [*(edge - 1 for edge in edges[1:]), ordered[-1]]
+    ends = [*(edge - 1 for edge in edges[1:]), max(lengths)]
     of_bins = [
         [length for length, bin in zip(lengths, members, strict=True) if bin == index] for index in range(len(edges))
     ]

@@ -3,7 +3,7 @@
 Shapes: N segments, k statistics of one segment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from headway.errors import UserError
 from headway.metrics.metric import Metric, Statistics
 from headway.metrics.significance import Interval, bootstrap_interval
+
+BINS = 6  # of lengths
 
 
 @dataclass(frozen=True)
@@ -45,15 +47,24 @@ def scores_by_group(
     for segment, group in enumerate(groups):
         members.setdefault(group, []).append(segment)
     scores = []
-    for group in _ordered(list(members)):
+    for group in ordered_groups(members)[0]:
         rows = statistics[np.array(members[group])]
         interval = bootstrap_interval(metric, rows, samples, seed)
         scores.append(GroupScore(group, metric.aggregate(rows.sum(axis=0)), interval, len(rows)))
     return tuple(scores)
 
 
-def _ordered(names: list[str]) -> list[str]:
+def ordered_groups(groups: Iterable[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The names of groups, each once: with their numbers, in ascending order, where all are numbers."""
+    names = tuple(dict.fromkeys(groups))
     try:
-        return sorted(names, key=float)
+        ordered = tuple(sorted(names, key=float))
     except ValueError:
-        return names
+        return names, ()
+    return ordered, tuple(map(float, ordered))
+
+
+def length_bins(lengths: Iterable[int]) -> list[int]:
+    """The least length of each of up to six bins, which hold about equally many of the `lengths`."""
+    ordered = sorted(lengths)
+    return sorted({ordered[len(ordered) * bin // BINS] for bin in range(BINS)})

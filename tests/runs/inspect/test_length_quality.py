@@ -50,8 +50,9 @@ def test_segments_can_come_one_by_one() -> None:
     for output, reference, source in zip(outputs, references, sources, strict=True):
         statistics.add([output], [[reference]], [source])
     assert score_lengths_of({"a": statistics}).scores == whole.scores
-    lengths = [len(source.split()) for source in sources]
-    assert statistics.edges() == np.unique(np.quantile(lengths, np.arange(1, 6) / 6, method="lower")).tolist()
+    _, often = np.unique([len(source.split()) for source in sources], return_counts=True)
+    assert len(whole.counts) == 6
+    assert max(abs(count - 200 / 6) for count in whole.counts) <= often.max()  # a length is in one bin
 
 
 def test_the_command_line(run_headway: Command, tmp_path: Path) -> None:

@@ -9,13 +9,12 @@ import numpy as np
 from headway.errors import UserError
 from headway.formats.lines import read_lines
 from headway.metrics import GroupScore, Metric, scores_by_group
+from headway.metrics.groups import length_bins
 from headway.metrics.metric import Statistics
 from headway.metrics.score_options import LengthUnit
 from headway.metrics.score_report import read_segments
 from headway.runs.inspect.charts import Panel, panel_chart
 from headway.tables import Cell, Column, Table
-
-BINS = 6
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,9 @@ class LengthStatistics:
             self.rows.setdefault(length, []).append(statistics)
 
     def edges(self) -> list[int]:
-        """The longest lengths of `BINS` bins with about equally many segments, but for the last bin."""
-        lengths = sorted(self.rows)
-        below = np.cumsum([len(self.rows[length]) for length in lengths])
-        ranks = [int((below[-1] - 1) * bin / BINS) for bin in range(1, BINS)]
-        return sorted({lengths[int(np.searchsorted(below, rank, side="right"))] for rank in ranks})
+        """The longest lengths of bins with about equally many segments, but for the last bin."""
+        bins = length_bins(length for length, rows in self.rows.items() for _ in rows)
+        return [least - 1 for least in bins[1:]]
 
     def scores(self, members: Sequence[Sequence[int]]) -> list[GroupScore]:
         """The score and the interval of each bin of lengths."""
@@ -113,8 +110,8 @@ def score_lengths_of(systems: Mapping[str, LengthStatistics], edges: Sequence[in
 
     Args:
         systems: the statistics of each.
-        edges: each bin goes up to one of these lengths, the last bin beyond all of them; by default `BINS` bins with
-            about equally many segments each.
+        edges: each bin goes up to one of these lengths, the last bin beyond all of them; by default bins have about
+            equally many segments.
     """
     first = next(iter(systems.values()))
     lengths = np.array(sorted(first.rows))
