@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import hypothesis
@@ -40,6 +41,23 @@ def _float32_suits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headway.runs.training.run_arithmetic.measured_speed", lambda recipe, device, backend: 1.0)
         yield
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Callable[[str, bytes], Path]]:
+    """Makes named pipes that give a content once."""
+    writers: list[Thread] = []
+
+    def made(name: str, content: bytes) -> Path:
+        path = tmp_path / name
+        os.mkfifo(path)
+        writers.append(Thread(target=path.write_bytes, args=(content,), daemon=True))
+        writers[-1].start()
+        return path
+
+    yield made
+    for writer in writers:
+        writer.join(timeout=10)
 
 
 class Finished(NamedTuple):

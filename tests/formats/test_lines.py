@@ -3,13 +3,14 @@
 import gzip
 import lzma
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headway.errors import UserError
 from headway.formats import lines
-from headway.formats.lines import LONGEST_LINE, blocks, check_file, read_lines, read_rows
+from headway.formats.lines import LONGEST_LINE, blocks, check_file, kept_pipes, read_lines, read_rows
 
 
 def test_a_line_has_a_limit_that_is_told_early(tmp_path: Path) -> None:
@@ -73,3 +74,20 @@ def test_names_that_no_file_can_have(tmp_path: Path) -> None:
     for name, message in (("x" * 300, "there can be no such file"), ("a\0b", "there is no such file")):
         with pytest.raises(UserError, match=f"data.train: {message}"):
             check_file(tmp_path / name, "data.train")
+
+
+@pytest.mark.parametrize(("name", "content"), [("pipe", b"a\nb\n"), ("pipe.gz", gzip.compress(b"a\nb\n"))])
+def test_a_pipe_that_is_kept_can_be_read_again(
+    tmp_path: Path, pipe: Callable[[str, bytes], Path], name: str, content: bytes
+) -> None:
+    path = pipe(name, content)
+    with kept_pipes():
+        with kept_pipes():
+            assert list(read_lines(path)) == ["a", "b"]
+        assert list(read_lines(path)) == ["a", "b"]
+        file = tmp_path / "file"
+        for text in ("one", "two"):  # a file is read as it is
+            file.write_text(text)
+            assert list(read_lines(file)) == [text]
+        with pytest.raises(UserError, match=r"no such: cannot read this file \(No such file"):
+            list(read_lines(tmp_path / "no such"))

@@ -1,5 +1,6 @@
 """Precision, recall, F-beta and accuracy of labels: against counting word by word."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -81,12 +82,13 @@ def test_files_of_columns_with_each_reference_alone(tmp_path: Path) -> None:
         score_files([build_metric("f0.5")], [short], references)
 
 
-def test_files_are_about_the_same_words(tmp_path: Path) -> None:
+def test_files_are_about_the_same_words(tmp_path: Path, pipe: Callable[[str, bytes], Path]) -> None:
     gold, other = columns(tmp_path / "gold.tsv", ["c", "c i"]), columns(tmp_path / "other.tsv", ["c", "c i"])
     assert score_files([build_metric("accuracy")], [other], [gold]).scores[0][0].score.value == 100
     other.write_text("w\tc\n\nw\tc\nv\ti\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"other\.tsv, segment 2: .* not those of .*gold\.tsv; received 'w v'.*'w w'"):
-        score_files([build_metric("accuracy")], [other], [gold])
+    for path in (other, pipe("pipe-of-other.tsv", other.read_bytes())):
+        with pytest.raises(UserError, match=r"other\.tsv, segment 2: .* of .*gold\.tsv; received 'w v'.*'w w'"):
+            score_files([build_metric("accuracy")], [path], [gold])
 
 
 def test_conllu_files_are_read_by_their_part_of_speech(tmp_path: Path) -> None:

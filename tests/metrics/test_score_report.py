@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from headway.errors import UserError
 from headway.metrics import approximate_randomisation, build_metric, paired_bootstrap
 from headway.metrics.score_report import score_files
+from tests.conftest import Command
 
 REFERENCE = [f"sentence {number} has a few words in it" for number in range(12)]
 WORSE = [line if number % 3 else "something else" for number, line in enumerate(REFERENCE)]
@@ -96,6 +98,17 @@ def test_empty_lines_are_segments_and_compressed_files_are_read(tmp_path: Path) 
     report = score_files([build_metric("exact_match")], [hypotheses], [references])
     assert report.segments == 3
     assert report.scores[0][0].score.value == pytest.approx(200 / 3)
+
+
+def test_pipes_are_scored_by_several_metrics(
+    files: dict[str, Path], pipe: Callable[[str, bytes], Path], run_headway: Command
+) -> None:
+    outputs, targets = (pipe(f"pipe-of-{name}", files[name].read_bytes()) for name in ("better", "reference"))
+    command = ["score", "--metric", "exact_match", "chrf", "--json", "--by-length", files["better"].with_suffix(".svg")]
+    ended = run_headway(*command, "--source", targets, "--hypotheses", outputs, "--references", targets)
+    scores = [column[0]["score"]["value"] for column in json.loads(ended.out)["scores"]]
+    metrics = [build_metric("exact_match"), build_metric("chrf")]
+    assert scores == [metric.score(BETTER, [REFERENCE]).value for metric in metrics]
 
 
 def test_different_numbers_of_lines_name_both_files(files: dict[str, Path], tmp_path: Path) -> None:

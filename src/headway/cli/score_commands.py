@@ -36,13 +36,15 @@ score_app = typer.Typer(
 def score_files(options: FileScoreOptions) -> None:
     """Score files of hypotheses against references: scores, intervals, and p where systems are compared."""
     from headway.errors import check_companions
+    from headway.formats.lines import kept_pipes
     from headway.metrics import build_metrics, score_report
 
     check_companions(options.model_fields_set, NEEDS)
     metrics = build_metrics(options.metric, options.given())
-    baselines = _leads(options)
-    lengths = None if options.by_length is None else _by_length(options, options.source)
-    report = score_report.score_files(metrics, options.hypotheses, options.references, options, baselines=baselines)
+    with kept_pipes():
+        baselines = _leads(options)
+        lengths = None if options.by_length is None else _by_length(options, options.source)
+        report = score_report.score_files(metrics, options.hypotheses, options.references, options, baselines=baselines)
     write(report.to_json() if options.json_output else report.text())
     if lengths is not None and options.by_length is not None:
         lengths.draw(options.by_length)

@@ -5,6 +5,8 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from io import BytesIO
 from pathlib import Path
 from typing import IO, cast
 
@@ -15,6 +17,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 1 << 22
 LONGEST_BLOCK = 100_000  # lines between blank ones
 CHUNK = 1 << 16
+
+_kept: ContextVar[dict[Path, bytes] | None] = ContextVar("kept pipes", default=None)
 
 
 class ReadingPosition:
@@ -96,10 +100,29 @@ def opened(path: Path, position: ReadingPosition) -> Iterator[IO[bytes]]:
         raise UserError(f"cannot read this file ({error.strerror or error})", where=str(path)) from error
 
 
+@contextmanager
+def kept_pipes() -> Iterator[None]:
+    """Within it, what a pipe gave is kept in memory, so that it can be read again like a file."""
+    token = _kept.set({}) if _kept.get() is None else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _kept.reset(token)
+
+
 def _open(path: Path) -> IO[bytes]:
+    kept = _kept.get()
+    file: Path | BytesIO = path
+    if kept is not None and not path.is_file() and not path.is_dir():
+        if path not in kept:
+            kept[path] = path.read_bytes()
+        file = BytesIO(kept[path])
     if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(path))
-    return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
+        return cast(IO[bytes], gzip.open(file))
+    if path.suffix == ".xz":
+        return lzma.open(file)
+    return file.open("rb") if isinstance(file, Path) else file
 
 
 def blocks(path: Path) -> Iterator[list[tuple[int, str]]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.config import validated_options
 from headway.errors import UserError
-from headway.formats.lines import read_lines
+from headway.formats.lines import kept_pipes, read_lines
 from headway.metrics.groups import GroupScore, scores_by_group
 from headway.metrics.metric import Metric, Score, Statistics, check_words
 from headway.metrics.score_options import ScoreOptions, Significance
@@ -118,6 +118,7 @@ def _with_interval(value: float, interval: Interval) -> Spread:
     return Spread(value, (interval.high - interval.low) / 2)
 
 
+@kept_pipes()
 def score_files(
     metrics: Sequence[Metric],
     hypotheses: Sequence[Path],
@@ -129,8 +130,8 @@ def score_files(
 ) -> ScoreReport:
     """Score files of hypotheses against one or more reference files, one segment a line unless a metric says otherwise.
 
-    An empty line is an empty segment. Files are strict UTF-8, plain or compressed (see `read_lines`); a metric may read
-    formats of its own.
+    An empty line is an empty segment. Files are strict UTF-8, plain or compressed (see `read_lines`), or pipes. A
+    metric may read formats of its own.
 
     Args:
         metrics: what to score by.
