@@ -76,11 +76,11 @@ def test_names_that_no_file_can_have(tmp_path: Path) -> None:
             check_file(tmp_path / name, "data.train")
 
 
-@pytest.mark.parametrize(("name", "content"), [("pipe", b"a\nb\n"), ("pipe.gz", gzip.compress(b"a\nb\n"))])
+@pytest.mark.parametrize(("name", "packed"), [("pipe", bytes), ("pipe.gz", gzip.compress), ("pipe.xz", lzma.compress)])
 def test_a_pipe_that_is_kept_can_be_read_again(
-    tmp_path: Path, pipe: Callable[[str, bytes], Path], name: str, content: bytes
+    tmp_path: Path, pipe: Callable[[str, bytes], Path], name: str, packed: Callable[[bytes], bytes]
 ) -> None:
-    path = pipe(name, content)
+    path = pipe(name, packed(b"a\nb\n"))
     with kept_pipes():
         with kept_pipes():
             assert list(read_lines(path)) == ["a", "b"]
