@@ -292,8 +292,7 @@ class Decoder(nn.Module):
             cells=cells,
             fed=cells[0].new_zeros(len(nothing), self.readout.size) if self.feeding else None,
             chosen=nothing if attention is not None and attention.ordered else None,
-            # A copy: torch makes no graph of an encoder that gives a view of what it does not give.
-            constant=encoded.last[0][-1].clone() if self.constant else None,
+            constant=encoded.last[0][-1] if self.constant else None,
             source=None if attention is None else attention.project(encoded.values, encoded.mask),
             lengths=nothing,
             width=1,
