@@ -59,6 +59,11 @@ MODELS: dict[str, dict[str, Any]] = {
         "cell": "gru", "readout": "maxout", "encoder": BOTH, "decoder": {"layers": 1, "hidden": 8, "start": "project"},
         "attention": {"score": "additive", "timing": "bahdanau"},
     },
+    "gru, the last state": RECURRENT
+    | {
+        "cell": "gru", "readout": "maxout", "encoder": BOTH, "decoder": {"layers": 1, "hidden": 8, "start": "project"},
+        "attention": {"kind": "last", "timing": "bahdanau"},
+    },
 }  # fmt: skip
 
 

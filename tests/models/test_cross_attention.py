@@ -106,12 +106,7 @@ def test_transformers_with_it_learn_decode_and_capture(cross):
     assert losses[-1] < losses[0]
     output = model.eval()(batch, capture=("*.cross",))
     assert set(output.attention) == {"decoder.0.cross", "decoder.1.cross"}
-    whole = output.logits.log_softmax(-1)
-    state = model.start(model.encode(batch.source, batch.source_mask), 10)
-    for time in range(batch.target_input.shape[1]):
-        scores, state = model.extend(batch.target_input[:, time : time + 1], state)
-        real = batch.target_mask[:, time]
-        assert torch.allclose(scores[real], whole[real, time], atol=1e-11)
+    toys.assert_steps_equal_whole(model)
 
 
 class Mean(CrossMixer):

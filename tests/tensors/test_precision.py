@@ -117,6 +117,6 @@ def test_speeds_in_words(speed: float, words: str) -> None:
     assert compared(speed) == words
 
 
-def test_sums_are_as_exact_as_the_device_lets_them_be():
+def test_sums_are_as_exact_as_the_device_lets_them_be() -> None:
     kinds = ("cpu", "cuda", "mps")
     assert [exact_dtype(torch.device(kind)) for kind in kinds] == [torch.float64, torch.float64, torch.float32]

@@ -139,6 +139,9 @@ def _write(
 ) -> None:
     import onnx
 
+    for operator in (torch.ops.aten.lstm.input, torch.ops.aten.gru.input):
+        # While torch makes a graph, these have other kernels. It would use what it has kept since the last graph.
+        operator._dispatch_cache.clear()
     try:
         program = torch.onnx.export(
             graph.eval(), example, dynamic_shapes=dimensions, input_names=inputs, output_names=outputs, dynamo=True,

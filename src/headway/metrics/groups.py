@@ -55,7 +55,10 @@ def scores_by_group(
 
 
 def ordered_groups(groups: Iterable[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """The names of groups, each once: with their numbers, in ascending order, where all are numbers."""
+    """The names of groups, each once, and their numbers.
+
+    Names that are all numbers come in ascending order. Others come in that of their first segments, without numbers.
+    """
     names = tuple(dict.fromkeys(groups))
     try:
         ordered = tuple(sorted(names, key=float))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from headway.errors import UserError
-from headway.formats.lines import read_lines
+from headway.formats.lines import kept_pipes, read_lines
 from headway.metrics import GroupScore, Metric, scores_by_group
 from headway.metrics.groups import length_bins
 from headway.metrics.metric import Statistics
@@ -163,6 +163,7 @@ def score_by_length(
     return score_lengths_of(statistics, edges)
 
 
+@kept_pipes()
 def score_files_by_length(
     metric: Metric,
     hypotheses: Sequence[Path],
