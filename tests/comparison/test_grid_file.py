@@ -46,10 +46,21 @@ def test_tuning_runs_are_short_and_the_same_for_all(tmp_path: Path) -> None:
     grid = load_grid(write_grid(tmp_path, tune=TUNE))
     for variant in grid.variants:
         runs = grid.tuning_runs(variant)
-        assert [run.name for run in runs] == [f"{variant.name}-0.01", f"{variant.name}-0.02"]
+        assert [run.name for run in runs] == [f"{variant.name}-0.01-1", f"{variant.name}-0.02-1"]
         assert [run.recipe.optimizer.learning_rate for run in runs] == [0.01, 0.02]
         assert {(run.recipe.training.updates, run.recipe.training.seed) for run in runs} == {(2, 1)}
         assert {cell.recipe.optimizer.learning_rate for cell in grid.cells(variant, 0.02)} == {0.02}
+
+
+def test_values_are_tried_with_seeds_of_their_own(tmp_path: Path) -> None:
+    grid = load_grid(write_grid(tmp_path, tune=TUNE | {"seeds": [8, 9]}))
+    for variant in grid.variants:
+        runs = grid.tuning_runs(variant)
+        assert [(run.value, run.seed, run.recipe.training.seed) for run in runs] == [
+            (0.01, 8, 8), (0.01, 9, 9), (0.02, 8, 8), (0.02, 9, 9),
+        ]  # fmt: skip
+        assert len({run.name for run in runs}) == 4
+        assert [cell.seed for cell in grid.cells(variant, 0.02)] == list(grid.config.seeds)
 
 
 def test_the_key_on_is_read_although_yaml_takes_it_for_true(tmp_path: Path) -> None:
@@ -82,7 +93,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "names that differ by case": ({"variants": {"A": {}, "a": "ngram.yaml"}}, "two cells of one name"),
     "two short runs of one name": (
         {"tune": TUNE | {"values": ["de", "DE"], "key": "text.source.language"}},
-        "two cells of one name; received 'attention-de, attention-DE'",
+        "two cells of one name; received 'attention-de-1, attention-DE-1'",
     ),
     "no variants": ({"variants": {}}, "variants: "),
     "a name that is a path": ({"variants": {"a/b": {}}}, "a variant's name is a part of a file's name"),
@@ -144,6 +155,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"tune": TUNE | {"values": [0.01, "1.0e-2"]}},
         "tune.values: two of the values make the same recipe",
     ),
+    "a seed of tuning twice": (
+        {"tune": TUNE | {"seeds": [2, 2]}},
+        "tune.values, tune.seeds or variants: two cells of one name; received 'attention-0.01-2, attention-0.01-2'",
+    ),
+    "no seed of tuning": ({"tune": TUNE | {"seeds": []}}, "tune.seeds: "),
     "an unknown tuned key": ({"tune": TUNE | {"key": "optimizer.rate"}}, "variants.attention: optimizer.rate"),
     "a tuned key that a variant sets": (
         {"tune": TUNE, "variants": VARIANTS | {"fast": {"optimizer.learning_rate": 1}}},

@@ -14,7 +14,7 @@ import yaml
 
 from headway.comparison import grid_run, workers
 from headway.comparison.cell_process import CellJob, locked
-from headway.comparison.cell_results import CellOutput, CellResult
+from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
 from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import compare_grid, comparison_of, plan_of
 from headway.comparison.grid_file import load_grid
@@ -76,7 +76,7 @@ def test_a_cell_is_an_ordinary_run_with_its_result(made: tuple[Grid, Path]) -> N
 def test_short_runs_are_the_same_for_all_and_on_their_own_split(made: tuple[Grid, Path]) -> None:
     _, out = made
     names = {path.name for path in (out / "tuning").iterdir() if path.is_dir()}
-    assert names == {"attention-0.01", "attention-0.02", "ngram-0.01", "ngram-0.02"}
+    assert names == {"attention-0.01-1", "attention-0.02-1", "ngram-0.01-1", "ngram-0.02-1"}
     sources, targets = zip(
         *(line.split("\t") for line in (out.parent / "dev.tsv").read_text().splitlines()), strict=True
     )
@@ -87,10 +87,49 @@ def test_short_runs_are_the_same_for_all_and_on_their_own_split(made: tuple[Grid
         assert json.loads((out / "tuning" / name / "manifest.json").read_text())["updates"] == 6
         scores[name] = build_metric("chrf").score(content["outputs"][0]["hypotheses"], [targets]).value
     for variant in ("attention", "ngram"):
-        best = max((0.01, 0.02), key=lambda rate: scores[f"{variant}-{rate}"])
+        best = max((0.01, 0.02), key=lambda rate: scores[f"{variant}-{rate}-1"])
         for seed in (1, 2):
             recipe = RunFolder(out / "cells" / f"{variant}-{seed}").read_recipe()
             assert (recipe.optimizer.learning_rate, recipe.training.updates) == (best, 6)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "chosen", "means"),
+    [
+        ([[40, 10], [30, 30]], 0.02, [25, 30]),  # the best single run is of the other value
+        ([[40, 30], [30, 30]], 0.01, [35, 30]),
+        ([[40, None], [10, 10]], 0.02, [None, 10]),  # training failed with one seed
+        ([[40, None], [None, 40]], None, None),
+    ],
+)
+def test_the_value_with_the_best_mean_over_seeds_is_chosen(
+    tmp_path: Path, accuracies: list[list[int | None]], chosen: float | None, means: list[float | None] | None
+) -> None:
+    grid = load_grid(
+        write_grid(tmp_path, tune=TUNE | {"seeds": [4, 5]}, variants={"attention": {}}, metrics=["exact_match"])
+    )
+    run = GridRun(grid, tmp_path / "out", threads=1)
+    (state,) = run.variants
+    assert [short.planned.name for short in state.tuning] == [
+        "attention-0.01-4", "attention-0.01-5", "attention-0.02-4", "attention-0.02-5",
+    ]  # fmt: skip
+    assert grid.total == 4 + len(grid.config.seeds)
+    (tmp_path / "out" / "tuning").mkdir(parents=True)
+    references = tuple(f"w{index}" for index in range(100))
+    for short, right in zip(state.tuning, [accuracy for value in accuracies for accuracy in value], strict=True):
+        short.status, short.code = ("failed", 1) if right is None else ("finished", 0)
+        if right is not None:
+            said = (*references[:right], *["none"] * (100 - right))
+            output = CellOutput(EvaluationSet("tuning", (references,)), said)
+            short.result = CellResult("attention", short.planned.seed, (output,))
+    run._choose(state)
+    assert (state.value, state.chosen) == (chosen, chosen is not None)
+    if means is None:
+        assert state.failed == "attention: not tuned, since short runs failed with every value"
+    else:
+        assert json.loads((tmp_path / "out" / "tuning" / "attention.json").read_text())["exact_match"] == means
+        (again,) = GridRun(grid, tmp_path / "out", threads=1).variants
+        assert again.value == chosen
 
 
 def test_a_second_call_changes_nothing(made: tuple[Grid, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +329,7 @@ def test_the_plan_estimates_what_is_missing(made: tuple[Grid, Path]) -> None:
     assert sorted(out.rglob("*")) == before
     rows = {row[0]: row for row in plan.cells()}
     assert len(rows) == 3 * (2 + 3)
-    assert [rows[name][3] for name in ("attention-0.01", "attention-2", "attention-3", "local-1")] == [
+    assert [rows[name][3] for name in ("attention-0.01-1", "attention-2", "attention-3", "local-1")] == [
         "finished"
     ] * 2 + ["", ""]
     assert all(":" in row[4] for row in rows.values())
@@ -367,11 +406,11 @@ def test_a_choice_by_chance_is_noted(
 ) -> None:
     grid, out = made
 
-    def but_for_ngrams(outputs: Sequence[CellOutput], metric: Metric) -> bool:
-        said = [json.loads((out / "tuning" / f"ngram-{rate}" / "cell.json").read_text()) for rate in (0.01, 0.02)]
+    def but_for_ngrams(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bool:
+        said = [json.loads((out / "tuning" / f"ngram-{rate}-1" / "cell.json").read_text()) for rate in (0.01, 0.02)]
         assert metric.label == "chrF2"
-        return [output.hypotheses for output in outputs] != [
-            tuple(content["result"]["outputs"][0]["hypotheses"]) for content in said
+        return [[output.hypotheses for output in outputs] for outputs in values] != [
+            [tuple(content["result"]["outputs"][0]["hypotheses"])] for content in said
         ]
 
     monkeypatch.setattr(grid_run, "are_told_apart", but_for_ngrams)

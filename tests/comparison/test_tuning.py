@@ -18,7 +18,8 @@ def output(right: int, first: int = 0) -> CellOutput:
 
 def test_the_first_of_the_best_is_chosen() -> None:
     accuracy, errors = build_metric("exact_match"), build_metric("wer")
-    assert tuning_score(output(50), accuracy) == pytest.approx(25)
+    assert tuning_score([output(50)], accuracy) == pytest.approx(25)
+    assert tuning_score([output(50), output(100)], accuracy) == pytest.approx(37.5)
     assert best_score([10.0, None, 30.0, 30.0], accuracy) == 2
     assert best_score([10.0, None, 30.0, 5.0], errors) == 3
 
@@ -38,5 +39,14 @@ def test_the_first_of_the_best_is_chosen() -> None:
     ],
 )
 def test_values_are_told_apart(outputs: list[CellOutput], apart: bool) -> None:
-    assert are_told_apart(outputs, build_metric("exact_match")) == apart
-    assert are_told_apart(outputs, build_metric("wer")) == apart
+    values = [[each] for each in outputs]
+    assert are_told_apart(values, build_metric("exact_match")) == apart
+    assert are_told_apart(values, build_metric("wer")) == apart
+
+
+def test_the_segments_of_all_seeds_tell_values_apart() -> None:
+    metric = build_metric("exact_match")
+    once, again = [output(0), output(4)], [output(0), output(4, first=50)]
+    assert not are_told_apart([once[:1], once[1:]], metric)  # 4 of 4: 1/8
+    assert are_told_apart([[once[0], again[0]], [once[1], again[1]]], metric)  # 8 of 8: 1/128
+    assert not are_told_apart([[once[0], again[1]], [once[1], again[0]]], metric)  # each is ahead with one seed

@@ -97,21 +97,27 @@ class Grid:
     @property
     def total(self) -> int:
         """The number of all runs."""
-        values = () if self.config.tune is None else self.config.tune.values
-        return len(self.variants) * (len(values) + len(self.config.seeds))
+        tune = self.config.tune
+        short = 0 if tune is None else len(tune.values) * len(self._tuning_seeds)
+        return len(self.variants) * (short + len(self.config.seeds))
+
+    @property
+    def _tuning_seeds(self) -> tuple[int, ...]:
+        tune = self.config.tune
+        return self.config.seeds[:1] if tune is None or tune.seeds is None else tune.seeds
 
     def tuning_runs(self, variant: Variant) -> list[PlannedRun]:
-        """The short runs of a variant, one a value; none without tuning."""
-        tune, seed = self.config.tune, self.config.seeds[0]
+        """The short runs of a variant, one a value and seed, those of a value together; none without tuning."""
+        tune = self.config.tune
         if tune is None:
             return []
-        short = {"training.updates": tune.updates, "training.epochs": None, "training.minutes": None, SEED: seed}
+        short = {"training.updates": tune.updates, "training.epochs": None, "training.minutes": None}
         return [
             PlannedRun(
-                f"{variant.name}-{slug(value)}", variant.name, seed,
-                changed(variant.recipe, short | {tune.key: value}), value,
+                f"{variant.name}-{slug(value)}-{seed}", variant.name, seed,
+                changed(variant.recipe, short | {tune.key: value, SEED: seed}), value,
             )
-            for value in tune.values
+            for value in tune.values for seed in self._tuning_seeds
         ]  # fmt: skip
 
     def cells(self, variant: Variant, value: Any = None) -> list[PlannedRun]:

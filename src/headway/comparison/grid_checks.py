@@ -68,7 +68,7 @@ def _check_tuning(grid: Grid) -> None:
                 if not tune.key.startswith("optimizer."):  # which has nothing to do with the model
                     check_recipe(run.recipe)
         for one, other in combinations(runs, 2):
-            if not changed_keys(one.recipe, other.recipe):
+            if one.seed == other.seed and one.value != other.value and not changed_keys(one.recipe, other.recipe):
                 what = "two of the values make the same recipe"
                 raise UserError(what, where="tune.values", received=f"{one.value}, {other.value}")
     tuned = {content(path): path for path in corpus_files(tuning_set.corpus)}
@@ -94,7 +94,7 @@ def _check_run_names(grid: Grid) -> None:
     """Raise UserError for two runs of one name, which would share a folder."""
     cells = [run for variant in grid.variants for run in grid.cells(variant, _first_value(grid))]
     runs = [run for variant in grid.variants for run in grid.tuning_runs(variant)]
-    for where, planned in (("seeds or variants", cells), ("tune.values or variants", runs)):
+    for where, planned in (("seeds or variants", cells), ("tune.values, tune.seeds or variants", runs)):
         names: dict[str, str] = {}
         for run in planned:
             if run.name.casefold() in names:

@@ -101,13 +101,15 @@ class TuneConfig(Section):
     """Tuning, the same for every variant: short runs with each value of one key, compared by the first metric.
 
     `on`: the corpus that they are compared on, which no table reports; by default the recipe's dev. `updates`: those
-    of a short run.
+    of a short run. `seeds`: those of training that each value is tried with; by default the first of the grid. The
+    value with the best mean is chosen.
     """
 
     key: str
     values: Annotated[tuple[Any, ...], Field(min_length=2)]
     on: CorpusField | None = None
     updates: Count
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 
 from headway.comparison.cell_process import CellJob, locked
+from headway.comparison.cell_results import CellOutput
 from headway.comparison.grid import Grid, PlannedRun, Variant
 from headway.comparison.grid_board import GridBoard
 from headway.comparison.grid_state import CellState, GridResult, VariantState
@@ -108,27 +109,29 @@ class GridRun:
         if not path.is_file():
             return
         known = shaped(read_json(path, what="choice"), CHOICE, str(path), "this choice")
-        if known.stamp == _stamp(state) and known.chosen < len(state.tuning):
-            state.value, state.chosen = state.tuning[known.chosen].planned.value, True
+        if known.stamp == _stamp(state) and known.chosen < len(state.by_value):
+            state.value, state.chosen = state.by_value[known.chosen][0].planned.value, True
             for run in state.tuning:
                 run.status = "finished"
 
     def _choose(self, state: VariantState) -> None:
         """Choose the best value of the tuned key for a variant, and keep the choice.
 
-        A value with which training fails has lost. A short run that was killed has not been tried: nothing is chosen.
+        A value with which training fails has lost, with whatever seed. A short run that was killed has not been tried:
+        nothing is chosen.
         """
         metric, tune = build_metric(**self.grid.metrics[0]), self.grid.config.tune
         assert tune is not None
         killed = [run.job.name for run in state.tuning if run.status == "failed" and run.signal]
-        scores = [None if run.result is None else tuning_score(run.result.outputs[0], metric) for run in state.tuning]
+        tried = map(_outputs, state.by_value)
+        scores = [None if outputs is None else tuning_score(outputs, metric) for outputs in tried]
         if killed or not any(score is not None for score in scores):
-            why = f"{', '.join(killed)} was killed" if killed else "every short run failed"
+            why = f"{', '.join(killed)} was killed" if killed else "short runs failed with every value"
             state.failed = f"{state.variant.name}: not tuned, since {why}"
             return
         chosen = best_score(scores, metric)
         write_json(self._choice_file(state), {"stamp": _stamp(state), "chosen": chosen, metric.label: scores})
-        state.value, state.chosen = state.tuning[chosen].planned.value, True
+        state.value, state.chosen = state.by_value[chosen][0].planned.value, True
         say(f"{state.variant.name}: {tune.key} {state.value} has the best {metric.label} of the short runs")
         if not self._is_told_apart(state):
             known = [score for score in scores if score is not None]
@@ -137,8 +140,10 @@ class GridRun:
 
     def _is_told_apart(self, state: VariantState) -> bool:
         """Whether the short runs of a variant tell the values of the tuned key apart."""
-        outputs = [run.result.outputs[0] for run in state.tuning if run.result is not None]
-        return are_told_apart(outputs, build_metric(**self.grid.metrics[0]))
+        tried = map(_outputs, state.by_value)
+        return are_told_apart(
+            [outputs for outputs in tried if outputs is not None], build_metric(**self.grid.metrics[0])
+        )
 
     def _check_untuned(self, variant: Variant) -> None:
         """Raise UserError for cells that were made with another recipe, whatever tuning will say."""
@@ -273,6 +278,12 @@ class GridRun:
             while run.worker is not None and run.worker.code() is None:
                 time.sleep(LOOK)
             run.worker, run.status = None, "waiting"
+
+
+def _outputs(runs: Sequence[CellState]) -> list[CellOutput] | None:
+    """The outputs of the short runs of a value, one a seed; None where one of them failed."""
+    outputs = [run.result.outputs[0] for run in runs if run.result is not None]
+    return outputs if len(outputs) == len(runs) else None
 
 
 def _stamp(state: VariantState) -> list[list[Any]]:

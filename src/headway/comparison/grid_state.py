@@ -1,6 +1,7 @@
 """The states of the runs of a grid, and what came out of them."""
 
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Literal
 
 from headway.comparison.cell_process import CellJob
@@ -47,6 +48,11 @@ class VariantState:
     value: Any = None
     chosen: bool = False
     failed: str = ""
+
+    @property
+    def by_value(self) -> list[list[CellState]]:
+        """Its short runs, those of each value of the tuned key together."""
+        return [list(runs) for _, runs in groupby(self.tuning, key=lambda run: run.planned.value)]
 
     @property
     def runs(self) -> list[CellState]:

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from math import comb
+from statistics import fmean
+
+import numpy as np
 
 from headway.comparison.cell_results import CellOutput
 from headway.comparison.statistics import SIGNIFICANT
@@ -12,31 +15,37 @@ from headway.metrics.significance import approximate_randomisation
 TRIALS = 1000
 
 
-def tuning_score(output: CellOutput, metric: Metric) -> float:
-    """The score of a short run."""
-    return metric.score(output.hypotheses, output.test.references).value
+def tuning_score(outputs: Sequence[CellOutput], metric: Metric) -> float:
+    """The mean score of the short runs of a value, one output a seed."""
+    return fmean(metric.score(output.hypotheses, output.test.references).value for output in outputs)
 
 
 def best_score(scores: Sequence[float | None], metric: Metric) -> int:
-    """The index of the best score, the first of equals; None is that of a run that failed."""
+    """The index of the best score, the first of equals; None is that of a value with which training failed."""
     known = {index: score for index, score in enumerate(scores) if score is not None}
     return max(known, key=lambda index: known[index] if metric.higher_is_better else -known[index])
 
 
-def are_told_apart(outputs: Sequence[CellOutput], metric: Metric) -> bool:
-    """Whether the best and the worst of short runs differ by more than chance over their segments; true of one run.
+def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bool:
+    """Whether the best and the worst value differ by more than chance over their segments; true of one value.
 
-    The test is approximate randomisation (Noreen 1989). The best and the worst are the furthest apart of all pairs of
-    runs, so that p is raised by their number (Bonferroni). The spread between seeds is left out: runs that are told
-    apart here may still differ by their seed alone.
+    The test is approximate randomisation (Noreen 1989), over the segments of all seeds. The best and the worst are the
+    furthest apart of all pairs of values, so that p is raised by their number (Bonferroni). The spread between seeds is
+    left out: values that are told apart here may still differ by their seeds alone.
+
+    Args:
+        values: the outputs of each, one a seed, with the same seeds for all.
     """
-    if len(outputs) < 2:
+    if len(values) < 2:
         return True
 
     def score(statistics: Statistics) -> float:
         return metric.aggregate(statistics.sum(axis=0))
 
-    every = [metric.statistics(output.hypotheses, output.test.references) for output in outputs]
+    every = [
+        np.concatenate([metric.statistics(output.hypotheses, output.test.references) for output in outputs])
+        for outputs in values
+    ]
     lowest, highest = min(every, key=score), max(every, key=score)
     pairs = comb(len(every), 2)
     return approximate_randomisation(metric, lowest, highest, trials=TRIALS * pairs).p_value * pairs <= SIGNIFICANT
