@@ -28,6 +28,13 @@ def test_equals_oracle_and_torch(smoothing, monkeypatch):
     assert (fast_gradient[2] == 0).all()
 
 
+def test_a_second_derivative_is_refused():
+    logits = torch.randn(2, 3, requires_grad=True)
+    loss, _ = smoothed_cross_entropy(logits, torch.tensor([1, 2]), torch.ones(2, dtype=torch.bool), 0.1)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(loss, logits, create_graph=True)
+
+
 def test_large_logits_stay_finite():
     logits = torch.tensor([[1e4, -1e4, 0.0]], requires_grad=True)
     loss, _ = smoothed_cross_entropy(logits, torch.tensor([1]), torch.tensor([True]), 0.1)

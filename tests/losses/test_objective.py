@@ -5,6 +5,7 @@ import torch
 
 from headway.errors import UserError
 from headway.losses import LossPart, Objective, ObjectiveConfig
+from headway.models.model import Axes
 from tests.losses import toys
 
 
@@ -41,10 +42,36 @@ def test_the_total_is_the_sum_of_the_parts():
     ],
 )
 def test_what_the_model_has_not_is_named(tree, message):
+    model = toys.model()
     with torch.no_grad():
-        attention = toys.model()(toys.batch(), capture=("*",)).attention
+        attention = model(toys.batch(), capture=("*",)).attention
     with pytest.raises(UserError, match=message):
-        objective(**tree).check(attention)
+        objective(**tree).check(attention, model.attention_axes)
+
+
+def test_dependency_heads_are_not_taught_to_attention_over_both_sides():
+    chosen, attention = objective(dependency={"sides": ["target"]}), {"decoder.0.self": torch.zeros(1, 2, 3, 3)}
+    chosen.check(attention, lambda name: Axes("target", "target"))
+    with pytest.raises(UserError, match=r"objective\.dependency: .*in one.*received 'decoder.0.self'"):
+        chosen.check(attention, lambda name: Axes("both", "both"))
+
+
+def test_losses_of_one_name_are_all_counted():
+    model, given = toys.model(), toys.batch()
+
+    def loss(*entries):
+        chosen = objective(losses=entries)
+        return chosen(model(given, capture=chosen.capture), given)
+
+    entries = [{"kind": "dependency", "layer": layer, "weight": layer} for layer in (1, 2)]
+    entries.append({"kind": "cross_entropy", "label_smoothing": 0.5})
+    both, alone = loss(*entries), [loss(entry) for entry in entries]
+    assert list(both.parts) == [
+        "cross_entropy", "dependency.source", "dependency.target", "losses[1].dependency.source",
+        "losses[1].dependency.target", "losses[2].cross_entropy",
+    ]  # fmt: skip
+    main = both.parts["cross_entropy"]
+    assert torch.allclose(both.total, main + sum(each.total - each.parts["cross_entropy"] for each in alone))
 
 
 def test_scores_are_given_by_full_name_only():

@@ -1,5 +1,6 @@
 """Word and character error rates: against edit distances found by dynamic programming, and worked by hand."""
 
+import itertools
 import random
 
 import numpy as np
@@ -65,6 +66,12 @@ def test_case_and_punctuation_count_unless_told_otherwise():
 def test_the_nearest_reference_counts():
     metric = build_metric("wer")
     assert metric.statistics(["a b"], [["a c d"], ["a c"]]).tolist() == [[1, 1, 0, 0]]
+
+
+def test_of_equally_near_references_the_longest_counts_in_any_order():
+    metric, references = build_metric("wer"), [["a"], ["a b c"], ["a c"]]  # an error each
+    for order in itertools.permutations(references):
+        assert metric.score(["a b"], order).value == pytest.approx(100 / 3)
 
 
 def test_the_bootstrap_and_the_report(tmp_path):

@@ -10,6 +10,7 @@ import torch
 from headway.errors import UserError
 from headway.models import DecoderOnlyConfig, build_model
 from headway.models.decoder_only import DecoderOnlyState, packing, take
+from headway.search import beam
 from headway.search.beam import beam_search
 from headway.search.hypotheses import length_penalty
 from headway.search.limits import Limits
@@ -220,6 +221,35 @@ def test_learned_positions_are_those_of_the_whole_sequence():
     memory = built.encode(source.source, source.source_mask)
     (hypotheses,) = beam_search(built, memory, Limits(longest, [longest]), beam=2)
     assert len(hypotheses[0].ids) == longest
+
+
+def ids(outputs):
+    """The ids of all hypotheses of each sentence."""
+    return [[hypothesis.ids for hypothesis in hypotheses] for hypotheses in outputs]
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_prompts_of_other_lengths_do_not_move_the_end_of_learned_positions(monkeypatch, everywhere):
+    if everywhere:  # as on an accelerator, where rows that have ended are carried along
+        monkeypatch.setattr(
+            beam, "_rows_to_go", lambda finished, sentences, longest, time: torch.arange(len(sentences))
+        )
+    built = model(position="learned", max_position=14)
+    sources = [np.full(11, 5), np.full(2, 6)]
+    given = collate(sources, None)
+    longest = [built.longest_target(len(source)) for source in sources]
+    memory = built.encode(given.source, given.source_mask)
+    found = [
+        beam_search(built, memory, Limits(0, longest), beam=2),
+        sample(built, memory, Limits(0, longest), sampling=Sampling(), lines=[1, 2], count=3),
+    ]
+    for row, each in enumerate(sources):
+        one = collate([each], None)
+        alone = built.encode(one.source, one.source_mask)
+        limits = Limits(0, longest[row : row + 1])
+        assert ids(beam_search(built, alone, limits, beam=2)) == ids(found[0][row : row + 1])
+        drawn = sample(built, alone, limits, sampling=Sampling(), lines=[row + 1], count=3)
+        assert ids(drawn) == ids(found[1][row : row + 1])
 
 
 def test_relative_positions_without_attention_are_refused():

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 import headway
 from headway.errors import NotFiniteError, UserError
+from headway.models import build_model
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.predictor import batches
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -252,6 +254,21 @@ def test_an_ensemble_needs_the_same_vocabulary(reversal: Reversal, tmp_path: Pat
     headway.train(headway.recipe.parse_recipe(tree), tmp_path / "other")
     with pytest.raises(UserError, match="run 2: the runs of an ensemble need the same vocabularies"):
         headway.load(reversal.run, tmp_path / "other")
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_an_ensemble_keeps_to_the_limits_of_all(reversal: Reversal, order: tuple[int, int]) -> None:
+    (run,) = headway.load(reversal.run, device="cpu").runs
+    runs = []
+    for changes in ({}, {"position": "learned", "max_position": 6}):
+        recipe = headway.recipe.parse_recipe(REVERSAL | {"model": REVERSAL["model"] | changes})
+        untrained = build_model(recipe.model, run.source.size, run.target.size, True).eval()
+        runs.append(replace(run, recipe=recipe, model=untrained))
+    both = SequencePredictor([runs[index] for index in order], torch.device("cpu"))
+    assert (both.longest_source(), both.longest_target(3)) == (5, 5)
+    assert max(len(each.tokens) for each in both.predict(["abc", "dcab"], beam=1)) <= 5
+    with pytest.raises(UserError, match=r"too long; received '6 tokens'; allowed: up to 5"):
+        both.predict(["abcdef"])
 
 
 def test_what_takes_one_model_takes_no_ensemble(reversal: Reversal) -> None:

@@ -10,7 +10,8 @@ from headway.errors import UserError
 from headway.models import build_model
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.predictors.unknown_words import UnknownWords, read_dictionary
+from headway.predictors.unknown_words import UnknownWords, read_dictionary, unknown_words
+from headway.processing.text.extension import tagged
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import parse_recipe
 from headway.runs.load import load
@@ -57,6 +58,15 @@ def test_a_word_that_the_source_does_not_know_is_copied_as_it_stands(predictor: 
     )
     source = predictor.source.encode("a Zürich c").values
     assert replace(" a  Zürich c more", source, [UNKNOWN, UNKNOWN, 7], weights) == ["alpha", "Zürich"]
+
+
+def test_neither_the_end_mark_nor_a_tag_is_copied(predictor: SequencePredictor) -> None:
+    assert isinstance(predictor.source, TextProcessor)
+    source, target = tagged((predictor.source, predictor.target), ["<2de>"])
+    line = "<2de> a Zürich"
+    replace = unknown_words(["decoder.0.cross"], source, target, None)
+    weights = np.array([[[0.9, 0.0, 0.1, 0.0], [0.5, 0.0, 0.0, 0.5], [0.0, 0.0, 0.0, 1.0]]])
+    assert replace(line, source.encode(line).values, [UNKNOWN] * 3, weights) == ["Zürich", "<unk>", "<unk>"]
 
 
 @pytest.mark.parametrize(

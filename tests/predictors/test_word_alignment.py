@@ -23,6 +23,12 @@ def forced(run_headway: Command, folder: Path, target: Path, alignments: Path) -
     return alignments.read_text()
 
 
+def test_a_word_that_looked_at_no_source_word_has_no_link() -> None:
+    weights = np.array([[0.0, 0.0], [0.2, 0.8], [0.0, 0.0], [1e-9, 0.0]])  # the rest is the end mark's
+    assert WordAlignment(("a", "b"), ("w", "x", "y", "z"), weights).pharaoh() == "0-3 1-1"
+    assert WordAlignment((), ("x",), np.zeros((1, 0))).links() == []
+
+
 @pytest.mark.parametrize("beam", ["1", "3"])
 def test_search_and_forced_decoding_align_alike(
     run_headway: Command, backwards: Path, tmp_path: Path, beam: str

@@ -15,6 +15,7 @@ from headway.errors import HeadwayError, UserError
 from headway.files import sha256
 from headway.recipe import load_recipe, parse_recipe
 from headway.runs import run_folder
+from headway.runs.checkpoint_files import in_a_row, regular_updates
 from headway.runs.load import load_run
 from headway.runs.migration import FORMAT
 from headway.runs.run_folder import (
@@ -103,6 +104,19 @@ def test_averages_are_means(reversal: Reversal) -> None:
         torch.testing.assert_close(tensor, (first[name] + last[name]) / 2)
     alone = average_weights(files[-1:])
     assert all(torch.equal(alone[name], tensor) for name, tensor in last.items())
+
+
+def test_only_the_last_checkpoints_of_training_are_averaged(reversal: Reversal, tmp_path: Path) -> None:
+    assert regular_updates([3, 4, 5, 6, 7], 2, None) == [4, 6]  # a signal came after 3, 5 and 7 updates
+    assert regular_updates([3, 4, 5, 6, 7], 2, 7) == [4, 6, 7]
+    assert in_a_row([2, 6, 8, 9], 2) == [6, 8, 9]  # 2 was kept for its score
+    assert in_a_row([2], 2) == [2]
+    assert in_a_row([], 2) == []
+    shutil.copytree(reversal.run, tmp_path / "run")
+    checkpoints = tmp_path / "run" / "checkpoints"
+    (checkpoints / "update-00000200").rename(checkpoints / "update-00000150")
+    with pytest.raises(UserError, match=r"average: .*in a row; received 2; allowed: up to 1"):
+        load_run(tmp_path / "run", CPU, average=2)
 
 
 def test_the_manifest_grows(tmp_path: Path) -> None:

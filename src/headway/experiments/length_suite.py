@@ -172,7 +172,7 @@ def _scores(name: str, recipe: Recipe, run: Path, test: LengthTest) -> list[Leng
 
 def score_lengths(name: str, predictor: SequencePredictor, test: LengthTest) -> list[LengthScore]:
     """Decode the test's prompts and score each length. A prompt that is too long for the model counts as wrong."""
-    longest = predictor.models[0].longest_source()
+    longest = predictor.longest_source()
     reads = [len(predictor.source.encode(prompt).values) <= longest for prompt in test.prompts]
     prompts = [prompt if read else "" for prompt, read in zip(test.prompts, reads, strict=True)]
     outputs = [prediction.text for prediction in predictor.predict(prompts)]

@@ -48,6 +48,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        if torch.is_grad_enabled():  # the gradient is a constant, so that a second one would lack its part
+            raise RuntimeError("this cross-entropy has no second derivative (create_graph); F.cross_entropy has one")
         return context.gradient * gradients[0].to(context.gradient.dtype), None, None, None
 
 

@@ -14,8 +14,10 @@ from pydantic import Field
 from torch import Tensor
 
 from headway.config import Layers, Section
+from headway.errors import UserError
 from headway.losses.parts import Heads, LossPart, Weight, heads_of
 from headway.models import Output
+from headway.models.model import Axes
 from headway.tensors.batch import TargetBatch
 
 STACKS = {"source": "encoder", "target": "decoder"}
@@ -69,6 +71,15 @@ class DependencyLoss(LossPart):
             scale = self.config.weight * batch.counts["target_tokens"] / max(1, batch.counts[name])
             parts[f"dependency.{side}"] = scale * loss
         return parts
+
+
+def check_sides(name: str, axes: Axes, where: str) -> None:
+    """Raise UserError for attention over the source and the target in one, whose rows are no words of one side."""
+    if axes.keys == "both":
+        raise UserError(
+            "this attention is over the source and the target in one, and dependency heads are of one side",
+            where=where, received=name, allowed="a model with an encoder",
+        )  # fmt: skip
 
 
 def decoder_heads(heads: Tensor, index_by: str) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -12,10 +12,11 @@ from torch import Tensor
 from headway.config import Component, Probability, Section
 from headway.errors import UserError
 from headway.losses.cross_entropy import CrossEntropy, CrossEntropyConfig
-from headway.losses.dependency_loss import DependencyConfig, DependencyLoss
+from headway.losses.dependency_loss import DependencyConfig, DependencyLoss, check_sides
 from headway.losses.parts import LOSSES, LossPart
 from headway.losses.synchronous import SynchronousConfig, SynchronousLoss
 from headway.models import Output
+from headway.models.model import Axes
 from headway.tensors.batch import TargetBatch
 
 
@@ -83,8 +84,13 @@ class Objective:
         """The names of the per-token labels that batches have to carry."""
         return tuple(dict.fromkeys(name for part in self.parts.values() for name in part.labels))
 
-    def check(self, attention: Mapping[str, Tensor]) -> None:
-        """Raise UserError where a loss reads attention that the model, which gave `attention` when asked, has not."""
+    def check(self, attention: Mapping[str, Tensor], axes: Callable[[str], Axes]) -> None:
+        """Raise UserError where a loss reads attention that the model has not, or that is of other tokens.
+
+        Args:
+            attention: what the model gave when it was asked for all.
+            axes: the tokens that each is of.
+        """
         for key, part in self.parts.items():
             for name, heads in part.attention.items():
                 where = f"objective.{key}"
@@ -95,6 +101,8 @@ class Objective:
                         received=name,
                         allowed=sorted(attention),
                     )
+                if isinstance(part, DependencyLoss):
+                    check_sides(name, axes(name), where)
                 count = attention[name].shape[1]
                 if heads is not None and max(heads) >= count:
                     raise UserError(
@@ -102,10 +110,11 @@ class Objective:
                     )
 
     def __call__(self, output: Output, batch: TargetBatch) -> Loss:
-        """The loss of a model's output on a batch."""
+        """The loss of a model's output on a batch. A part whose name another has is named by its recipe key, too."""
         smoothed, unsmoothed = self.cross_entropy.sums(output, batch)
-        losses: dict[str, Any] = {"cross_entropy": smoothed, **output.losses}
-        for part in self.parts.values():
-            losses |= part(output, batch)
+        losses: dict[str, Any] = {"cross_entropy": smoothed}
+        given = {"model": output.losses} | {key: part(output, batch) for key, part in self.parts.items()}
+        for key, named in given.items():
+            losses |= {f"{key}.{name}" if name in losses else name: loss for name, loss in named.items()}
         first = next(iter(losses.values()))
         return Loss(sum(losses.values(), start=first.new_zeros(())), losses, unsmoothed)

@@ -18,7 +18,8 @@ CHUNKS = ("equal", "substitute", "delete", "insert")  # jiwer's names of what it
 class ErrorRate(Metric):
     """100 (S + D + I) / (H + S + D): substitutions, deletions and insertions over the length of the reference.
 
-    Of several references, each segment is held against the one that it is nearest to. White space at either end, and
+    Of several references, each segment is held against the one that it is nearest to, of equally near ones against the
+    longest, whatever their order. White space at either end, and
     more than one in a row, never counts.
 
     Statistics: hits, substitutions, deletions, insertions.
@@ -53,7 +54,8 @@ class ErrorRate(Metric):
         self._reference_sets = check_segments(hypotheses, references)
         outputs = [self._normalise(text) for text in hypotheses]
         counts = np.stack([self._counts([self._normalise(text) for text in texts], outputs) for texts in references])
-        nearest = counts[:, :, 1:].sum(axis=2).argmin(axis=0)
+        errors, lengths = counts[:, :, 1:].sum(axis=2), counts[:, :, :3].sum(axis=2)
+        nearest = (errors - lengths / (1 + lengths.max(initial=0))).argmin(axis=0)  # whole numbers less a part of one
         chosen: Statistics = counts[nearest, np.arange(len(outputs))]
         return chosen
 

@@ -126,6 +126,9 @@ class DecoderOnly(Seq2Seq):
         assert isinstance(state, DecoderOnlyState)
         count, layers = tokens.shape[1], []
         positions = next_positions(state.lengths, count)
+        if self.trained_positions is not None:
+            # A search may carry rows along that have ended, past the last position. Nothing is read of them.
+            positions = positions.clamp(max=self.trained_positions - 1)
         x = self.dropout(self.target_tokens(tokens) * self.scale + self.position(positions))
         for block, before in zip(self._decoder_blocks(), state.layers, strict=True):
             x, after = block.extend(x, before)

@@ -177,7 +177,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
     def _encode(self, line: Any, options: PredictOptions, formatter: Formatter, number: int) -> Encoded:
         """A source, cut where that is asked for. Raises UserError where it is too long."""
         source = self.read(line, whole=options.max_source_length is not None, formatter=formatter)
-        limit = options.max_source_length or self.models[0].longest_source()
+        limit = options.max_source_length or self.longest_source()
         if len(source.values) <= limit:
             return source
         if not options.truncate and self.recipe.data.truncate_source is None:
@@ -221,7 +221,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             needed, length = max(search.min_length, len(prefix)), search.max_length
             if length is None:
                 length = max(int(search.max_length_ratio * count) + search.max_length_offset, needed)
-            room = self.models[0].longest_target(count)
+            room = self.longest_target(count)
             length = length if room is None else min(length, room)
             if needed > length:
                 what = "this prefix" if len(prefix) == needed else "the shortest output"
@@ -266,11 +266,20 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             for row, size in enumerate(sizes)
         ]
 
+    def longest_source(self) -> int:
+        """The most tokens, or frames, that a source may have, its end mark not counted, for every model."""
+        return min(model.longest_source() for model in self.models)
+
+    def longest_target(self, source_length: int) -> int | None:
+        """The most tokens that every model can write beside a source of so many, or None where there is no limit."""
+        limits = [model.longest_target(source_length) for model in self.models]
+        return min((limit for limit in limits if limit is not None), default=None)
+
     def can_read(self, source: Any, target: str) -> bool:
         """Whether the model has positions for this source and this target."""
         length, given = len(self.read(source).values), len(self.target.encode(target).values)
-        room = self.models[0].longest_target(length)
-        return length <= self.models[0].longest_source() and (room is None or given <= room)
+        room = self.longest_target(length)
+        return length <= self.longest_source() and (room is None or given <= room)
 
     def attended(self, source: Any) -> list[str]:
         """The labels of the positions that are read of an encoded source, one for each position of a memory."""

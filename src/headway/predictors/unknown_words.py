@@ -17,7 +17,7 @@ from headway.predictors.captured_attention import alignment_layer
 from headway.processing.processor import Processor
 from headway.processing.text.text_processor import TextProcessor
 from headway.processing.text.word_vocabulary import WordVocabulary
-from headway.tensors.batch import UNKNOWN
+from headway.tensors.batch import SPECIALS, UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -37,19 +37,23 @@ class UnknownWords:
     def __call__(
         self, line: str, source: Sequence[int], target: Sequence[int], weights: NDArray[np.floating[Any]]
     ) -> list[str]:
-        """The words for the unknown tokens of a target, in their order.
+        """The words for the unknown tokens of a target, in their order; `<unk>` for one that looked at no word.
 
         Args:
             line: the source as it was encoded.
             source: its ids, of which the line may have more.
             target: the ids that were written.
-            weights: (K, T, S); the end mark of the source is no word.
+            weights: (K, T, S); the end mark of the source and the tags that it begins with are no words.
         """
         tokens = self.source.encode_with_spans(line)[: len(source)]
         prepared = self.source.prepare(line).split()
-        mean = weights.mean(0)[:, : len(tokens)]
-        attended = [prepared[tokens[mean[row].argmax()].word] for row, id in enumerate(target) if id == UNKNOWN]
-        return [self.dictionary.get(word, word) for word in attended]
+        tags = len(self.source.vocabulary.split_tags(line)[0].split())
+        mean = weights.mean(0)[:, tags : len(tokens)]
+        words = []
+        for attention in (mean[row] for row, id in enumerate(target) if id == UNKNOWN):
+            word = prepared[tokens[tags + attention.argmax()].word] if attention.any() else SPECIALS[UNKNOWN]
+            words.append(self.dictionary.get(word, word))
+        return words
 
 
 def unknown_words(
@@ -73,7 +77,7 @@ def unknown_words(
         raise UserError("this model has no attention to the source, which says what to copy", where=where)
     if not isinstance(source, TextProcessor):
         raise UserError("this model reads no words that could be copied", where=where)
-    if not isinstance(target.vocabulary, WordVocabulary):
+    if not isinstance(target.vocabulary.untagged, WordVocabulary):
         raise UserError(
             "the unknown tokens of this vocabulary are parts of words, which nothing can be copied for",
             where=where, received="copy", allowed="keep, or a run with vocabulary.kind word or whitespace",

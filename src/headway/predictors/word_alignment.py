@@ -28,11 +28,11 @@ class WordAlignment:
     def links(self) -> list[tuple[int, int]]:
         """(source, target) of every target word with the source word that it looked at most, counted from 0.
 
-        This is how Luong et al. (2015, appendix A) read alignments. The end mark of the source is no word.
+        This is how Luong et al. (2015, appendix A) read alignments. The end mark of the source is no word, so that a
+        target word that looked at it alone has no link.
         """
-        if not len(self.source):
-            return []
-        return [(int(source), target) for target, source in enumerate(self.weights.argmax(axis=1))]
+        attended = [(row.argmax(), target) for target, row in enumerate(self.weights) if row.any()]
+        return [(int(source), target) for source, target in attended]
 
     def pharaoh(self) -> str:
         """The links as `i-j i-j ...`, in the order of the source."""

@@ -8,8 +8,9 @@ read, renamed or removed.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256 as sha256_of
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,17 @@ def update_of(folder: Path) -> int:
 def list_checkpoints(checkpoints: Path) -> list[Path]:
     """The checkpoint folders, oldest first, whether damaged or not."""
     return sorted(path for path in checkpoints.glob("update-*") if NAME.fullmatch(path.name) and path.is_dir())
+
+
+def regular_updates(updates: Sequence[int], every: int, last: int | None) -> list[int]:
+    """Those of the updates after which a run that nothing interrupts has checkpoints: every so many, and the last."""
+    return [update for update in updates if update % every == 0 or update == last]
+
+
+def in_a_row(updates: Sequence[int], every: int) -> list[int]:
+    """The newest of regular updates without a gap; older ones may have been kept for their scores."""
+    gaps = [later - earlier > every for earlier, later in pairwise(updates)]
+    return list(updates[len(gaps) - gaps[::-1].index(True) :] if any(gaps) else updates)
 
 
 def hashes_of(folder: Path) -> dict[str, str]:

@@ -22,7 +22,7 @@ from headway.log import warn
 from headway.predictors.run import WEIGHTS
 from headway.recipe import Recipe, dump_recipe, flatten, parse_recipe, read_tree
 from headway.registry import names_of_a_run
-from headway.runs.checkpoint_files import damage, list_checkpoints
+from headway.runs.checkpoint_files import damage, folder_of, in_a_row, list_checkpoints, regular_updates, update_of
 from headway.runs.migration import FORMAT, todays_recipe
 from headway.tensors.low_rank import merged
 
@@ -220,11 +220,13 @@ def trained_weights(folder: RunFolder, average: int | None) -> dict[str, Tensor]
 
 
 def checkpoint_weights(folder: RunFolder, count: int) -> list[Path]:
-    """The weight files of the last `count` checkpoints. Raises UserError where there are fewer, or one is damaged."""
-    checkpoints = list_checkpoints(folder.checkpoints)
+    """The weight files of the last `count` regular checkpoints. Raises UserError where one is missing or damaged."""
+    every, last = folder.read_recipe().training.checkpoint_every, folder.read_manifest().get("updates")
+    updates = regular_updates([update_of(path) for path in list_checkpoints(folder.checkpoints)], every, last)
+    checkpoints = [folder_of(folder.checkpoints, update) for update in in_a_row(updates, every)]
     if len(checkpoints) < count:
         raise UserError(
-            "this run has not kept so many checkpoints",
+            "this run has not kept so many checkpoints in a row",
             where=option("average"),
             received=count,
             allowed=f"up to {len(checkpoints)}",

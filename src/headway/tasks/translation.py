@@ -258,7 +258,7 @@ def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
     objective = Objective(recipe.objective)
     if objective.capture:
         sentence = collate([model.trial_source(1)], [np.array([4])]).to("meta")
-        objective.check(model(sentence, capture=("*", *objective.capture)).attention)
+        objective.check(model(sentence, capture=("*", *objective.capture)).attention, model.attention_axes)
 
 
 def _decode(

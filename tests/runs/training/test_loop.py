@@ -1,6 +1,7 @@
 """The loop: resumption rules, bad updates, its ends, and what it leaves."""
 
 import json
+import time
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.runs.checkpoint_files import list_checkpoints
 from headway.runs.run_folder import RunFolder
-from headway.runs.training import evaluation
+from headway.runs.training import evaluation, session
 from headway.runs.training.batches import PlannedUpdate, prepare_update
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import launch
@@ -57,6 +58,22 @@ def test_metrics_have_the_keys_that_others_rely_on(tmp_path):
     assert all(keys <= line.keys() for line in training)
     assert [line["update"] for line in training] == [2, 3, 4, 6]
     assert {"dev_loss", "dev"} <= next(line for line in lines if "dev_loss" in line).keys()
+
+
+def test_the_seconds_of_training_are_those_of_updates(tmp_path, monkeypatch):
+    def slow(*given):
+        time.sleep(0.5)
+        return evaluation.evaluate(*given)
+
+    monkeypatch.setattr(session, "evaluate", slow)
+    lines = metrics(toys.run(tmp_path, updates=8, checkpoint_every=2, log_every=1))
+    evaluations = [line["evaluation_seconds"] for line in lines if "dev" in line]
+    assert len(evaluations) == 4
+    assert min(evaluations) >= 0.5
+    speeds = [line["target_tokens"] / line["target_tokens_per_second"] for line in lines if "loss" in line][1:]
+    manifest = RunFolder(tmp_path / "run").read_manifest()
+    assert max(speeds) < 0.5
+    assert manifest["seconds"] == lines[-1]["seconds"] < 1.5
 
 
 def test_training_loss_without_smoothing_is_the_quantity_of_the_dev_loss(tmp_path):

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from headway.processing.text.subwords import SubwordVocabulary, scored_pieces
-from headway.processing.text.tagged_vocabulary import TaggedVocabulary
 from headway.processing.text.vocabulary import Vocabulary
 from headway.tensors.batch import EOS
 
@@ -37,7 +36,7 @@ class SubwordSampler:
     """
 
     def __init__(self, vocabulary: Vocabulary, alpha: float) -> None:
-        text = vocabulary.text if isinstance(vocabulary, TaggedVocabulary) else vocabulary
+        text = vocabulary.untagged
         kind, scores = scored_pieces(text) if isinstance(text, SubwordVocabulary) else ("", {})
         if kind not in KINDS:
             raise ValueError("only vocabularies of kind bpe or unigram have pieces to draw")

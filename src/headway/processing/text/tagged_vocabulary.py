@@ -47,6 +47,10 @@ class TaggedVocabulary(Vocabulary):
     def tags(self) -> tuple[str, ...]:
         return self._tags
 
+    @property
+    def untagged(self) -> Vocabulary:
+        return self.text
+
     def split_tags(self, line: str) -> tuple[str, str]:
         prefix = self._prefix.match(line)
         end = prefix.end() if prefix else 0

@@ -142,6 +142,11 @@ class Vocabulary(ABC):
         """The tokens that are read as such only before the text of a line, such as `<2de>`."""
         return ()
 
+    @property
+    def untagged(self) -> Vocabulary:
+        """The vocabulary of what is no tag."""
+        return self
+
     def split_tags(self, line: str) -> tuple[str, str]:
         """The tags that a line begins with, with the white space around them, and the rest of it."""
         return "", line

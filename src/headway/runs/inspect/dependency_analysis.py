@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from headway.losses import DependencyConfig, Objective, ObjectiveConfig
-from headway.losses.dependency_loss import DependencyLoss
+from headway.losses.dependency_loss import DependencyLoss, check_sides
 from headway.losses.parts import mean_of_heads
 from headway.losses.synchronous import SynchronousLoss
 from headway.metrics.attachment import UNKNOWN
@@ -290,6 +290,8 @@ class DependencyReader:
         synchronous = Objective(self.objective).parts.get("synchronous")
         constraint = synchronous if isinstance(synchronous, SynchronousLoss) else None
         heads = DependencyLoss(self.dependency)
+        for name in heads.attention:
+            check_sides(name, self.predictor.models[0].attention_axes(name), "RUN")
         names = dict.fromkeys([*heads.attention, *(constraint.attention if constraint else ())])
         # Without its target, a source is read beside an empty one.
         given = (RawExample(example.source, example.target or "") for example in examples if _is_whole(example))

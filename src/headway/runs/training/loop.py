@@ -85,7 +85,11 @@ def _loop(session: Session, signals: Signals) -> None:
             forecast.add(state)
             regular = state.update % config.checkpoint_every == 0
             if regular or stop:
+                clocks = time.monotonic(), _cpu_seconds(parallel.world_size)
                 session.checkpoint(signals, regular=regular, stop=stop)
+                # The seconds of training are those of updates, however often a run is evaluated.
+                began += time.monotonic() - clocks[0]
+                cpu_began += _cpu_seconds(parallel.world_size) - clocks[1]
             if stop or state.evaluation_pending:
                 return
 

@@ -15,7 +15,7 @@ from headway.metrics import Metric
 from headway.models import Model
 from headway.optimizers.schedules import Schedule
 from headway.recipe import Recipe
-from headway.runs.checkpoint_files import folder_of, list_checkpoints, update_of
+from headway.runs.checkpoint_files import folder_of, list_checkpoints, regular_updates, update_of
 from headway.runs.model_card import write_card
 from headway.runs.run_folder import RunFolder, average_weights, load_weights, model_weights, not_finite
 from headway.runs.training.batches import PlannedUpdate, Updates, prepared_updates
@@ -165,9 +165,9 @@ class Session:
 
     def _regular(self) -> list[int]:
         """The updates of the regular checkpoints that are there: the same ones as in a run that nothing interrupted."""
-        every = self.recipe.training.checkpoint_every
         updates = [update_of(folder) for folder in list_checkpoints(self.folder.checkpoints)]
-        return [update for update in updates if update % every == 0 or (self.state.stopped and update == updates[-1])]
+        last = updates[-1] if self.state.stopped else None
+        return regular_updates(updates, self.recipe.training.checkpoint_every, last)
 
     def _write_model(self) -> None:
         average, best = self.recipe.training.average, self._best_updates()
