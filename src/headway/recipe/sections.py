@@ -76,8 +76,8 @@ class SubwordSamplingConfig(Section):
     """Words are cut into other pieces in each epoch, drawn at random; dev and prediction are not touched.
 
     `alpha`: of a byte-pair encoding the probability with which a merge is left out (Provilkov et al. 2020), of a
-    unigram model the power of the probabilities of segmentations (Kudo 2018). Batches are planned by lengths without
-    sampling; a sentence that would get longer than `data.max_length` keeps its pieces.
+    unigram model the power of the probabilities of segmentations (Kudo 2018). Batches are planned by the lengths of
+    what is drawn; a sentence that would get longer than `data.max_length` keeps its pieces.
     """
 
     alpha: Annotated[float, Field(gt=0, le=1)] = 0.1
