@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from headway.errors import RunError
 
-# How torch, oneDNN and the C++ library say that memory ran out, each by a RuntimeError.
-SAYINGS = ("allocate", "bad_alloc", "out of memory", "could not create a memory")
+# How torch, oneDNN, cuBLAS, cuDNN and the C++ library say that memory ran out, each by a RuntimeError.
+SAYINGS = ("allocate", "alloc_failed", "bad_alloc", "out of memory", "could not create a memory")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

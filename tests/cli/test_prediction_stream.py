@@ -292,7 +292,10 @@ def test_averaged_checkpoints(run_headway: Command, reversal: Reversal) -> None:
     assert last == run_headway("predict", reversal.run, "--scores", stdin=given)
     assert run_headway("predict", reversal.run, *flags, "2", stdin=given) != last
     code, _, err = run_headway("predict", reversal.run, "--average", "9", stdin=given)
-    assert (code, "--average: this run has not kept so many checkpoints; received 9; allowed: up to 2" in err) == (
+    assert (
+        code,
+        "--average: this run has not kept so many checkpoints in a row; received 9; allowed: up to 2" in err,
+    ) == (
         2,
         True,
     )
@@ -350,11 +353,21 @@ def test_an_output_is_neither_what_is_read_nor_another_output(
         ("--attention", tmp_path / "." / "given.txt"): "--attention",
         ("--output", given): "--output",
         ("--alignments", other, "--attention", other): "--alignments",
+        ("--prefix", other, "--alignments", other): "--alignments",
     }.items():
+        other.write_text("ab\n")
         ended = run_headway("predict", reversal.run, "--input", given, *arguments)
         assert ended.code == 2
         assert f"{name}: this file is read, or another output is written to it" in ended.err
         assert given.read_text() == "abcd\n"
+    for arguments, name in {
+        ("score", reversal.run, "--source", given, "--target", other, "--alignments", other): "--alignments",
+        ("inspect", reversal.run, "--input", given, "--reference", other, "--output", given): "--output",
+    }.items():
+        ended = run_headway(*arguments)
+        assert ended.code == 2
+        assert f"{name}: this file is read, or another output is written to it" in ended.err
+        assert (given.read_text(), other.read_text()) == ("abcd\n", "ab\n")
     ended = run_headway("predict", reversal.run, "--input", given, "--alignments", other, "--output", "/dev/null")
     assert ended.code == 0
     assert len(other.read_text().split()) == 1  # a link, of the one word of the one line

@@ -157,3 +157,12 @@ def test_mistakes(tmp_path: Path, rows: list[str], message: str) -> None:
         list(convert_conllu(conllu(tmp_path, *rows)))
     with pytest.raises(UserError, match="tags: there are no such tags"):
         list(convert_conllu(tmp_path / "bank.conllu", "pos"))
+
+
+@pytest.mark.parametrize("tag", ["", "N N"])
+def test_a_part_of_speech_is_one_symbol(tmp_path: Path, tag: str) -> None:
+    (tmp_path / "bank.conllu").write_text(f"1\tDogs\tdog\tNOUN\t{tag}\t_\t0\troot\t_\t_\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"bank\.conllu:1: (a part of speech is empty|this row)"):
+        list(convert_conllu(tmp_path / "bank.conllu"))
+    (converted,) = convert_conllu(tmp_path / "bank.conllu", "upos")
+    assert converted.tree.words() == ["Dogs"]

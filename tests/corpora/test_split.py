@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,9 @@ def test_mistakes(tmp_path: Path) -> None:
     path.write_text("a\tc\n\n" * 9, encoding="utf-8")
     with pytest.raises(UserError, match="shares: there are three"):
         split_sentences(path, tmp_path / "parts", SplitOptions((1, 0, 1)))
+    for shares in ((1e308, 1e308, 1e308), (1.0, float("inf"), 1.0), (1.0, float("nan"), 1.0)):
+        with pytest.raises(UserError, match="shares: there are three"):
+            split_sentences(path, tmp_path / "parts", SplitOptions(shares))
     with pytest.raises(UserError, match="too few sentences for these parts; received 9"):
         split_sentences(path, tmp_path / "parts", SplitOptions(counts=(4, 5)))
     with pytest.raises(UserError, match="of one or more targets"):
@@ -129,6 +134,22 @@ def test_the_commands(tmp_path: Path, run_headway: Command) -> None:
     given = ("--source", tmp_path / "s", "--references", tmp_path / "r0", tmp_path / "r1")
     assert run_headway("data", "labels", *given).out == "He\tc\ngo\ti\nhome\ti\n\n"
     assert run_headway("data", "labels").code == 2
+
+
+@pytest.mark.parametrize("options", [("--columns", "1", "2"), ()])
+def test_a_pipe_is_split_as_a_file(tmp_path: Path, run_headway: Command, options: tuple[str, ...]) -> None:
+    text = "".join(f"w{number}\tc{number}\n\n" for number in range(10)).replace("\n\n", "\n" if options else "\n\n")
+    (tmp_path / "file").write_text(text, encoding="utf-8")
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_text(text, encoding="utf-8"))
+    writer.start()
+    for name in ("pipe", "file"):
+        ended = run_headway("data", "split", tmp_path / name, *options, "--output", tmp_path / f"of-{name}")
+        assert (ended.code, ended.err) == (0, "")
+    writer.join()
+    parts = [{path.name: path.read_text() for path in (tmp_path / f"of-{name}").iterdir()} for name in ("pipe", "file")]
+    assert parts[0] == parts[1]
+    assert sum(part.count("w") for part in parts[0].values()) == 10
 
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:

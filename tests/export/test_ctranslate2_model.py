@@ -47,6 +47,25 @@ def test_ctranslate2_gives_targets_the_same_log_probabilities(tmp_path: Path, ch
 
 
 @pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"encoder": {"layers": 2, "mixer": [{"kind": "attention", "position": "rotary"}, "attention"]}},
+            "or rotary ones",
+        ),
+        (
+            {"encoder": {"layers": 2, "mixer": ["attention", {"kind": "attention", "position": "rotary"}]}},
+            "the same positions in every layer",
+        ),
+        ({"decoder": {"layers": 2, "mixer": ["attention", {"kind": "attention", "position": "alibi"}]}}, "Alibi"),
+    ],
+)
+def test_positions_that_differ_by_layer_are_refused(tmp_path: Path, changes: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        ctranslate2_folder(toys.model(**changes), SOURCE, TARGET, tmp_path / "model")
+
+
+@pytest.mark.parametrize(
     ("changes", "received"),
     [
         ({"decoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 2}}}, "Ngram"),

@@ -71,6 +71,12 @@ def test_an_option_that_an_engine_lacks(copied: Path, options: dict, name: str) 
         headway.load(copied, engine="ctranslate2").predict("abc", **options)
 
 
+def test_an_engine_takes_no_other_device(copied: Path) -> None:
+    for device in ("cuda:7", "nonsense"):
+        with pytest.raises(UserError, match=f"device: an engine decodes on the CPU; received '{device}'"):
+            headway.load(copied, device=device, engine="ctranslate2")
+
+
 def test_an_engine_scores_no_targets(copied: Path) -> None:
     pytest.importorskip("ctranslate2")
     with pytest.raises(UserError, match="targets are scored by the run's own model"):

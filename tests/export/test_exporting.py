@@ -143,6 +143,22 @@ def test_what_a_format_cannot_express_is_refused_with_those_that_can(
     assert "a folder for headway.load: MarianMTModel has multi-head attention alone" in rows["huggingface"]
 
 
+@pytest.mark.parametrize(
+    "mixer", [{"cross": {"kind": "multi_head", "heads": 4}}, {"mixer": {"kind": "attention", "heads": 4}}]
+)
+def test_other_heads_in_cross_attention_make_no_marian_model(reversal: Reversal, tmp_path: Path, mixer: dict) -> None:
+    run = open_run(other_run(reversal, tmp_path / "run", **MARIAN | {"decoder": {"layers": 1, **mixer}}))
+    rows = {str(row[0]): row for row in formats_of(run).rows}
+    assert "as many heads in cross-attention as in self-attention" in str(rows["huggingface"])
+
+
+def test_attention_that_chooses_makes_no_graph(reversal: Reversal, tmp_path: Path) -> None:
+    cross = {"kind": "dot", "choice": "hard", "estimator": "straight_through"}
+    run = open_run(other_run(reversal, tmp_path / "run", **MARIAN | {"decoder": {"layers": 1, "cross": cross}}))
+    rows = {str(row[0]): row for row in formats_of(run).rows}
+    assert "no attention that chooses one position" in str(rows["onnx"])
+
+
 def test_a_canon_layer_makes_no_marian_model(reversal: Reversal, tmp_path: Path) -> None:
     run = open_run(other_run(reversal, tmp_path / "run", **MARIAN | {"encoder": {"layers": 1, "canon": "C"}}))
     rows = {str(row[0]): row for row in formats_of(run).rows}

@@ -158,6 +158,31 @@ def test_a_real_gold_alignment():
     assert build_metric("aer").score(lines, [lines]).value == pytest.approx(100 * (1 - (1189 + 1317) / (1317 + 1189)))
 
 
+def test_nodes_stand_in_the_sentence_that_holds_them(tmp_path):
+    """Their ids need not begin with that of the sentence, which may have an underscore itself."""
+    for name, word in (("de", "Ja"), ("en", "Yes")):
+        terminals = f'<t id="doc_s1_1" word="{word}"/><t id="t2" word="!"/>'
+        row = f'<s id="doc_s1"><graph><terminals>{terminals}</terminals></graph></s>'
+        (tmp_path / f"{name}.xml").write_text(f"<corpus><body>{row}</body></corpus>")
+    banks = '<treebank id="de" filename="de.xml"/><treebank id="en" filename="en.xml"/>'
+
+    def written(kind: str, node: str) -> Path:
+        ends = f'<node treebank_id="de" node_id="{node}"/><node treebank_id="en" node_id="{node}"/>'
+        (tmp_path / "a.xml").write_text(f'<treealign>{banks}\n<align type="{kind}">{ends}</align></treealign>')
+        return tmp_path / "a.xml"
+
+    for node, link in (("doc_s1_1", "0-0"), ("t2", "1-1")):
+        (pair,) = read_treebanks(written("good", node))
+        assert (pair.source, pair.target, pair.links.pharaoh()) == (("Ja", "!"), ("Yes", "!"), link)
+    with pytest.raises(
+        UserError, match=r"a.xml:2: there is no such kind of link; received 'sure'; allowed: good, fuzzy"
+    ):
+        read_treebanks(written("sure", "t2"))
+    (tmp_path / "a.xml").write_text(f"<treealign>{banks}</treealign>")
+    with pytest.raises(UserError, match="this alignment links nothing"):
+        read_treebanks(tmp_path / "a.xml")
+
+
 def test_treebanks_as_text(run_headway: Command, tmp_path):
     (tmp_path / "de.xml").write_text(treebank(["Ja", "!"]), encoding="utf-8")
     (tmp_path / "en.xml").write_text(treebank(["Yes", "!"]), encoding="utf-8")

@@ -200,6 +200,16 @@ def test_files_of_any_kind(tmp_path: Path, run_headway: Command) -> None:
     assert (code, err) == (2, f"error: {broken}:2: this bracket is never closed\n")
 
 
+def test_trees_over_several_lines_are_no_linear_forms(tmp_path: Path) -> None:
+    (tmp_path / "gold.mrg").write_text(
+        "\n( (S\n    (NP (NN a))\n    (VP (VB b))))\n(\n (S (NN c)))\n", encoding="utf-8"
+    )
+    (tmp_path / "linear").write_text("(S (NP NN )NP (VP VB )VP )S\n(S NN )S\n", encoding="utf-8")
+    metric = build_metric("bracket-f1")
+    report = score_files([metric], [tmp_path / "gold.mrg", tmp_path / "linear"], [tmp_path / "gold.mrg"])
+    assert [row.score.value for row in report.scores[0]] == [100, 100]
+
+
 def test_repairs_are_among_the_statistics() -> None:
     row = build_metric("well-formed").statistics(["NN"], [["(S (NN a))"]])[0]
     assert len(row) == len(TreeMetric.NAMES) + len(KINDS)

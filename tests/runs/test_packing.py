@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 import headway
 from headway.errors import UserError
@@ -123,6 +124,19 @@ def test_what_is_no_pack(tmp_path: Path, reversal: Reversal) -> None:
         pack_run(tmp_path, tmp_path / "x.zip")
     with pytest.raises(UserError, match="no such folder"):
         pack_run(reversal.run, tmp_path / "none" / "x.zip")
+    before = (reversal.run / "model.safetensors").read_bytes()
+    for output in (reversal.run / "model.safetensors", reversal.run / "x.zip", tmp_path):
+        with pytest.raises(UserError, match="a pack is no part of what it packs"):
+            pack_run(reversal.run, output)
+    assert (reversal.run / "model.safetensors").read_bytes() == before
+
+
+def test_names_of_columns_are_no_code(reversal: Reversal, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(reversal.run, tmp_path / "run"))
+    tree = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
+    tree["data"]["train"] = {"jsonl": "train.jsonl", "columns": ["dc:title", "dc:description"]}
+    (run / "recipe.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    assert not [name for name in pack_run(run, tmp_path / "x.zip") if name.startswith("source")]
 
 
 def test_a_pack_that_is_not_there(tmp_path: Path, run_headway: Command) -> None:

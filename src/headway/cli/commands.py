@@ -129,7 +129,8 @@ def predict(
     files = [path for path in runs[1:] if not path.is_dir() and path.suffix != ".zip"]
     runs = [runs[0], *(path for path in runs[1:] if path not in files)]
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure")}
-    check_apart({"output": output, **written}, [*files, *([input] if input else [])])
+    read = [input, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold"))]
+    check_apart({"output": output, **written}, [*files, *(path for path in read if path)])
     with output_to(output):
         shown = run_predict(
             runs, options,

@@ -81,6 +81,7 @@ def data_split(
     """Cut sentences or pairs into train, dev and test: in their order, so that documents stay whole, or at random."""
     from headway.corpora.split import SHARES, SplitOptions, split_parallel, split_sentences, split_table
     from headway.errors import UserError, check_companions, option
+    from headway.formats.lines import kept_pipes
 
     given = {"seed": seed is not None, "disjoint_sources": disjoint_sources, "skip_broken": skip_broken}
     given |= {"shuffle": shuffle, "columns": columns is not None, "target": target is not None}
@@ -94,12 +95,13 @@ def data_split(
     drawn = (1 if seed is None else seed) if shuffle else None
     options = SplitOptions(shares or SHARES, counts, drawn, disjoint_sources)
     broken: Broken = "skip" if skip_broken else "error"
-    if target is not None:
-        split = split_parallel(file, target, output, options, broken)
-    elif columns is not None:
-        split = split_table(file, columns, output, options, broken)
-    else:
-        split = split_sentences(file, output, options)
+    with kept_pipes():
+        if target is not None:
+            split = split_parallel(file, target, output, options, broken)
+        elif columns is not None:
+            split = split_table(file, columns, output, options, broken)
+        else:
+            split = split_sentences(file, output, options)
     write(split.text())
 
 
@@ -148,20 +150,22 @@ def data_annotate(
 ) -> None:
     """Parse a corpus, both sides. If it is killed, the same command continues where it stopped."""
     from headway.experiments.annotation import check_annotation, draw_samples, load_parts, part_of_file, run_annotate
+    from headway.formats.lines import kept_pipes
     from headway.recipe import parse_parser
 
     texts = {"overrides": overrides, "parser": parser, "whitespace": whitespace, "folder": folder}
     numbers = {"processes": processes, "sample": sample}
     check_annotation([name for name, value in [*texts.items(), *numbers.items()] if value])
-    if parser is None:
-        parts = load_parts(corpus, overrides or ())
-    else:
-        parts = [part_of_file(corpus, parse_parser(parser, whitespace or "text"), folder)]
-    if sample is None:
-        run_annotate(parts, processes)
-        return
-    for drawn in draw_samples(parts, sample):
-        write(drawn)
+    with kept_pipes():
+        if parser is None:
+            parts = load_parts(corpus, overrides or ())
+        else:
+            parts = [part_of_file(corpus, parse_parser(parser, whitespace or "text"), folder)]
+        if sample is None:
+            run_annotate(parts, processes)
+            return
+        for drawn in draw_samples(parts, sample):
+            write(drawn)
 
 
 @command(data_app, "treebanks")
@@ -172,8 +176,10 @@ def data_treebanks(
     """Take a TreeAligner file apart: source.txt and target.txt, a sentence a line, and gold.txt, Pharaoh links."""
     from headway.files import write_text
     from headway.formats.alignments import read_treebanks
+    from headway.formats.lines import kept_pipes
 
-    pairs = read_treebanks(path)
+    with kept_pipes():
+        pairs = read_treebanks(path)
     output.mkdir(parents=True, exist_ok=True)
     for name, lines in (
         ("source", [" ".join(pair.source) for pair in pairs]),
@@ -272,7 +278,9 @@ def data_trees(
     functions: Annotated[bool, typer.Option("--functions", help="Keep grammatical functions in labels.")] = False,
 ) -> None:
     """Draw the trees of a treebank, or write them, or their sentences, a line each."""
+    from headway.formats.lines import kept_pipes
     from headway.formats.tree_writing import write_trees
 
-    for text in write_trees(file, format, sample=sample, leaves=leaves, functions=functions):
-        write(text)
+    with kept_pipes():
+        for text in write_trees(file, format, sample=sample, leaves=leaves, functions=functions):
+            write(text)

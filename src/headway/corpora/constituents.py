@@ -114,6 +114,9 @@ def _read_word(token: ConlluToken, index: int, tags: str, path: Path) -> Word:
         what, received = "this row is no word with a head, numbered from 1", f"{token.id} {token.form} {token.head}"
         raise UserError(what, where=f"{path}:{token.line}", received=received)
     tag = token.upos if tags == "upos" or token.xpos == "_" else token.xpos
+    if len(tag.split()) != 1:
+        what = "a part of speech is empty, or has white space in it"
+        raise UserError(what, where=f"{path}:{token.line}", received=tag)
     head = token.head - 1 if token.head else index
     return Word("_".join(token.form.split()), token.upos, escape(tag), head, token.deprel)
 

@@ -51,7 +51,7 @@ class SplitOptions:
         if self.counts is not None:
             return (count - sum(self.counts), *self.counts)
         shares = self.shares
-        if len(shares) != len(PARTS) or not all(0 < share < math.inf for share in shares):
+        if len(shares) != len(PARTS) or not all(share > 0 for share in shares) or math.isinf(count * sum(shares)):
             raise UserError("there are three shares, all above 0", where=option("shares"), received=list(shares))
         first = round(count * shares[0] / sum(shares))
         second = round(count * (shares[0] + shares[1]) / sum(shares))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.mixers import Mixer
 from headway.mixers.attention import Attention
-from headway.mixers.positions import AbsolutePosition, Learned
+from headway.mixers.positions import AbsolutePosition, Learned, NoPosition
 from headway.mixers.relative import RelativePosition, Rotary
 from headway.models.block import Block
 from headway.models.cross_attention import CrossMixer, MultiHeadCross
@@ -127,7 +127,10 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
     )
     (stack.embeddings if decoder else stack.embeddings[0]).weight = _array(embedding.tokens.weight)
     stack.scale_embeddings = True
-    if not isinstance(mixer.position, Rotary):
+    if isinstance(mixer.position, Rotary):
+        if not isinstance(embedding.position, NoPosition):
+            raise UserError("CTranslate2 has positions of the embeddings or rotary ones, not both")
+    else:
         stack.position_encodings.encodings = _positions(embedding.position, embedding.tokens.embedding_dim)
     if not first.mixer_residual.post:
         _fill_norm(stack.layer_norm, norm)
@@ -144,6 +147,8 @@ def _fill_layer(layer: Any, block: Block, like: Attention) -> None:
         raise _unknown("layer", canon)
     mixer = _attention(block.mixer)
     _check_heads(mixer, like)
+    if _rotation(mixer.position) != _rotation(like.position):
+        raise UserError("CTranslate2 wants the same positions in every layer", received=type(mixer.position).__name__)
     _fill_linear(layer.self_attention.linear[0], mixer.in_projection)
     _fill_linear(layer.self_attention.linear[1], mixer.out_projection)
     _fill_norm(layer.self_attention.layer_norm, block.mixer_residual.norm)

@@ -76,6 +76,9 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
             return
         assert isinstance(block.feed_forward, ReluFeedForward)
         inner = block.feed_forward.inner
+        heads = {attention.heads for attention in attentions}
+        if len(heads) > 1:
+            yield "MarianMTModel has as many heads in cross-attention as in self-attention"
         shapes.add((attentions[0].heads, type(block.feed_forward), inner.out_features))
     if len(shapes) > 1:
         yield "MarianMTModel has layers that are all of one shape"

@@ -55,6 +55,8 @@ class OnnxExporter(Exporter):
             return "a graph is made of models that write token by token"
         if any(isinstance(module, ChoGru) for module in run.model.modules()):
             return "a graph has no step for each word of a source, which the cell cho_gru needs; gru needs none"
+        if any(getattr(module, "choice", "soft") != "soft" for module in run.model.modules()):
+            return "a graph has no attention that chooses one position (choice hard or monotonic)"
         return None
 
     def form(self, run: Run) -> str:

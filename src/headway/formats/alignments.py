@@ -93,6 +93,9 @@ def _read_naacl(lines: list[str], path: Path) -> list[str]:
     ]
 
 
+KINDS = ("good", "fuzzy")
+
+
 @dataclass(frozen=True)
 class AlignedPair:
     """Sentences of both sides that belong together, as words, and the links between these."""
@@ -124,6 +127,8 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
     source, target = (_read_treebank(path.parent / name) for name in (source_file, target_file))
     groups, links = _Groups(), []
     for line, kind, ends in aligner.links:
+        if kind not in KINDS:
+            raise UserError("there is no such kind of link", where=f"{path}:{line}", received=kind, allowed=KINDS)
         if sorted(ends) != sorted((first, second)):
             what, where = "a link is between a node of one treebank and a node of the other", f"{path}:{line}"
             raise UserError(what, where=where, received=list(ends), allowed=[first, second])
@@ -132,9 +137,11 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
                 what = f"there is no such node in {bank.path.name}"
                 raise UserError(what, where=f"{path}:{line}", received=ends[name])
         one, other = ends[first], ends[second]
-        groups.join((0, one.partition("_")[0]), (1, other.partition("_")[0]))
+        groups.join((0, source.nodes[one]), (1, target.nodes[other]))
         if one in source.words and other in target.words:
             links.append((one, other, kind == "good"))
+    if not aligner.links:
+        raise UserError("this alignment links nothing", where=str(path))
     return [_pair(source, target, group, links) for group in groups.ordered(source, target)]
 
 
@@ -164,27 +171,29 @@ class _AlignerReader:
 
 @dataclass
 class _Treebank:
-    """Sentences of a file in their order, with the ids of their words; words by id; ids of words and phrases."""
+    """Sentences of a file in their order, with the ids of their words; words by id; sentences of words and phrases."""
 
     path: Path
     sentences: dict[str, list[str]] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
-    nodes: set[str] = field(default_factory=set)
+    nodes: dict[str, str] = field(default_factory=dict)
     _sentence: list[str] | None = None
+    _name: str = ""
 
     def start(self, name: str, attributes: dict[str, str], line: int) -> None:
         """An element begins."""
         if name == "s":
-            self._sentence = self.sentences[attributes.get("id", "")] = []
+            self._name = attributes.get("id", "")
+            self._sentence = self.sentences[self._name] = []
         elif name == "t" and self._sentence is not None:
             id, word = attributes.get("id", ""), "_".join(attributes.get("word", "").split())
             if not word:
                 raise UserError("this element has no word", where=f"{self.path}:{line}", received=attributes)
             self._sentence.append(id)
             self.words[id] = word
-            self.nodes.add(id)
+            self.nodes[id] = self._name
         elif name == "nt":
-            self.nodes.add(attributes.get("id", ""))
+            self.nodes[attributes.get("id", "")] = self._name
 
     def end(self, name: str) -> None:
         """An element ends."""

@@ -70,6 +70,12 @@ def is_linear(text: str) -> bool:
     return bool(text.strip()) and not any(symbol.endswith(")") for symbol in text.split())
 
 
+def begins_treebank(line: str) -> bool:
+    """Whether a first line begins TIGER-XML, or a tree in brackets that goes on below: `( (S` or `(`."""
+    opens = line.split()
+    return opens[0].startswith("<") or (opens[0] == "(" and all(symbol.startswith("(") for symbol in opens))
+
+
 class TreeMetric(Metric):
     """A metric of trees. Files are treebanks (brackets, TIGER-XML) or the linear lines that a model wrote.
 
@@ -81,7 +87,7 @@ class TreeMetric(Metric):
 
     def read(self, path: Path) -> list[str]:
         first = next((line for line in read_lines(path) if line.strip()), "")
-        if is_linear(first) and not first.lstrip().startswith("<"):
+        if is_linear(first) and not begins_treebank(first):
             return list(read_lines(path))
         return [tree.write() if tree else "" for _, tree in read_trees(path)]
 

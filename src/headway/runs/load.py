@@ -67,6 +67,9 @@ def load(
     paths = [unpacked(Path(path)) for path in (run, *more_runs)]
     _check_precision(precision, engine)
     if engine is not None:
+        if device not in ("auto", "cpu"):
+            what, allowed = "an engine decodes on the CPU", f"{option('device')} without an engine"
+            raise UserError(what, where=option("device"), received=device, allowed=allowed)
         return _load_with_engine(engine, paths, average, allow_code=allow_code)
     task, where = task_of(paths, allow_code=allow_code), pick_device(device)
     runs = [load_run(path, where, average, allow_code=allow_code) for path in paths]

@@ -46,6 +46,11 @@ def pack_run(run: Path, output: Path) -> list[str]:
     folder.check_vocabulary()
     if not output.absolute().parent.is_dir():
         raise UserError("there is no such folder", where=option("output"), received=str(output.parent))
+    if output.is_dir() or output.resolve().is_relative_to(run.resolve()):
+        allowed = "a file outside of the run"
+        raise UserError(
+            "a pack is no part of what it packs", where=option("output"), received=str(output), allowed=allowed
+        )
     tree = read_tree(folder.recipe_file)
     sources = dict(_sources(tree))
     with workspace(output.absolute().parent) as place:
@@ -124,8 +129,11 @@ def portable(value: Any) -> Any:
 
 def _sources(value: Any) -> Iterator[tuple[str, Path]]:
     """The files of the modules that a recipe names by import path, by their name below the folder of sources."""
-    if isinstance(value, Mapping | list):
-        for below in value.values() if isinstance(value, Mapping) else value:
+    if isinstance(value, Mapping):
+        # Columns are the names of a file's own fields, such as dc:title.
+        value = [below for key, below in value.items() if key != "columns"]
+    if isinstance(value, list):
+        for below in value:
             yield from _sources(below)
     elif isinstance(value, str) and (named := IMPORT_PATH.fullmatch(value)):
         name = f"{named[1].replace('.', '/')}.py"

@@ -84,6 +84,9 @@ def test_mistakes(folder, tmp_path, run_headway):
         write_digits(folder, tmp_path / "out", DigitOptions(left_out="dora"))
     with pytest.raises(UserError, match="nothing is left for train"):
         write_digits(folder, tmp_path / "out", DigitOptions(dev_takes=(0, 3)))
+    soundfile.write(tmp_path / "empty" / "1_anna_0.wav", np.zeros(0), 8000)
+    with pytest.raises(UserError, match=r"1_anna_0\.wav: this recording has no samples"):
+        read_digits(tmp_path / "empty", 8000)
     ended = run_headway("data", "digits", folder, "--output", tmp_path / "out", "--train-size", "4", "--test-size", "2",
                         "--dev-takes", "2", "3")  # fmt: skip
     assert ended.code == 0

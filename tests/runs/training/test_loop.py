@@ -13,7 +13,7 @@ from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.runs.checkpoint_files import list_checkpoints
 from headway.runs.run_folder import RunFolder
-from headway.runs.training import evaluation, session
+from headway.runs.training import evaluation, session, updates
 from headway.runs.training.batches import PlannedUpdate, prepare_update
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import launch
@@ -58,6 +58,15 @@ def test_metrics_have_the_keys_that_others_rely_on(tmp_path):
     assert all(keys <= line.keys() for line in training)
     assert [line["update"] for line in training] == [2, 3, 4, 6]
     assert {"dev_loss", "dev"} <= next(line for line in lines if "dev_loss" in line).keys()
+
+
+def test_a_fused_step_may_be_left_out_where_momentum_has_begun():
+    layer = torch.nn.Linear(2, 2)
+    plain, moving = (build_optimizer(OptimizerConfig(kind="sgd", momentum=share), layer) for share in (0.0, 0.9))
+    assert (updates._decides_itself(plain), updates._decides_itself(moving)) == (True, False)
+    layer(torch.ones(1, 2)).sum().backward()
+    moving.step()
+    assert updates._decides_itself(moving)
 
 
 def test_the_seconds_of_training_are_those_of_updates(tmp_path, monkeypatch):

@@ -60,6 +60,8 @@ def read_digits(folder: Path, sample_rate: int) -> list[Spoken]:
     for path in sorted(folder.glob("*")):
         if named := NAME.fullmatch(path.name):
             samples = read_recording(path, sample_rate)
+            if not len(samples):
+                raise UserError("this recording has no samples", where=str(path))
             recordings.append(Spoken(int(named["digit"]), named["speaker"], int(named["take"]), samples))
     if not recordings:
         raise UserError("there are no recordings DIGIT_SPEAKER_TAKE.wav here", where=str(folder))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from headway.errors import UserError, option
+from headway.files import check_apart
 from headway.formats.alignments import read_alignments
 from headway.formats.lines import read_lines
 from headway.log import Progress, counted, progress, say
@@ -51,6 +52,9 @@ def _run_page(run: Path, options: PageOptions) -> str:
     folder = RunFolder(run)
     recipe = folder.read_recipe()
     output = run / INSIDE if options.output is None else options.output
+    check_apart(
+        {"output": output}, [*(options.input or ()), *(path for path in (options.reference, options.gold) if path)]
+    )
     if not output.parent.is_dir():
         raise UserError("there is no such folder", where=option("output"), received=str(output.parent))
     examples = [RawExample(text) for text in options.text]

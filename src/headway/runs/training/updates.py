@@ -128,4 +128,6 @@ def step_if(finite: Tensor, optimizer: Optimizer) -> None:
 def _decides_itself(optimizer: Optimizer) -> bool:
     """Whether the optimizer leaves out its step where its `found_inf` is 1, as GradScaler relies on."""
     sharded = any(isinstance(parameter, DTensor) for group in optimizer.param_groups for parameter in group["params"])
-    return bool(getattr(optimizer, "_step_supports_amp_scaling", False)) and not sharded
+    # A fused step that is left out leaves the first momentum as memory comes.
+    begins = not optimizer.state and any(group.get("momentum") for group in optimizer.param_groups)
+    return bool(getattr(optimizer, "_step_supports_amp_scaling", False)) and not sharded and not begins
