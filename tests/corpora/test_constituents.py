@@ -147,7 +147,10 @@ def test_conllu_with_either_tag(tmp_path: Path) -> None:
     [
         (["1 a a NOUN NN _ 2 obj", "2 b b NOUN NN _ 1 obj"], r"bank\.conllu:1: these heads make no tree"),
         (["1 a a NOUN NN _ 7 obj"], "these heads make no tree"),
-        (["1 a a NOUN NN _ 0 root", "3 b b NOUN NN _ 1 obj"], r"bank\.conllu:2: this row is no word with a head"),
+        (
+            ["1 a a NOUN NN _ 0 root", "3 b b NOUN NN _ 1 obj"],
+            r"bank\.conllu:2: the words of a sentence are numbered in",
+        ),
         (["1 a a NOUN NN _ _ obj"], "this row is no word with a head"),
         (["1 a a NOUN"], r"bank\.conllu:1: wrong number of columns"),
     ],

@@ -110,8 +110,8 @@ def convert_conllu(path: Path, tags: str = "xpos") -> Iterator[Converted]:
 
 
 def _read_word(token: ConlluToken, index: int, tags: str, path: Path) -> Word:
-    if token.id != index + 1 or token.head is None or token.head < 0 or not token.form.strip():
-        what, received = "this row is no word with a head, numbered from 1", f"{token.id} {token.form} {token.head}"
+    if token.head is None or token.head < 0 or not token.form.strip():
+        what, received = "this row is no word with a head", f"{token.id} {token.form} {token.head}"
         raise UserError(what, where=f"{path}:{token.line}", received=received)
     tag = token.upos if tags == "upos" or token.xpos == "_" else token.xpos
     if len(tag.split()) != 1:

@@ -95,13 +95,15 @@ def read_sentences(path: Path, row_errors: RowErrors | None = None) -> Iterator[
         row_errors: what becomes of sentences that cannot be read; by default they are an error.
 
     Raises:
-        UserError: with file and line: not ten columns, or values that cannot be; the extra [parse] is not installed.
+        UserError: with file and line: not ten columns, values that cannot be, or words that are not numbered in their
+            order; the extra [parse] is not installed.
     """
     package, row_errors = _import(str(path)), row_errors or RowErrors()
     for block in blocks(path):
         rows = [(line, row) for line, row in block if not row.startswith("#")]
         try:
             tokens = [_read_row(package, row, line, path) for line, row in rows]
+            _check_numbers(tokens, path)
         except UserError as error:
             row_errors.add(error)
             continue
@@ -116,6 +118,14 @@ def _import(where: str) -> ModuleType:
         what = "CoNLL-U needs a package that is not installed: pip install 'headway[parse]'"
         raise UserError(what, where=where) from error
     return conllu.parser
+
+
+def _check_numbers(tokens: Sequence[ConlluToken], path: Path) -> None:
+    """Raise UserError unless the words of a sentence are numbered 1, 2, 3, ..."""
+    for number, token in enumerate((token for token in tokens if isinstance(token.id, int)), start=1):
+        if token.id != number:
+            what = "the words of a sentence are numbered in their order, and a blank line ends it"
+            raise UserError(what, where=f"{path}:{token.line}", received=token.id, allowed=f"{number}")
 
 
 def _read_row(package: Any, row: str, line: int, path: Path) -> ConlluToken:
