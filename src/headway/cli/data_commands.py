@@ -81,7 +81,6 @@ def data_split(
     """Cut sentences or pairs into train, dev and test: in their order, so that documents stay whole, or at random."""
     from headway.corpora.split import SHARES, SplitOptions, split_parallel, split_sentences, split_table
     from headway.errors import UserError, check_companions, option
-    from headway.formats.lines import kept_pipes
 
     given = {"seed": seed is not None, "disjoint_sources": disjoint_sources, "skip_broken": skip_broken}
     given |= {"shuffle": shuffle, "columns": columns is not None, "target": target is not None}
@@ -95,13 +94,12 @@ def data_split(
     drawn = (1 if seed is None else seed) if shuffle else None
     options = SplitOptions(shares or SHARES, counts, drawn, disjoint_sources)
     broken: Broken = "skip" if skip_broken else "error"
-    with kept_pipes():
-        if target is not None:
-            split = split_parallel(file, target, output, options, broken)
-        elif columns is not None:
-            split = split_table(file, columns, output, options, broken)
-        else:
-            split = split_sentences(file, output, options)
+    if target is not None:
+        split = split_parallel(file, target, output, options, broken)
+    elif columns is not None:
+        split = split_table(file, columns, output, options, broken)
+    else:
+        split = split_sentences(file, output, options)
     write(split.text())
 
 

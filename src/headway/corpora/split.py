@@ -11,7 +11,7 @@ from headway.errors import UserError, option
 from headway.files import write_text
 from headway.formats.corpus_format import PairSource
 from headway.formats.json_lines import JsonLines
-from headway.formats.lines import blocks, read_rows
+from headway.formats.lines import blocks, kept_pipes, read_rows
 from headway.formats.parallel_files import ParallelFiles
 from headway.formats.row_errors import Broken, RowErrors
 from headway.formats.tsv import TabSeparated
@@ -82,6 +82,7 @@ class Split:
         return "\n".join(lines)
 
 
+@kept_pipes()
 def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) -> Split:
     """Cut a file of sentences into parts, each in the file's order.
 
@@ -109,6 +110,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
     return Split(Counter(parts), "sentences")
 
 
+@kept_pipes()
 def split_parallel(
     source: Path, target: Path, output: Path, options: SplitOptions = IN_ORDER, broken: Broken = "error"
 ) -> Split:
@@ -124,6 +126,7 @@ def split_parallel(
     return _split_pairs(ParallelFiles(source, target), output, options, broken)
 
 
+@kept_pipes()
 def split_table(
     path: Path, columns: Sequence[str], output: Path, options: SplitOptions = IN_ORDER, broken: Broken = "error"
 ) -> Split:
