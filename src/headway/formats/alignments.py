@@ -93,7 +93,7 @@ def _read_naacl(lines: list[str], path: Path) -> list[str]:
     ]
 
 
-KINDS = ("good", "fuzzy")
+KINDS = ("good", "fuzzy")  # of links in a TreeAligner file: sure and possible
 
 
 @dataclass(frozen=True)

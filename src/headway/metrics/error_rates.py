@@ -19,8 +19,7 @@ class ErrorRate(Metric):
     """100 (S + D + I) / (H + S + D): substitutions, deletions and insertions over the length of the reference.
 
     Of several references, each segment is held against the one that it is nearest to, of equally near ones against the
-    longest, whatever their order. White space at either end, and
-    more than one in a row, never counts.
+    longest, whatever their order. White space at either end, and more than one in a row, never counts.
 
     Statistics: hits, substitutions, deletions, insertions.
 
