@@ -86,3 +86,18 @@ def test_nothing_is_computed_of_a_recurrent_model():
     real = count_parts(build_model(section, 11, 13, False), (11, 13), 4)
     assert counted.total == real.total
     assert counted.flops_per_token > 0  # the fused layers of a CPU are not counted, so the real ones are fewer
+
+
+@pytest.mark.parametrize("score", ["dot", "general", "additive", "concat", "location"])
+@pytest.mark.parametrize("choice", ["soft", "hard", "monotonic"])
+def test_every_score_of_a_recurrent_model_is_counted(score: str, choice: str) -> None:
+    """Those of `location` are rows of a weight, and nothing that is computed."""
+    layers = {"layers": 1, "hidden": 8}
+    attention = {"score": score, "kind": choice}
+    section = model_section(
+        {"kind": "recurrent", "dim": 8, "encoder": layers, "decoder": layers, "attention": attention}
+    )
+    with torch.device("meta"):
+        model = build_model(section, 11, 13, False)
+    by_name = {part.name: part for part in count_parts(model, (11, 13), 4).parts}
+    assert by_name["decoder"].flops_per_token > 0

@@ -90,7 +90,7 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
     ids = np.full(length - 1, 4)  # with the end mark, `length` tokens
     device = next(model.parameters()).device
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model.eval()(collate([model.trial_source(length - 1)], [ids]).to(device))
+        model.eval().requires_grad_(False)(collate([model.trial_source(length - 1)], [ids]).to(device))
     flops = {name.partition(".")[2]: sum(counts.values()) for name, counts in counter.get_flop_counts().items()}
     sizes: defaultdict[str, int] = defaultdict(int)
     names = _part_names(model)
