@@ -103,6 +103,18 @@ def test_places_that_cannot_be_written_are_found(tmp_path: Path) -> None:
         assert check_output_folder(path) == path
 
 
+def test_a_file_is_replaced_in_its_folder_which_must_be_writable_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    shut = {tmp_path, Path("/dev")}
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) not in shut)
+    for path in (tmp_path / "file", tmp_path / "new"):
+        with pytest.raises(ValueError, match="no file can be written there"):
+            check_output_file(path)
+    assert check_output_file(Path("/dev/null")) == Path("/dev/null")
+
+
 def test_a_device_stays_one_and_a_full_disk_has_its_name() -> None:
     write_bytes(Path("/dev/null"), b"x")
     assert not Path("/dev/null").is_file()

@@ -55,7 +55,8 @@ def check_output_file(path: Path | None) -> Path | None:
         raise ValueError("this is a folder; give the name of a file")
     if not exists(path.parent, "folder"):
         raise ValueError("there is no such folder to write to")
-    if not os.access(path if exists(path) else path.parent, os.W_OK):
+    replaced = not exists(path) or exists(path, "file")  # by a new one beside it, which a device is not
+    if (exists(path) and not os.access(path, os.W_OK)) or (replaced and not os.access(path.parent, os.W_OK)):
         raise ValueError("no file can be written there")
     return path
 

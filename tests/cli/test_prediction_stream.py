@@ -10,6 +10,8 @@ import pytest
 
 import headway
 from headway.cli import prediction_stream as command
+from headway.errors import UserError
+from headway.formats.corpus_config import parse_corpus
 from headway.predictors.captured_attention import END
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.subwords import SubwordVocabulary
@@ -180,6 +182,29 @@ def test_another_number_of_prefixes(
     assert code == 2
     assert err.startswith("error: --prefix")
     assert message in err
+
+
+def test_what_is_wrong_with_a_file_is_found_before_anything_is_decoded(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A last line that is not UTF-8, or too long, or without a prefix, is not the end of hours of work."""
+
+    def never(*given: Any, **options: Any) -> None:
+        raise AssertionError("something was decoded")
+
+    monkeypatch.setattr(SequencePredictor, "predict", never)
+    monkeypatch.setattr(command, "WINDOW", 3)
+    given, prefixes = tmp_path / "given", tmp_path / "prefixes"
+    prefixes.write_text("a\n" * 4, encoding="utf-8")
+    cases: list[tuple[bytes, tuple[Any, ...], str]] = [
+        (b"\xff\n", (), f"{given}:7: invalid UTF-8"),
+        (b"a" * 2000 + b"\n", (), "line 7: this line is too long"),
+        (b"ab\n", ("--prefix", prefixes), "there must be one prefix a line; received '4 prefixes'"),
+    ]
+    for last, options, message in cases:
+        given.write_bytes(b"ab\n" * 6 + last)
+        ended = run_headway("predict", reversal.run, "--input", given, *options)
+        assert (ended.code, ended.out, message in ended.err) == (2, "", True), ended.err
 
 
 def test_windows_keep_the_order(
@@ -372,3 +397,11 @@ def test_an_output_is_neither_what_is_read_nor_another_output(
     assert ended.code == 0
     assert len(other.read_text().split()) == 1  # a link, of the one word of the one line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["given.txt", "other.txt"]
+
+
+def test_recordings_stand_in_the_column_of_training_or_alone(tmp_path: Path) -> None:
+    corpus = parse_corpus({"tsv": tmp_path / "train.tsv", "columns": [3, 2]}, "data.train")
+    lines = ["7\tone\ta.wav", "b.wav", '{"audio": "c.wav"}']
+    assert list(command.recording_paths(corpus, lines, "standard input")) == ["a.wav", "b.wav", "c.wav"]
+    with pytest.raises(UserError, match=r"standard input:1: this line names no recording .*received '7\\tone'"):
+        list(command.recording_paths(corpus, lines[0].rsplit("\t", 1)[:1], "standard input"))

@@ -109,7 +109,7 @@ def test_runs_on_a_test_set_of_files(runs: Path, run_headway: Command) -> None:
 def test_alignments_of_runs(runs: Path, run_headway: Command) -> None:
     write(runs / "test.src", ["abc", "dcb", "ab"])
     write(runs / "test.ref", ["cba", "bcd", "ba"])
-    write(runs / "gold", ["0-0"] * 3)
+    write(runs / "gold", ["1 1 1 S", "2 1 1", "3 1 1 P"])  # in NAACL's format
     files = ("--test-source", runs / "test.src", "--test-references", runs / "test.ref", "--alignments", runs / "gold")
     ended = run_headway("compare", runs / "early", runs / "late-1", *files, "--json", "--output", runs / "out")
     assert ended.code == 0, ended.err
@@ -127,6 +127,7 @@ def test_alignments_of_runs(runs: Path, run_headway: Command) -> None:
             "--metric: this metric scores labels, and the outputs are text; received 'f0.5'; allowed: bleu",
         ),
         ("--alignments gold --metric bleu", "and the outputs are links; received 'bleu'; allowed: aer"),
+        ("--alignments mixed", "mixed:2: this is no link between words; received '0:0'"),
         ("--margin bleu=1", "margin.bleu: no such metric here; allowed: exact_match"),
         ("--test '{tsv: nowhere.tsv}'", "--test.path: there is no such file; received"),
         ("--source gold --references nowhere", "--references: there is no such file; received 'nowhere'"),
@@ -139,6 +140,7 @@ def test_metrics_are_checked_before_anything_is_decoded(
     monkeypatch.chdir(runs)
     monkeypatch.setattr("headway.comparison.existing_results.result_of_run", None)
     write(runs / "gold", ["0-0"] * 3)
+    write(runs / "mixed", ["0-0", "0:0"])
     ended = run_headway("compare", "early", "late-1", *shlex.split(given))
     assert ended.code == 2
     assert message in ended.err

@@ -28,6 +28,16 @@ def test_a_manifest_of_two_columns(tmp_path, monkeypatch):
     assert read(corpus_of(tsv=path)) == [(line, path.parent / audio, text) for line, audio, text in wanted]
 
 
+def test_a_transcript_without_a_recording_is_an_error_or_counted(tmp_path):
+    path = tmp_path / "train.tsv"
+    path.write_text("a.wav\tone\n \ttwo\n\nb.wav\tthree\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"train\.tsv:2: this row names no recording"):
+        read(corpus_of(tsv=path))
+    source = open_recordings(corpus_of(tsv=path), "data.train", "skip")
+    assert [utterance.line for utterance in read_utterances(source)] == [1, 4]
+    assert source.row_errors.report().broken == 1
+
+
 @pytest.mark.parametrize("columns", [("audio", "text"), (4, 2)])
 def test_columns_by_name_and_by_number(tmp_path, columns):
     path = tmp_path / "train.tsv"

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+import yaml
 
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
@@ -160,6 +161,18 @@ def test_the_command_annotates_and_draws(run_headway, tmp_path):
     assert wrong.code == 2
     assert "whitespace" in wrong.err
     assert run_headway("data", "annotate", tmp_path / "no.en", "--parser", "x").code == 2
+
+
+def test_what_a_recipe_leaves_out_is_said(run_headway, tmp_path):
+    conllu(tmp_path, we_sing=[2, 0])
+    (tmp_path / "train.tsv").write_text("we sing\tx\nwe\nwe sing\ty\n", encoding="utf-8")
+    parses = {"source": f"conllu:{tmp_path / 'made.conllu'}"}
+    recipe = {"data": {"train": {"tsv": "train.tsv"}, "parses": parses, "broken": "skip"}, "training": {"updates": 1}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    ended = run_headway("data", "annotate", tmp_path / "recipe.yaml")
+    assert ended.code == 0, ended.err
+    assert "data.train.source:\n  left out 1: rows that cannot be read\n    line 2: " in ended.err
+    assert "data.train.source: 2 lines, 1 sentences newly parsed" in ended.err
 
 
 @pytest.mark.parametrize(

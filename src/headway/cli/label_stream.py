@@ -29,7 +29,7 @@ def predict_labels(
         predictor: the tagger.
         options: how to label.
         output: what is written; by default `marked` for a terminal and `tsv` for anything else.
-        lines: the sentences.
+        lines: the sentences. Without `source` they are gone through twice, the first time to read and count them.
         source: where they are read as they come; each is then answered as soon as no further one waits.
 
     Raises:
@@ -38,7 +38,8 @@ def predict_labels(
     style = STYLES[output.format or ("marked" if sys.stdout.isatty() else "tsv")]
     options = predictor.settled(options)
     done, coloured = 0, style is as_marked
-    with progress("labelling", unit="lines") as line:
+    total = sum(1 for _ in lines) if source is None else None
+    with progress("labelling", total, "lines") as line:
         for window in windows(lines, WINDOW, source):
             for sentence in predictor.predict(window, options):
                 write(style(sentence, predictor), coloured=coloured)

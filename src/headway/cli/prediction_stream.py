@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,35 @@ class Writer:
             yield write
 
 
+class Prefixes:
+    """The forced beginnings of outputs, a line each.
+
+    Raises:
+        UserError: a file that cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.where, self.lines = f"{option('prefix')} {path}", list(read_lines(path))
+
+    def given_to(self, options: PredictOptions, begin: int, count: int) -> PredictOptions:
+        """The options with those of `count` sources from `begin`. Raises UserError where there are fewer."""
+        chosen = tuple(self.lines[begin : begin + count])
+        if len(chosen) < count:
+            received = f"{len(self.lines)} prefixes"
+            raise UserError(
+                "there must be one prefix a line", where=self.where, received=received, allowed=f"{begin + count}"
+            )
+        return options.model_copy(update={"prefixes": chosen})
+
+    def check(self, count: int) -> None:
+        """Raise UserError where there are more than `count` sources."""
+        if len(self.lines) > count:
+            received = f"{len(self.lines)} prefixes"
+            raise UserError(
+                "there are more prefixes than lines", where=self.where, received=received, allowed=f"{count}"
+            )
+
+
 def attention_record(prediction: Prediction, line: int, patterns: tuple[str, ...]) -> dict[str, Any]:
     """The attention of the best output as plain values: by name, then head, target token, source token."""
     chosen = {name: weights for name, weights in prediction.attention.items() if wanted(name, patterns)}
@@ -111,7 +140,8 @@ def recording_paths(corpus: AnyCorpus, lines: Iterable[str], origin: str) -> Ite
         UserError: a line without a path.
     """
     _, first = parts(corpus, "data.train")[0]
-    name, index = (getattr(first, "columns", None) or (1,))[0], 0
+    name = (getattr(first, "columns", None) or (1,))[0]
+    index = name - 1 if isinstance(name, int) else 0
     field = name if isinstance(name, str) else AUDIO_FIELD
     for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
@@ -119,7 +149,7 @@ def recording_paths(corpus: AnyCorpus, lines: Iterable[str], origin: str) -> Ite
             index = cells.index(name)
             continue
         try:
-            path = json.loads(line)[field] if line.startswith("{") else cells[index]
+            path = json.loads(line)[field] if line.startswith("{") else cells[index if len(cells) > 1 else 0]
         except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
             where = f"{origin}:{number}"
             raise UserError(f"this line names no recording ({error!r})", where=where, received=line) from error
@@ -139,7 +169,8 @@ def predict_stream(
         predictor: the model.
         options: how to decode.
         output: what is written.
-        sources: lines or recordings.
+        sources: lines or recordings. Without `source` they are gone through twice: lines are checked before any is
+            decoded.
         source: where they are read as they come; each is then answered as soon as no further one waits.
 
     Returns:
@@ -157,13 +188,14 @@ def predict_stream(
         attention=output.attention, patterns=output.patterns, alignments=output.alignments, aligner=aligner,
     )  # fmt: skip
     size = RECORDINGS if isinstance(predictor.source, AudioProcessor) else WINDOW
-    prefixes = read_lines(output.prefix) if output.prefix else None
+    prefixes = Prefixes(output.prefix) if output.prefix else None
+    total = _checked(predictor, options, sources, prefixes) if source is None else None
     done = truncated = skipped = 0
     repairs, read = RepairCount(), Counter[str]()
-    with writer.files() as write, progress("decoding", unit="lines") as line:
+    with writer.files() as write, progress("decoding", total, "lines") as line:
         for window in windows(sources, size, source):
             if prefixes is not None:
-                options = _with_prefixes(options, prefixes, len(window), output.prefix)
+                options = prefixes.given_to(options, done, len(window))
             read.update(chain.from_iterable(line for line in window if isinstance(line, str)))
             for prediction in predictor.predict(window, options, first_line=done + 1):
                 done += 1
@@ -178,13 +210,34 @@ def predict_stream(
             sys.stdout.flush()
             line.update(done)
     _tell_losses(done, truncated, skipped)
-    if prefixes is not None and next(prefixes, None) is not None:
-        where = f"{option('prefix')} {output.prefix}"
-        raise UserError("there are more prefixes than lines", where=where, allowed=f"{done}")
+    if prefixes is not None:
+        prefixes.check(done)
     if repairs.trees:
         say(repairs.text())
     _tell_unseen(predictor, read)
     return writer.shown
+
+
+def _checked(
+    predictor: SequencePredictor, options: PredictOptions, sources: Iterable[Any], prefixes: Prefixes | None
+) -> int:
+    """How many sources there are. Raises UserError for a line or prefix that cannot be, before any is decoded.
+
+    Recordings are only counted: to read them takes time, and those that are broken can be skipped.
+    """
+    number = 0
+    lines = isinstance(predictor.source, TextProcessor)
+    with progress("checking", unit="lines") as line:
+        for window in windows(sources, WINDOW):
+            if prefixes is not None:
+                options = prefixes.given_to(options, number, len(window))
+            if lines:
+                predictor.check(window, options, first_line=number + 1)
+            number += len(window)
+            line.update(number)
+    if prefixes is not None:
+        prefixes.check(number)
+    return number
 
 
 def _tell_losses(done: int, truncated: int, skipped: int) -> None:
@@ -215,16 +268,6 @@ def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> Non
             received=", ".join(output.patterns),
             allowed=predictor.attention_names() or "none; it has no attention",
         )
-
-
-def _with_prefixes(options: PredictOptions, prefixes: Iterator[str], count: int, path: Path | None) -> PredictOptions:
-    """The options with the next prefixes. Raises UserError where there are fewer than lines."""
-    chosen = tuple(islice(prefixes, count))
-    if len(chosen) < count:
-        received = f"{len(chosen)} prefixes"
-        where = f"{option('prefix')} {path}"
-        raise UserError("there must be one prefix a line", where=where, received=received, allowed=f"{count}")
-    return options.model_copy(update={"prefixes": chosen})
 
 
 def _open(path: Path | None, where: str, stack: ExitStack) -> Callable[[str], None] | None:

@@ -12,7 +12,7 @@ from headway.cli.prediction_stream import predict_stream, recording_paths, score
 from headway.cli.standard_streams import StandardInput
 from headway.config import validated_options
 from headway.errors import UserError, nearest, option
-from headway.formats.lines import check_file, read_lines
+from headway.formats.lines import TextFile, check_file
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predict_options import checked_options
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
@@ -77,6 +77,7 @@ def run_predict(
         texts, source = _stream(lines)
         if isinstance(predictor, SpeechPredictor):
             texts = recording_paths(predictor.recipe.data.train, texts, str(lines or "standard input"))
+            texts = texts if lines is None else list(texts)
         return predict_stream(predictor, search, output, texts, source)
     raise UserError("the predictor of this task has no stream of lines", where="task", received=task)
 
@@ -84,7 +85,7 @@ def run_predict(
 def _stream(lines: Path | None) -> tuple[Iterable[str], StandardInput | None]:
     """The lines of a file; or those of standard input, which answers who waits for more."""
     if lines is not None:
-        return read_lines(lines), None
+        return TextFile(lines), None
     source = StandardInput()
     return source, source
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from headway.comparison.cell_results import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet
 from headway.comparison.grid import NamedCorpus
 from headway.errors import UserError
+from headway.formats.alignments import read_alignments
 from headway.formats.lines import read_lines
 from headway.mixers import State
 from headway.models import Seq2Seq
@@ -58,7 +59,7 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
     groups = () if corpus.groups is None else tuple(read_lines(corpus.groups))
     references: tuple[tuple[str, ...], ...] = tuple(zip(*(example.references for example in examples), strict=True))
     if corpus.alignments is not None:
-        references = (tuple(read_lines(corpus.alignments)),)
+        references = (tuple(read_alignments(corpus.alignments)),)
     if corpus.evenness:
         references = (tuple(" ".join("0" for _ in _words(example, where)) for example in examples),)
     for path, lines in ((corpus.groups, groups), (corpus.alignments, references[0])):

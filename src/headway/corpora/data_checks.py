@@ -1,6 +1,6 @@
 """The account of a recipe's corpora, for `headway data check`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -35,6 +35,7 @@ class DataCheck:
         allowed: the setting that leaves them out, where training would end at them; None where it leaves them out.
         overlap: what dev shares with train.
         unseen: characters of dev that no text of training has.
+        refused: what training would refuse, once rows that cannot be read are left out.
     """
 
     reports: Sequence[CorpusAccount]
@@ -42,6 +43,7 @@ class DataCheck:
     allowed: str | None
     overlap: Overlap | None = None
     unseen: UnseenCharacters | None = None
+    refused: UserError | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The check as values that JSON can hold."""
@@ -67,17 +69,28 @@ class DataCheck:
         return "\n".join(lines)
 
     def refuse(self) -> None:
-        """Raise UserError where training would end at a row that cannot be read."""
+        """Raise UserError where training would end at a row that cannot be read, or could use nothing of a corpus."""
         count = sum(map(len, self.broken.values()))
         if count and self.allowed is not None:
             where = ", ".join(name for name, rows in self.broken.items() if rows)
             what = f"training would end here: {count:,} rows cannot be read"
             raise UserError(what, where=where, allowed=self.allowed)
+        if self.refused is not None:
+            raise self.refused
 
 
 def allowed_by(broken: Broken, key: str = "data.broken") -> str | None:
     """The setting that lets training leave out what cannot be read, unless it does so already."""
     return f"{key}: skip leaves them out" if broken == "error" else None
+
+
+def refusal(check: Callable[[], Any]) -> UserError | None:
+    """The error of a check that training makes, if it has one."""
+    try:
+        check()
+    except UserError as error:
+        return error
+    return None
 
 
 def every_error(source: PairSource) -> list[str]:

@@ -11,6 +11,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.corpora.corpus_report import CorpusReport
+from headway.errors import UserError
+from headway.formats.corpus_config import GivenCorpus, parts
 from headway.tensors.batch import Indices
 
 
@@ -52,3 +55,25 @@ def split_by_origin(lines: Indices, ends: Sequence[int]) -> list[NDArray[np.int6
     """
     origin = np.searchsorted(np.asarray(ends), np.asarray(lines), side="left")
     return [np.flatnonzero(origin == number) for number in range(len(ends))]
+
+
+def mixture_of(corpora: GivenCorpus, lines: Indices, report: CorpusReport) -> Mixture | None:
+    """How the corpora of `data.train` are sampled, where they have weights.
+
+    Args:
+        corpora: as the recipe names them.
+        lines: (N,) the line of each pair that is left, counted through all corpora.
+        report: of all corpora as one.
+
+    Raises:
+        UserError: nothing is left of one.
+    """
+    given = parts(corpora, "data.train")
+    weights = [part.weight for _, part in given if part.weight is not None]
+    if len(weights) < 2:
+        return None
+    positions = split_by_origin(lines, [last for _, last in report.origins])
+    for (key, _), part in zip(given, positions, strict=True):
+        if not len(part):
+            raise UserError("no pair is left of this corpus to be drawn", where=key, received=report.dropped)
+    return Mixture(positions, weights)

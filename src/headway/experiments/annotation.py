@@ -13,6 +13,7 @@ from rich.tree import Tree
 from headway.errors import UserError, check_companions, option
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, open_source
+from headway.formats.row_errors import RowReport
 from headway.log import say
 from headway.parses.annotate import annotate
 from headway.parses.parse import Parse
@@ -23,13 +24,19 @@ from headway.recipe import Recipe, load_recipe
 
 @dataclass(frozen=True)
 class Part:
-    """One side of one corpus: its lines, which can be read any number of times, its parser and its store."""
+    """One side of one corpus: its lines, which can be read any number of times, its parser and its store.
+
+    Attributes:
+        where: the key that names the parser.
+        report: gives the account of the rows of the last reading.
+    """
 
     name: str
     lines: Callable[[], Iterator[str]]
     parser: ParserConfig
     store: Path
     where: str
+    report: Callable[[], RowReport] = RowReport
 
 
 def check_annotation(given: Sequence[str]) -> None:
@@ -69,7 +76,8 @@ def parts_of_recipe(recipe: Recipe) -> list[Part]:
                     return (str(getattr(pair, side)) for pair in pairs)
 
                 store = store_of(corpus, side, recipe.data.parses)
-                parts.append(Part(f"data.{name}.{side}", lines, parser, store, f"data.parses.{side}"))
+                where, report = f"data.parses.{side}", pairs.row_errors.report
+                parts.append(Part(f"data.{name}.{side}", lines, parser, store, where, report))
     if not parts:
         raise UserError(
             "the recipe names no parser",
@@ -89,6 +97,8 @@ def run_annotate(parts: Iterable[Part], processes: int | None) -> None:
     """Parse all parts, saying what was done. Raises as `annotate` does."""
     for part in parts:
         total = sum(1 for _ in part.lines())
+        if amiss := part.report().text():
+            say("\n".join([f"{part.name}:", *amiss]))
         done = annotate(part.lines(), part.parser, part.store, total=total, processes=processes, where=part.where)
         say(f"{part.name}: {done.text()}")
 

@@ -3,7 +3,7 @@
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from io import BytesIO
@@ -55,6 +55,16 @@ def read_lines(path: Path) -> Iterator[str]:
         if isinstance(row, UserError):
             raise row
         yield row
+
+
+class TextFile(Iterable[str]):
+    """The lines of a text file, read anew each time that they are asked for. Raises UserError as `read_lines`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[str]:
+        return read_lines(self.path)
 
 
 def read_rows(path: Path) -> Iterator[str | UserError]:

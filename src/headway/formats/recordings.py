@@ -43,6 +43,9 @@ class Manifest(PairSource):
                 yield row
                 continue
             name = row.source.strip()
+            if not name and row.target.strip():
+                yield UserError("this row names no recording", where=f"{self.files[0]}:{row.line}")
+                continue
             yield row._replace(source=str(self.folder / name) if name else "")
 
 

@@ -6,7 +6,6 @@ Shapes: K heads, S positions of the memory, such as the source tokens with the e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,44 +24,17 @@ from headway.predictors.formatter import Formatter
 from headway.predictors.predict_options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
+from headway.predictors.request import PredictionRequest
 from headway.predictors.run import Run
 from headway.predictors.tree_formatter import TreeFormatter
 from headway.predictors.unknown_words import UnknownWords, unknown_words
 from headway.processing.audio.audio_files import Recording
 from headway.processing.processor import NO_WORDS, Encoded
 from headway.processing.text.text_processor import TextProcessor
-from headway.search.decoding_options import SearchOptions
 from headway.search.ensemble import Ensemble
 from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
 from headway.search.limits import Limits
 from headway.tensors.batch import UNKNOWN, Batch, collate
-
-
-@dataclass(frozen=True)
-class Request:
-    """Some inputs on their way through a predictor.
-
-    Attributes:
-        raw: the inputs as they were given.
-        sources: the same, encoded; one that is skipped has no values.
-        problems: by row, why an input is skipped.
-        prefixes: the ids that each output begins with.
-        options: how they are decoded.
-        search: the options of search, those of the recipe included.
-        formatter: the way from inputs to the model's text and back.
-        first_line: the number of the first input.
-        unknown: what replaces unknown words; None where they are kept.
-    """
-
-    raw: Sequence[Any]
-    sources: Sequence[Encoded]
-    problems: Mapping[int, str]
-    prefixes: Sequence[Sequence[int]]
-    options: PredictOptions
-    search: SearchOptions
-    formatter: Formatter
-    first_line: int
-    unknown: UnknownWords | None
 
 
 class SequencePredictor(Predictor[Recording, Prediction]):
@@ -131,7 +103,12 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             for row, result in enumerate(results)
         ]
 
-    def _request(self, raw: Sequence[Any], options: PredictOptions, first_line: int) -> Request:
+    def check(self, inputs: Sequence[Recording], options: PredictOptions, *, first_line: int = 1) -> None:
+        """Raise UserError where `predict` does for one of the inputs, without decoding any."""
+        request = self._request(inputs, options, first_line)
+        self._limits(request, [row for row, source in enumerate(request.sources) if source.values])
+
+    def _request(self, raw: Sequence[Any], options: PredictOptions, first_line: int) -> PredictionRequest:
         search, formatter = options.search(self.recipe.decoding), self.formatter(options)
         self.backend.check(options, search)
         if options.capture and len(self.models) > 1:
@@ -148,7 +125,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 problems[row] = str(error)
         prefixes = self._prefixes(options, len(raw))
         unknown = self._unknown_words(options) if search.unknown_words == "copy" else None
-        return Request(raw, sources, problems, prefixes, options, search, formatter, first_line, unknown)
+        return PredictionRequest(raw, sources, problems, prefixes, options, search, formatter, first_line, unknown)
 
     def _unknown_words(self, options: PredictOptions) -> UnknownWords:
         """The replacement of unknown words. Raises UserError where the model cannot say it."""
@@ -159,7 +136,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         return unknown_words(self.attention_names(), self.source, self.target, options.dictionary)
 
     def _replace_unknown(
-        self, request: Request, rows: Sequence[int], outputs: Sequence[Sequence[Hypothesis]]
+        self, request: PredictionRequest, rows: Sequence[int], outputs: Sequence[Sequence[Hypothesis]]
     ) -> list[list[tuple[Hypothesis, Sequence[str]]]]:
         """The best outputs of each row, each with the words that replace its unknown ones."""
         best = [hypotheses[: request.options.nbest] for hypotheses in outputs]
@@ -206,13 +183,13 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             )
         return self.target.encode_lines(options.prefixes)
 
-    def _search(self, request: Request, rows: Sequence[int]) -> list[list[Hypothesis]]:
+    def _search(self, request: PredictionRequest, rows: Sequence[int]) -> list[list[Hypothesis]]:
         lines = [request.first_line + row for row in rows]
         sources = [request.sources[row].values for row in rows]
         limits = self._limits(request, rows)
         return self.backend.hypotheses(SearchRequest(sources, limits, lines, request.options, request.search))
 
-    def _limits(self, request: Request, rows: Sequence[int]) -> Limits:
+    def _limits(self, request: PredictionRequest, rows: Sequence[int]) -> Limits:
         """The limits of search; a longest length that the source gives makes room for the shortest and the prefix."""
         longest, search = [], request.search
         prefixes = [request.prefixes[row] for row in rows]

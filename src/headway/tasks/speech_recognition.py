@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from headway.corpora.data_checks import DataCheck, allowed_by, every_error, shared_by
+from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refusal, shared_by
 from headway.corpora.frames import FrameStore, build_frames
 from headway.corpora.speech_corpus import SpeechCorpus, build_speech, unusable_recordings
 from headway.errors import UserError, option
@@ -88,7 +88,9 @@ class SpeechRecognition(Task):
         lenient, data = recipe.model_copy(update={"data": recipe.data.lenient()}), recipe.data
         heard = _hear(lenient)
         both = AudioProcessor(lenient.data.audio), _train_target(lenient, heard["data.train"].utterances)
-        reports = [_corpus(name, lenient, corpus, both).report for name, corpus in heard.items()]
+        corpora = {name: _corpus(name, lenient, corpus, both) for name, corpus in heard.items()}
+        refused = refusal(partial(_check_train, corpora["data.train"]))
+        reports = [corpus.report for corpus in corpora.values()]
         rows = {name: every_error(open_recordings(corpus, name, "skip")) for name, corpus in data.corpora().items()}
         unusable = {
             name: unusable_recordings(corpus.utterances, corpus.store, data.audio) for name, corpus in heard.items()
@@ -98,7 +100,7 @@ class SpeechRecognition(Task):
         allowed = [allowed_by(setting, key) for key, setting, errors in keys if any(errors.values())]
         dev = heard["data.dev"].pairs() if "data.dev" in heard else None
         shared = shared_by(heard["data.train"].pairs(), dev, source_is_text=False)
-        return DataCheck(reports, broken, next(filter(None, allowed), None), *shared)
+        return DataCheck(reports, broken, next(filter(None, allowed), None), *shared, refused)
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
         heard = _hear(recipe)
@@ -109,8 +111,7 @@ class SpeechRecognition(Task):
         for corpus in corpora.values():
             say(corpus.report.text())
         train, dev = corpora["data.train"], corpora.get("data.dev")
-        if not len(train):
-            raise UserError("no recording is left to train on", where="data.train", received=train.report.dropped)
+        _check_train(train)
         if dev is None:
             return Corpora(processors, train)
         decode = partial(_decode, recipe, processors, dev.utterances)
@@ -193,6 +194,12 @@ def _hear(recipe: Recipe) -> dict[str, Heard]:
             store = build_frames(paths, recipe.data.audio, progress=line.update)
         heard[name] = Heard(utterances, store, source.row_errors.report())
     return heard
+
+
+def _check_train(train: SpeechCorpus) -> None:
+    """Raise UserError where nothing is left of the corpus."""
+    if not len(train):
+        raise UserError("no recording is left to train on", where="data.train", received=train.report.dropped)
 
 
 def _corpus(name: str, recipe: Recipe, heard: Heard, processors: Both) -> SpeechCorpus:

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
-from headway.corpora.data_checks import DataCheck, allowed_by, every_error, shared_by
+from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refusal, shared_by
 from headway.corpora.lead import LeadConfig, lead
-from headway.corpora.mixture import Mixture, split_by_origin
+from headway.corpora.mixture import mixture_of
 from headway.corpora.overlap import overlap
 from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parts
@@ -116,7 +116,10 @@ class Translation(Task):
             for name, source in sources.items()
         ]
         shared = shared_by(sources["data.train"], sources.get("data.dev"))
-        return DataCheck([corpus.report for corpus in corpora], broken, allowed_by(recipe.data.broken), *shared)
+        refused = refusal(partial(_check_train, lenient, processors, corpora[0]))
+        return DataCheck(
+            [corpus.report for corpus in corpora], broken, allowed_by(recipe.data.broken), *shared, refused
+        )
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
         train_source = open_source(recipe.data.train, "data.train", recipe.data.broken)
@@ -127,12 +130,10 @@ class Translation(Task):
         say(f"vocabulary: {both[0].size} source and {both[1].size} target tokens")
         train = _encode(train_source, recipe, both, "data.train", keep_all=False, labellers=labellers)
         say(train.report.text())
-        if not len(train):
-            raise UserError("no pair is left to train on", where="data.train", received=train.report.dropped)
-        _check_lengths(recipe, both, train)
+        _check_train(recipe, both, train)
         for labeller in labellers:
             _check_heads(labeller, train.report)
-        train.mixture = _mixture(recipe, train)
+        train.mixture = mixture_of(recipe.data.train, train.lines, train.report)
         train.sampler = _sampler(recipe, both)
         held_out = {
             name: _dev_set(recipe, both, open_source(corpus, name, recipe.data.broken), name)
@@ -356,17 +357,12 @@ def _sampler(recipe: Recipe, both: tuple[TextProcessor, TextProcessor]) -> PairS
     return PairSampler((source, target), recipe.training.seed, recipe.data.max_length)
 
 
-def _mixture(recipe: Recipe, train: Corpus) -> Mixture | None:
-    """How the corpora are sampled, where they have weights. Raises UserError where nothing is left of one."""
-    corpora = parts(recipe.data.train, "data.train")
-    weights = [part.weight for _, part in corpora if part.weight is not None]
-    if len(weights) < 2:
-        return None
-    positions = split_by_origin(train.lines, [last for _, last in train.report.origins])
-    for (key, _), part in zip(corpora, positions, strict=True):
-        if not len(part):
-            raise UserError("no pair is left of this corpus to be drawn", where=key, received=train.report.dropped)
-    return Mixture(positions, weights)
+def _check_train(recipe: Recipe, both: tuple[TextProcessor, TextProcessor], train: Corpus) -> None:
+    """Raise UserError where training cannot learn from what is left of its corpora."""
+    if not len(train):
+        raise UserError("no pair is left to train on", where="data.train", received=train.report.dropped)
+    _check_lengths(recipe, both, train)
+    mixture_of(recipe.data.train, train.lines, train.report)
 
 
 def _check_heads(labeller: HeadLabeller, report: CorpusReport) -> None:
