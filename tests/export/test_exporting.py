@@ -12,6 +12,7 @@ import headway
 from headway.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run, formats_of, open_run
+from headway.tensors.batch import EOS
 from tests.conftest import Command, Reversal
 from tests.models.encoders import write_encoder
 
@@ -39,6 +40,26 @@ def test_huggingface_loads_the_folder_and_generates_the_same(
     ids = model.generate(**tokenizer(words, return_tensors="pt", padding=True))
     assert tokenizer.batch_decode(ids, skip_special_tokens=True) == [word[::-1] for word in words]
     assert str(tmp_path) not in (folder / "tokenizer_config.json").read_text(encoding="utf-8")
+    source = headway.load(reversal.run).source
+    for text in ("ab<pad>cd", "<pad> ab"):
+        assert tokenizer(text)["input_ids"] == [*source.encode(text).values, EOS], text
+
+
+def test_the_lengths_of_outputs_are_those_of_the_run(reversal: Reversal, tmp_path: Path) -> None:
+    """Those of `generate` count the decoder's start as well."""
+    from transformers import AutoTokenizer, MarianMTModel
+
+    run, words = shutil.copytree(reversal.run, tmp_path / "run"), ["ab", "abcd", "a"]
+    recipe = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
+    recipe["decoding"] |= {"min_length": 3, "max_length": 3, "beam": 1}
+    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    folder = tmp_path / "marian"
+    export_run("huggingface", run, ExportOptions(output=folder, sentences=2), {})
+    tokenizer, model = AutoTokenizer.from_pretrained(str(folder)), MarianMTModel.from_pretrained(str(folder))
+    ids = model.generate(**tokenizer(words, return_tensors="pt", padding=True))
+    said = [prediction.text for prediction in headway.load(run).predict(words)]
+    assert [len(text) for text in said] == [2, 2, 2]  # and the mark of a word's beginning
+    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == said
 
 
 def test_the_card_says_task_data_scores_recipe_and_licence(reversal: Reversal, tmp_path: Path) -> None:

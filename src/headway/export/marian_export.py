@@ -144,14 +144,17 @@ def _generation_config(run: Run, transformers: Any) -> Any:
     """The run's search, as far as `generate` has it.
 
     Its scores are log probabilities over length ** exponent. Those of headway, ((5 + length) / 6) ** alpha, grow like
-    the exponent alpha * length / (length + 5); it is taken at 20 tokens.
+    the exponent alpha * length / (length + 5); it is taken at 20 tokens. Its lengths count the decoder's start, too. It
+    cannot say a longest length that hangs on the source's.
     """
     search = run.recipe.decoding
+    longest = LONGEST if search.max_length is None else min(LONGEST, search.max_length + 1)
     return transformers.GenerationConfig(
         num_beams=search.beam,
         early_stopping=False if search.beam > 1 else None,
-        length_penalty=round(0.8 * search.length_penalty, 4),
-        max_length=LONGEST,
+        length_penalty=round(0.8 * search.length_penalty, 4) if search.beam > 1 else None,
+        min_length=search.min_length + 1 if search.min_length else 0,
+        max_length=longest,
         no_repeat_ngram_size=search.no_repeat_ngram,
         suppress_tokens=[PAD, BOS],
         decoder_start_token_id=BOS,
@@ -182,6 +185,7 @@ def _write_tokenizer(run: Run, folder: Path, transformers: Any, *, separate: boo
         pad_token=SPECIALS[PAD],
         model_max_length=LONGEST,
         clean_up_tokenization_spaces=False,
+        split_special_tokens=True,  # `<pad>` within a text is text
     )
     tokenizer.save_pretrained(str(folder))
     _make_portable(folder / "tokenizer_config.json")
