@@ -189,6 +189,17 @@ def test_a_detector_without_the_label_of_errors(tmp_path: Path) -> None:
         headway.load(run, device="cpu")
 
 
+@pytest.mark.parametrize("label", ["NOUN\\n", "\\u2028NOUN", "a b", "", "x\\u001b[31m"])
+def test_a_label_is_one_word_that_a_line_can_hold(tmp_path: Path, label: str) -> None:
+    run = copied("tagging", tmp_path / "case").run
+    file = run / "vocabulary" / "labels.json"
+    names = json.loads(file.read_text(encoding="utf-8"))
+    content = json.dumps(names).replace(json.dumps(names[0]), f'"{label}"')
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match="a label is one word of printable characters"):
+        headway.load(run, device="cpu")
+
+
 def test_weights_of_an_encoder_are_never_unpickled(tmp_path: Path) -> None:
     run = copied("tagging", tmp_path / "case").run
     folder = run / "vocabulary"

@@ -145,6 +145,22 @@ def test_a_pack_that_is_not_there(tmp_path: Path, run_headway: Command) -> None:
     assert f"error: FILE.zip: there is no such file; received '{tmp_path / 'none.zip'}'" in ended.err
 
 
+@pytest.mark.parametrize("kind", ["base", "link"])
+def test_no_file_from_outside_of_the_run_is_packed(tmp_path: Path, reversal: Reversal, kind: str) -> None:
+    run, secret = shutil.copytree(reversal.run, tmp_path / "run"), tmp_path / "secret.yaml"
+    secret.write_text("secret: hunter2\n", encoding="utf-8")
+    if kind == "base":
+        recipe = (run / "recipe.yaml").read_text(encoding="utf-8")
+        (run / "recipe.yaml").write_text(f"base: {secret}\n{recipe}", encoding="utf-8")
+    else:
+        (run / "vocabulary" / "notes.txt").symlink_to(secret)
+    with pytest.raises(
+        UserError, match={"base": "base", "link": r"notes\.txt: a run that is packed has no links"}[kind]
+    ):
+        pack_run(run, tmp_path / "run.zip")
+    assert not (tmp_path / "run.zip").exists()
+
+
 def test_a_run_without_its_vocabulary_is_not_packed(tmp_path: Path, reversal: Reversal) -> None:
     run = Path(shutil.copytree(reversal.run, tmp_path / "run"))
     missing = next(path for path in (run / "vocabulary").rglob("*") if path.is_file())

@@ -281,6 +281,6 @@ class LabelProcessor(Processor):
     def load(cls, folder: Path) -> Self:
         file = folder / LABELS
         names: list[str] = shaped(read_json(file, list), LIST_OF_LABELS, str(file))
-        if any(len(name.split()) != 1 for name in names):
-            raise UserError("a label is one word", where=str(file), received=names)
+        if any(name.split() != [name] or not name.isprintable() for name in names):
+            raise UserError("a label is one word of printable characters", where=str(file), received=names)
         return cls(names)

@@ -13,7 +13,7 @@ from headway.files import write_text
 from headway.log import counted
 from headway.processing.marian_files import PREFIX
 from headway.recipe import Recipe, dump_recipe, parse_recipe
-from headway.runs.inspect.pages import read_metrics
+from headway.runs.inspect.pages import kept_evaluations
 from headway.runs.run_folder import RunFolder
 from headway.tasks import dev_metrics
 
@@ -137,8 +137,7 @@ def _portable(recipe: Recipe) -> Recipe:
 def _scores(folder: RunFolder, recipe: Recipe) -> str:
     """The dev scores of the checkpoint that the weights are, or of those that they are the mean of."""
     chosen = folder.read_manifest().get("averaged_updates", [])
-    entries = read_metrics(folder.metrics) if folder.metrics.is_file() else []
-    evaluations = [entry for entry in entries if "dev" in entry and entry["update"] in chosen]
+    evaluations = kept_evaluations(folder) if folder.metrics.is_file() else []
     if not evaluations:
         return "No scores were recorded with this run."
     signatures = {metric.name: (metric.label, metric.signature()) for metric in dev_metrics(recipe)}

@@ -51,7 +51,7 @@ def pack_run(run: Path, output: Path) -> list[str]:
         raise UserError(
             "a pack is no part of what it packs", where=option("output"), received=str(output), allowed=allowed
         )
-    tree = read_tree(folder.recipe_file)
+    tree = read_tree(folder.recipe_file, alone=True)
     sources = dict(_sources(tree))
     with workspace(output.absolute().parent) as place:
         packed = RunFolder(place)
@@ -108,7 +108,7 @@ def offer_sources(run: Path) -> None:
     hashes = run / HASHES
     if not hashes.is_file():
         return
-    tree = read_tree(hashes)
+    tree = read_tree(hashes, alone=True)
     for name, expected in tree.items():
         path = run / SOURCES / name
         if not path.is_file() or sha256(path) != expected:
@@ -155,7 +155,12 @@ def _source(module: str, name: str) -> Path:
 
 
 def _below(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    """The files below a folder. Raises UserError for a link, which may lead to any file of this machine."""
+    found = sorted(folder.rglob("*"))
+    for path in found:
+        if path.is_symlink():
+            raise UserError("a run that is packed has no links to other files", where=str(path))
+    return [path for path in found if path.is_file()]
 
 
 def _write(members: Mapping[str, Path], output: Path) -> None:

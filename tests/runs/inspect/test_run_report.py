@@ -9,9 +9,10 @@ import numpy as np
 
 from headway.formats.pairs import Pair
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.inspect.pages import SENTENCES, summary_of, write_run_report
+from headway.runs.inspect.pages import SENTENCES, baseline_tables, scores_shown, summary_of, write_run_report
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
+from headway.runs.training.trained import Trained
 from headway.tables import Table
 from headway.tasks.translation import example_of, examples_of
 from tests.conftest import Reversal
@@ -37,6 +38,27 @@ def test_the_facts_at_the_top(reversal: Reversal) -> None:
     assert facts["updates"] == "400"
     assert facts["training"].endswith("minutes, float32")
     assert facts["seed"] == "1"
+
+
+def test_scores_are_those_of_the_weights(reversal: Reversal, tmp_path: Path) -> None:
+    """Not those of the last evaluation, where another checkpoint was kept; of a mean those of its last checkpoint."""
+    run = RunFolder(shutil.copytree(reversal.run, tmp_path / "run"))
+    lines = [{"update": update, "dev": {"bleu": update / 10}, "baselines": {"source": {"bleu": 1.0}}}
+             for update in (100, 200, 300)]  # fmt: skip
+    run.metrics.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    trained = Trained(run.path, 0)
+    for kept, shown, title in (
+        ([200], "bleu 20.0 on dev", "the model after 200 updates"),
+        ([100, 200], "bleu 20.0 on dev after update 200, the last of 2 averaged checkpoints", "after 200 updates"),
+        ([150], "", None),
+    ):
+        manifest = run.read_manifest() | {"averaged_updates": kept}
+        run.manifest_file.write_text(json.dumps(manifest), encoding="utf-8")
+        assert scores_shown(run) == shown
+        assert trained.scores == ({"bleu": 20.0} if shown else {})
+        tables = baseline_tables(run)
+        assert title is None or title in tables[0].text()
+        assert bool(tables) == bool(shown)
 
 
 def test_given_pairs_and_tables(reversal: Reversal, tmp_path: Path) -> None:

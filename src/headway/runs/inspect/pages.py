@@ -217,9 +217,18 @@ def summary_of(folder: RunFolder) -> dict[str, str]:
     }
 
 
+def kept_evaluations(folder: RunFolder) -> list[dict[str, Any]]:
+    """The evaluations on dev of the checkpoint that a run's weights are, or of those that they are the mean of."""
+    kept = folder.read_manifest().get("averaged_updates", [])
+    return [line for line in read_metrics(folder.metrics) if line.get("dev") and line["update"] in kept]
+
+
 def baseline_tables(folder: RunFolder) -> list[Table]:
-    """The model's last scores on dev beside those of outputs that need no model; no table where there are none."""
-    evaluated = [line for line in read_metrics(folder.metrics) if line.get("baselines")]
+    """The model's scores on dev beside those of outputs that need no model; no table where there are none.
+
+    The scores are those of the checkpoint that the weights are, or of the last of those that they are the mean of.
+    """
+    evaluated = [line for line in kept_evaluations(folder) if line.get("baselines")]
     if not evaluated:
         return []
     last = evaluated[-1]
@@ -229,13 +238,18 @@ def baseline_tables(folder: RunFolder) -> list[Table]:
     return [Table(columns, rows, title="Scores on dev", notes=["What needs no model stands below it."])]
 
 
-def last_scores(folder: RunFolder) -> str:
-    """The scores of the last evaluation in a line; empty without a dev set."""
-    evaluated = [line for line in read_metrics(folder.metrics) if line.get("dev")]
-    scores = evaluated[-1]["dev"] if evaluated else {}
-    return ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in scores.items()) + (
-        " on dev" if scores else ""
-    )
+def scores_shown(folder: RunFolder) -> str:
+    """The scores on dev of the run's weights in a line; empty without a dev set.
+
+    Of a mean of checkpoints they are those of the last of them, which is said.
+    """
+    evaluated = kept_evaluations(folder)
+    if not evaluated:
+        return ""
+    last, count = evaluated[-1], len(folder.read_manifest()["averaged_updates"])
+    scores = ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in last["dev"].items())
+    of = f" after update {last['update']:,}, the last of {count} averaged checkpoints" if count > 1 else ""
+    return f"{scores} on dev{of}"
 
 
 def write_run_report(
@@ -243,7 +257,7 @@ def write_run_report(
 ) -> Path:
     """Write `report.html` into a finished run's folder.
 
-    The examples are by default the first of dev, and the headline the scores of the last evaluation. It belongs to
+    The examples are by default the first of dev, and the headline the scores of the weights. It belongs to
     training, so that the code which the run names is imported.
     """
     folder = RunFolder(run)
@@ -258,6 +272,6 @@ def write_run_report(
             metrics=folder.metrics,
             examples=examples,
             tables=[*tables, *baseline_tables(folder)],
-            headline=last_scores(folder) if headline is None else headline,
+            headline=scores_shown(folder) if headline is None else headline,
         )
     return folder.report

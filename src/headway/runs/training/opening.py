@@ -209,7 +209,7 @@ def _start_records(
     """Write the manifest, and metrics.jsonl without what came after the checkpoint that training goes on from."""
     parameters = sum(parameter.numel() for name, parameter in model.named_parameters() if CHANGE not in name)
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    parts = {"train": corpora.train, "dev": corpora.dev}
+    parts = {"train": corpora.train, "dev": corpora.dev and corpora.dev.corpus}
     now, before = machine(), folder.read_manifest().get("machine", {})
     if state.update:
         _warn_of_another_machine(before, now)

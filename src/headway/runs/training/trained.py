@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.recipe import Recipe, load_recipe
-from headway.runs.inspect.pages import read_metrics
+from headway.runs.inspect.pages import kept_evaluations, read_metrics
 from headway.runs.load import AnyPredictor, load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train as run_training
@@ -37,9 +37,12 @@ class Trained:
 
     @property
     def scores(self) -> dict[str, float]:
-        """The dev scores of the last evaluation, by metric; empty without a dev set."""
-        evaluated = [line["dev"] for line in self.history if line.get("dev")]
-        return dict(evaluated[-1]) if evaluated else {}
+        """The dev scores of the weights, by metric: of their checkpoint, or of the last of those that were averaged.
+
+        They are empty without a dev set, and before the first checkpoint.
+        """
+        evaluated = kept_evaluations(RunFolder(self.run))
+        return dict(evaluated[-1]["dev"]) if evaluated else {}
 
     @property
     def report(self) -> Path | None:
