@@ -16,7 +16,7 @@ from headway.comparison.claims import (
 )
 from headway.comparison.reproduce import claimed_grid
 from headway.errors import UserError
-from tests.comparison.toy_claims import write_claims
+from tests.comparison.toy_claims import TREE, write_claims
 from tests.models.encoders import write_encoder
 from tests.runs.training import toys
 
@@ -71,6 +71,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "even without a margin": ({"claims": [{"says": "", "claim": "good = bad"}]}, "needs a margin"),
     "an unknown variant": ({"claims": [{"says": "", "claim": "god > bad"}]}, "no such variant; did you mean 'good'"),
     "an unknown key": ({"cliams": []}, "cliams: unknown key; did you mean 'claims'"),
+    "the same claim twice": (
+        {"claims": [{"says": "x", "claim": claim} for claim in ("good > bad", "bad > good")]},
+        "two claims say the same",
+    ),
+    "an unknown key of the grid": ({"grid": TREE["grid"] | {"sedes": [1]}}, r"grid\.sedes: unknown key"),
     "an unknown budget": ({"budgets": {"large": {}}}, "budgets"),
 }
 

@@ -2,10 +2,12 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 import headway
 from headway.comparison.cell_results import Costs, CurvePoint
@@ -15,6 +17,7 @@ from headway.comparison.learning_curves import banded_curves
 from headway.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.toys import cell, evaluation_set
+from tests.conftest import Reversal
 
 TEST = evaluation_set(80)
 
@@ -116,3 +119,18 @@ def test_words_of_training(tmp_path: Path) -> None:
     assert training_words(compared(), None) is None
     with pytest.raises(UserError, match="nowhere"):
         training_words(compared(), tmp_path / "nowhere")
+
+
+def test_data_of_training_that_moved_away_are_a_warning(
+    reversal: Reversal, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All has been decoded by then, and shall not be lost."""
+    for name in ("one", "other"):
+        run = shutil.copytree(reversal.run, tmp_path / name)
+        recipe = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
+        recipe["data"]["train"] = {"tsv": "moved.tsv"}
+        (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    names = {name: tmp_path / name for name in ("one", "other")}
+    headway.compare(names, metrics="bleu", output=tmp_path / "out", device="cpu")
+    assert "how often training has them are left out: its data cannot be read" in caplog.text
+    assert (tmp_path / "out" / "compare.md").is_file()

@@ -100,7 +100,9 @@ def test_runs_on_a_test_set_of_files(runs: Path, run_headway: Command) -> None:
     write(runs / "test.ref", ["cba", "bcd", "ba"])
     write(runs / "lengths", ["3", "3", "2"])
     files = ("--test-source", runs / "test.src", "--test-references", runs / "test.ref", "--by", runs / "lengths")
-    ended = run_headway("compare", runs / "early", runs / "late-1", *files, "--json")
+    ended = run_headway("compare", runs / "early", runs / "late-1", *files)
+    assert ended.err == "error: --by: alone, this option does nothing; allowed: beside --output or --by-length\n"
+    ended = run_headway("compare", runs / "early", runs / "late-1", *files, "--json", "--output", runs / "by")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["tests"] == [{"name": "test", "segments": 3}]
     assert next(iter(json.loads(ended.out)["variants"]["early"])) == "exact_match"  # that of the runs
@@ -144,6 +146,33 @@ def test_metrics_are_checked_before_anything_is_decoded(
     ended = run_headway("compare", "early", "late-1", *shlex.split(given))
     assert ended.code == 2
     assert message in ended.err
+
+
+def test_runs_of_one_task_and_dev_set_are_compared(
+    runs: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.comparison.existing_results.result_of_run", None)
+    other = shutil.copytree(runs / "late-1", runs / "other-1")
+    recipe = yaml.safe_load((other / "recipe.yaml").read_text())
+    dev = Path(recipe["data"]["dev"]["path"])
+    same = shutil.copy(dev, runs / "dev.tsv")
+    for change, message in (
+        ({"data": recipe["data"] | {"dev": {"tsv": "changed.tsv"}}}, "other-1: this run has another dev set than"),
+        ({"data": recipe["data"] | {"dev": None}}, "other-1: this run has another dev set than"),
+        ({"data": recipe["data"] | {"dev": {"tsv": str(same)}}}, "'NoneType' object is not callable"),  # it goes on
+    ):
+        (runs / "changed.tsv").write_text(dev.read_text() + "ab\tba\n")
+        (other / "recipe.yaml").write_text(yaml.safe_dump(recipe | change))
+        monkeypatch.chdir(runs)
+        if "NoneType" in message:
+            with pytest.raises(TypeError, match=message):
+                headway.compare(["late-1", "a=other-1"])
+            continue
+        with pytest.raises(UserError, match=message):
+            headway.compare(["late-1", "a=other-1"])
+    tagger = copied("tagging", runs / "tagger").run
+    with pytest.raises(UserError, match="runs of one task are compared; received 'tagging'; allowed: translation"):
+        headway.compare([str(runs / "late-1"), f"a={tagger}"])
 
 
 def test_files_of_labels_are_about_the_same_words(tmp_path: Path) -> None:
@@ -205,7 +234,7 @@ def test_margins() -> None:
         ("--hypotheses good1.txt short.txt --references references.txt", "short.txt, references: 3 hypotheses for 80"),
         (
             "--hypotheses good1.txt bad1.txt --references references.txt --source short.txt",
-            "references.txt, references: 3 sources for 80 references",
+            "short.txt: 3 lines for 80 references; there must be one a segment",
         ),
         ("--hypotheses good1.txt bad1.txt --references references.txt --metric bleu aer", "in different ways"),
         ("--hypotheses good1.txt bad1.txt --references references.txt --margin bleu", "--margin: a margin is"),

@@ -85,6 +85,7 @@ def test_parameters_are_matched_to_the_first_variant(tmp_path: Path, given: Any)
 
 
 VARIANTS: dict[str, Any] = GRID["variants"]
+HUB = {"hub": "some/set", "split": "validation", "columns": ["a", "b"]}
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown key": ({"seed": [1]}, r"seed: unknown key; did you mean 'seeds'\?"),
     "no seeds": ({"seeds": None}, "seeds: this key is needed"),
@@ -169,6 +170,30 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"tune": TUNE, "variants": VARIANTS | {"fast": {"optimizer": {"learning_rate": 1}}}},
         "variants.fast: optimizer.learning_rate: this key is tuned",
     ),
+    "one variant": ({"variants": {"attention": {}}}, "variants: a comparison needs two variants or more"),
+    "a variant that does not differ, with matched parameters": (
+        {"variants": VARIANTS | {"same": {"model.dim": 16}}, "match_parameters": "1%"},
+        "variants.same: this variant does not differ from attention",
+    ),
+    "no metrics": ({"metrics": []}, "metrics: a comparison needs a metric"),
+    "no metrics of a test set": (
+        {"test": {"test": {"corpus": {"tsv": "test.tsv"}, "metrics": []}}},
+        "test.test.metrics: a comparison needs a metric",
+    ),
+    "zero twice": (
+        {"tune": TUNE | {"key": "model.dropout", "values": [0, 0.0]}},
+        "tune.values: two of the values make the same recipe",
+    ),
+    "tuning on a reported hub set": (
+        {"tune": TUNE | {"on": HUB}, "test": {"test": HUB}}, "tune.on: the test set test reports this corpus"
+    ),
+    "more outputs than the beam has": (
+        {"predict": {"nbest": 9}}, "variants.attention: predict: nbest: more outputs than the beam has"
+    ),
+    "a dictionary that is not there": (
+        {"predict": {"unknown_words": "copy", "dictionary": "none.tsv"}}, "predict.dictionary: there is no such file"
+    ),
+    "prefixes": ({"predict": {"prefixes": ["a"]}}, "predict.prefixes: a grid's test sets are decoded without this"),
     "an unknown option of prediction": ({"predict": {"beem": 2}}, r"predict: beem: unknown key; did you mean 'beam'\?"),
 }  # fmt: skip
 

@@ -105,15 +105,13 @@ def test_short_runs_are_the_same_for_all_and_on_their_own_split(made: tuple[Grid
 def test_the_value_with_the_best_mean_over_seeds_is_chosen(
     tmp_path: Path, accuracies: list[list[int | None]], chosen: float | None, means: list[float | None] | None
 ) -> None:
-    grid = load_grid(
-        write_grid(tmp_path, tune=TUNE | {"seeds": [4, 5]}, variants={"attention": {}}, metrics=["exact_match"])
-    )
+    grid = load_grid(write_grid(tmp_path, tune=TUNE | {"seeds": [4, 5]}, metrics=["exact_match"]))
     run = GridRun(grid, tmp_path / "out", threads=1)
-    (state,) = run.variants
+    state = run.variants[0]
     assert [short.planned.name for short in state.tuning] == [
         "attention-0.01-4", "attention-0.01-5", "attention-0.02-4", "attention-0.02-5",
     ]  # fmt: skip
-    assert grid.total == 4 + len(grid.config.seeds)
+    assert grid.total == len(grid.variants) * (4 + len(grid.config.seeds))
     (tmp_path / "out" / "tuning").mkdir(parents=True)
     references = tuple(f"w{index}" for index in range(100))
     for short, right in zip(state.tuning, [accuracy for value in accuracies for accuracy in value], strict=True):
@@ -128,8 +126,7 @@ def test_the_value_with_the_best_mean_over_seeds_is_chosen(
         assert state.failed == "attention: not tuned, since short runs failed with every value"
     else:
         assert json.loads((tmp_path / "out" / "tuning" / "attention.json").read_text())["exact_match"] == means
-        (again,) = GridRun(grid, tmp_path / "out", threads=1).variants
-        assert again.value == chosen
+        assert GridRun(grid, tmp_path / "out", threads=1).variants[0].value == chosen
 
 
 def test_a_second_call_changes_nothing(made: tuple[Grid, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,9 @@ def test_files_and_a_report(tmp_path: Path) -> None:
         (tmp_path / name).write_text("".join(f"{line}\n" for line in hypotheses(80, seed=1, kept=kept)))
     compared = headway.compare(
         hypotheses=[str(tmp_path / "theirs"), str(tmp_path / "ours")], references=tmp_path / "references",
-        output=tmp_path / "out", margin={"chrf": 1.0},
+        output=tmp_path / "out", margin={"chrf": 1.0}, figure=tmp_path / "scores.svg",
     )  # fmt: skip
+    assert (tmp_path / "scores.svg").read_text(encoding="utf-8").startswith("<?xml")
     assert [variant.name for variant in compared.variants] == ["theirs", "ours"]
     assert [measure.key for measure in compared.measures] == ["bleu", "chrf"]
     written = json.loads((tmp_path / "out" / "compare.json").read_text())
@@ -54,6 +55,14 @@ def test_runs_by_name(reversal: Reversal) -> None:
         ({"a": "nowhere"}, {}, r"systems\['a'\]: there is no such file or folder"),
         ("grid.yaml", {}, "output: the runs of a grid need a folder"),
         ("grid.yaml", {"metrics": ["bleu"]}, "metrics: a grid says this itself"),
+        ("grid.yaml", {"output": "out", "dry_run": True}, "dry_run: only the command line lists the cells"),
+        ("grid.yaml", {"output": "grid.yaml"}, "output: a folder is needed there, and there is a file"),
+        (5, {}, "systems: these are no systems; received 5"),
+        (
+            (),
+            {"hypotheses": ["base.yaml", "ngram.yaml"], "references": "base.yaml", "margin": {"bleu": "1"}},
+            "margin.bleu: a margin is a number",
+        ),
     ],
 )
 def test_mistakes(

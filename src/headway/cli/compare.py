@@ -36,7 +36,7 @@ def compare(
     for name in sorted(of_others):
         what = "a grid says this itself" if of_grid else "this is about a grid of runs to be made"
         raise UserError(what, where=option(name), allowed="a key of the grid" if of_grid else "GRID.yaml first")
-    check_companions(options.model_fields_set, {"training": ("output",)})
+    check_companions(options.model_fields_set, {"training": ("output",), "by": ("output", "by_length")})
     comparison, code = _of_grid(given, options, grid) if of_grid else (_of_existing(given, options), 0)
     if comparison is not None and options.output is not None:
         _write_report(comparison, options, own=of_grid)
@@ -55,12 +55,9 @@ def _write_report(comparison: "Comparison", options: CompareOptions, *, own: boo
 
 
 def _draw(comparison: "Comparison", options: CompareOptions) -> None:
-    from headway.comparison.score_figure import draw_by_length, draw_scores
+    from headway.comparison.score_figure import draw_figures
 
-    if options.figure is not None:
-        draw_scores(comparison, options.figure)
-    if options.by_length is not None:
-        draw_by_length(comparison, options.by_length)
+    draw_figures(comparison, options)
 
 
 def _of_existing(runs: Sequence[str], options: CompareOptions) -> "Comparison":

@@ -105,8 +105,8 @@ def check_margin(margin: Mapping[str, float], metrics: Sequence[Metric]) -> None
     for name, value in margin.items():
         if name not in names:
             raise UserError(f"no such metric here{nearest(name, names)}", where=f"margin.{name}", allowed=sorted(names))
-        if not value >= 0:
-            raise UserError("a margin is not below 0", where=f"margin.{name}", received=value)
+        if not isinstance(value, int | float) or not value >= 0:
+            raise UserError("a margin is a number, not below 0", where=f"margin.{name}", received=value)
 
 
 class Tokenization(NamedTuple):

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from headway.comparison.cell_process import locked
 from headway.comparison.claims import ClaimData
 from headway.errors import RunError, UserError, option
 from headway.files import write_text
@@ -36,12 +37,19 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
 
     Raises:
         UserError: no folder was given to commands that name it, or files that they need are not there.
-        RunError: a command failed.
+        RunError: a command failed, or another process is at work there.
     """
     output = (folder / DATA).absolute()
     if _is_prepared(data, output):
         return output
     check_given(data, folder, given)
+    with locked(folder / ".lock", wait=0):
+        _make(data, folder, output, given, beside)
+    return output
+
+
+def _make(data: ClaimData, folder: Path, output: Path, given: Path | None, beside: Path) -> None:
+    """Run the commands; what they make becomes `output` whole."""
     unfinished = output.with_name(f".{DATA}.tmp")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
@@ -56,7 +64,6 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
     write_text(unfinished / PREPARED, f"{_stamp(data)}\n")
     shutil.rmtree(output, ignore_errors=True)
     unfinished.rename(output)
-    return output
 
 
 def check_given(data: ClaimData, folder: Path, given: Path | None) -> None:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headway.comparison.cell_results import Costs
+from headway.comparison.grid_config import GridConfig
 from headway.comparison.reproduce_options import USUAL_BUDGET
 from headway.config import Section, explain, merge
 from headway.errors import UserError, nearest
@@ -187,8 +188,15 @@ def read_claims(path: Path) -> ClaimFile:
         claims = ClaimFile.model_validate(tree)
     except ValidationError as error:
         raise UserError(explain(error, ClaimFile, str(path))) from error
-    variants = claims.grid.get("variants", {})
+    for budget in claims.budgets:
+        try:
+            GridConfig.model_validate(claims.tree(budget))
+        except ValidationError as error:
+            raise UserError(explain(error, GridConfig, f"{path}: grid")) from error
+    variants, said = claims.grid.get("variants", {}), [claim.says for claim in claims.claims]
     for claim in claims.claims:
+        if said.count(claim.says) > 1:
+            raise UserError("two claims say the same", where=str(path), received=claim.says)
         inequality = claim.inequality
         for name in (inequality.left, inequality.right, *claim.paper):
             if name not in variants:

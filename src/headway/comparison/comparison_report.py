@@ -19,7 +19,7 @@ from headway.comparison.words import word_counts
 from headway.errors import UserError, option
 from headway.files import write_json, write_text
 from headway.formats.lines import read_lines
-from headway.log import Progress, progress
+from headway.log import Progress, progress, warn
 from headway.registry import foreign_code
 from headway.runs.run_folder import RunFolder
 from headway.tables import Table
@@ -82,7 +82,7 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
     """How often words occur in the target texts of training: of a file, else of the first run; None without either.
 
     Raises:
-        UserError: the file cannot be read.
+        UserError: the file cannot be read. Data of a run that cannot be read any more are a warning.
     """
     if path is not None:
         with progress("counting words", unit="lines") as bar:
@@ -98,8 +98,9 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
                 texts = (example.references[0] for example in corpus.examples if example.references)
                 return dict(word_counts(_counted(texts, bar)))
         except UserError as error:
-            what = f"the data of training is not there any more ({error})"
-            raise UserError(what, where=option("training"), allowed="the target texts of training") from error
+            left_out = "scores of words by how often training has them are left out"
+            warn(f"{left_out}: its data cannot be read ({error}); {option('training')} names its target texts")
+            return None
 
 
 def _counted(lines: Iterable[str], bar: Progress) -> Iterator[str]:

@@ -11,7 +11,7 @@ from headway.comparison.cell_results import CellName, CellOutput, CellResult, Ev
 from headway.comparison.checks import check_lines, check_margin, check_names
 from headway.comparison.compare_options import ExistingOptions
 from headway.comparison.comparison import Comparison
-from headway.comparison.grid import SEED, NamedCorpus, name_of_corpus, slug
+from headway.comparison.grid import SEED, NamedCorpus, content, corpus_files, name_of_corpus, slug
 from headway.comparison.run_results import read_corpus, result_of_run
 from headway.comparison.verdicts import compare_cells
 from headway.documents import parse_yaml
@@ -86,6 +86,7 @@ def compare_existing(
         if planned:
             assert planned[0].path is not None
             recipe = RunFolder(planned[0].path).read_recipe()
+            _check_alike(planned, own_dev=not (options.test or options.references))
         chosen = chosen_metrics(options, recipe) if metrics is None else metrics
         check_margin(margin, chosen)
         if recipe is None:
@@ -100,6 +101,26 @@ def compare_existing(
         check_words(chosen[0], [*options.references, *(file.path for file in files)])
     results = [*_results_of_runs(planned, tests, options, folder), *outputs]
     return compare_cells(results, chosen, margin, options.baseline, any_tokenization=options.any_tokenization)
+
+
+def _check_alike(runs: Sequence[CellName], *, own_dev: bool) -> None:
+    """Raise UserError where runs have another task than the first, or another dev set where that is compared on."""
+    recipes = [(run.path, RunFolder(run.path).read_recipe()) for run in runs if run.path is not None]
+    first_path, first = recipes[0]
+    for path, recipe in recipes[1:]:
+        if recipe.task != first.task:
+            what = "runs of one task are compared"
+            raise UserError(what, where=str(path), received=recipe.task, allowed=first.task)
+        if own_dev and not _same_corpus(recipe.data.dev, first.data.dev):
+            what = f"this run has another dev set than {first_path}"
+            raise UserError(what, where=str(path), allowed=f"{option('test')} CORPUS, for all runs")
+
+
+def _same_corpus(one: AnyCorpus | None, other: AnyCorpus | None) -> bool:
+    if one == other or one is None or other is None:
+        return one == other
+    files, others = ([content(path) for path in corpus_files(corpus)] for corpus in (one, other))
+    return bool(files) and files == others
 
 
 def name_files(files: Sequence[Existing]) -> list[CellName]:
@@ -228,9 +249,12 @@ def evaluation_set(options: ExistingOptions, metrics: Sequence[Metric]) -> Evalu
     references = tuple(tuple(_read(metrics, path)) for path in options.references)
     sources = () if options.source is None else tuple(read_lines(options.source))
     groups = () if options.by is None else tuple(read_lines(options.by))
-    test = EvaluationSet(options.references[0].name.split(".")[0] or "test", references, sources, groups)
-    check_lines(CellOutput(test, references[0]), str(options.references[0]))
-    return test
+    given = [*zip(options.references, references, strict=True), (options.source, sources), (options.by, groups)]
+    for path, lines in given:
+        if path is not None and len(lines) != len(references[0]):
+            what = f"{len(lines):,} lines for {len(references[0]):,} references; there must be one a segment"
+            raise UserError(what, where=str(path))
+    return EvaluationSet(options.references[0].name.split(".")[0] or "test", references, sources, groups)
 
 
 def results_of_file(name: CellName, tests: Sequence[EvaluationSet], metrics: Sequence[Metric]) -> CellResult:

@@ -6,13 +6,17 @@ from itertools import combinations
 from typing import Any, get_type_hints
 
 from headway.comparison.checks import check_margin
-from headway.comparison.grid import SEED, Grid, content, corpus_files
+from headway.comparison.grid import SEED, Grid, content, corpus_files, name_of_corpus
 from headway.config import validated_options
 from headway.errors import UserError
+from headway.formats.lines import check_file
 from headway.metrics import METRICS, Metric, check_kind
+from headway.predictors.predict_options import PredictOptions
 from headway.recipe import changed_keys
 from headway.runs.training.preparation import check_recipe, new_schedule
 from headway.tasks import build_task
+
+NOT_OF_GRIDS = ("capture", "prefixes")  # options of prediction for single inputs
 
 
 @contextmanager
@@ -43,6 +47,8 @@ def _check_metrics(grid: Grid) -> None:
             if "name" not in entry:
                 raise UserError("a metric needs a name", where=where, received=entry, allowed=METRICS)
         metrics = grid.metrics_of(test)
+        if not metrics:
+            raise UserError("a comparison needs a metric", where=where, allowed=METRICS)
         names = [metric.label for metric in metrics]
         scored += metrics
         if test is not None:
@@ -68,7 +74,7 @@ def _check_tuning(grid: Grid) -> None:
                 if not tune.key.startswith("optimizer."):  # which has nothing to do with the model
                     check_recipe(run.recipe)
         for one, other in combinations(runs, 2):
-            if one.seed == other.seed and one.value != other.value and not changed_keys(one.recipe, other.recipe):
+            if one.seed == other.seed and one.name != other.name and not changed_keys(one.recipe, other.recipe):
                 what = "two of the values make the same recipe"
                 raise UserError(what, where="tune.values", received=f"{one.value}, {other.value}")
     tuned = {content(path): path for path in corpus_files(tuning_set.corpus)}
@@ -79,15 +85,29 @@ def _check_tuning(grid: Grid) -> None:
                     f"the test set {test.name} reports this split, so that nothing can be tuned on it",
                     where="tune.on", received=str(tuned[content(path)]),
                 )  # fmt: skip
+        if test.corpus == tuning_set.corpus:
+            what = f"the test set {test.name} reports this corpus, so that nothing can be tuned on it"
+            raise UserError(what, where="tune.on", received=name_of_corpus(test.corpus))
 
 
 def _check_predict(grid: Grid) -> None:
-    """Raise UserError for options of prediction that the task does not have."""
+    """Raise UserError for options of prediction that the task does not have, or that a variant's recipe cannot have."""
     task = build_task(grid.variants[0].recipe.task)
     predictor = get_type_hints(type(task).predictor)["return"]
-    if hasattr(predictor, "Options"):
-        with at_key("predict"):
-            validated_options(predictor.Options, grid.config.predict)
+    if not hasattr(predictor, "Options"):
+        return
+    for name in NOT_OF_GRIDS:
+        if name in grid.config.predict:
+            raise UserError("a grid's test sets are decoded without this", where=f"predict.{name}")
+    with at_key("predict"):
+        checked = validated_options(predictor.Options, grid.config.predict)
+    if not isinstance(checked, PredictOptions):
+        return
+    if checked.dictionary is not None:
+        check_file(checked.dictionary, "predict.dictionary")
+    for variant in grid.variants:
+        with at_key(f"variants.{variant.name}: predict"):
+            checked.search(variant.recipe.decoding)
 
 
 def _check_run_names(grid: Grid) -> None:

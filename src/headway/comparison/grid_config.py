@@ -97,6 +97,11 @@ class MatchVariantsConfig(Section):
     within: Annotated[float, BeforeValidator(_share), Field(gt=0, lt=1)] = 0.01
 
 
+def _number(value: Any) -> Any:
+    """A number such as 3e-3, which YAML 1.1 reads as text."""
+    return float(value) if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]+[eE][-+]?[0-9]+", value) else value
+
+
 class TuneConfig(Section):
     """Tuning, the same for every variant: short runs with each value of one key, compared by the first metric.
 
@@ -106,7 +111,7 @@ class TuneConfig(Section):
     """
 
     key: str
-    values: Annotated[tuple[Any, ...], Field(min_length=2)]
+    values: Annotated[tuple[Annotated[Any, BeforeValidator(_number)], ...], Field(min_length=2)]
     on: CorpusField | None = None
     updates: Count
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None

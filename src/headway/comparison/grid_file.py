@@ -65,6 +65,7 @@ def _checked(config: GridConfig, beside: Path, changes: Sequence[str]) -> Grid:
     """The grid of a config. Raises UserError as `load_grid`."""
     _check_names(config)
     trees = {name: _tree_of(config, name, beside, changes) for name in config.variants}
+    _check_differences([_unchecked(name, tree, beside) for name, tree in trees.items()])
     _match_variants(config, trees, beside)
     variants = [_variant(name, tree, beside) for name, tree in trees.items()]
     task = variants[0].recipe.task
@@ -74,7 +75,6 @@ def _checked(config: GridConfig, beside: Path, changes: Sequence[str]) -> Grid:
             raise UserError(
                 "variants of one task are compared", where=where, received=variant.recipe.task, allowed=task
             )
-    _check_differences(variants)
     folder = next(iter(trees.values())).get("data", {}).get("folder")
     resolve = _resolver([Path(folder)] if folder else [Path(), beside])
     tests = tuple(_named_sets(config, resolve))
@@ -93,6 +93,8 @@ def _check_names(config: GridConfig) -> None:
                 "a variant's name is a part of a file's name", where="variants", received=name, allowed=allowed
             )
     names = list(config.variants)
+    if len(names) < 2:
+        raise UserError("a comparison needs two variants or more", where="variants", received=", ".join(names))
     match = config.match_parameters
     for where, meant in (("baseline", config.baseline), ("match_parameters.to", match.to if match else None)):
         if isinstance(meant, str) and meant not in names:
@@ -163,11 +165,16 @@ def _sized(tree: dict[str, Any], where: str, beside: Path) -> Any:
     return model.model_dump(mode="json")
 
 
-def _variant(name: str, tree: dict[str, Any], beside: Path) -> Variant:
+def _unchecked(name: str, tree: dict[str, Any], beside: Path) -> Variant:
     with at_key(f"variants.{name}"):
-        recipe = recipe_of(copy.deepcopy(tree), beside)
-        check_recipe(recipe)
-    return Variant(name, recipe)
+        return Variant(name, recipe_of(copy.deepcopy(tree), beside))
+
+
+def _variant(name: str, tree: dict[str, Any], beside: Path) -> Variant:
+    variant = _unchecked(name, tree, beside)
+    with at_key(f"variants.{name}"):
+        check_recipe(variant.recipe)
+    return variant
 
 
 def _check_differences(variants: Sequence[Variant]) -> None:

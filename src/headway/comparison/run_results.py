@@ -113,7 +113,8 @@ def _outputs(
         for output in predictor.predict([example.source for example in examples], **options):
             yield str(output), 0
         return
-    for prediction in predictor.predict([example.source for example in examples], truncate=True, **options):
+    decoding = {"truncate": True, **options}
+    for prediction in predictor.predict([example.source for example in examples], **decoding):
         # Metrics of trees repair what the model wrote, and count how often that was needed.
         text = prediction.written if isinstance(predictor, TreePredictor) else prediction.text
         yield text, len(prediction.tokens) + 1

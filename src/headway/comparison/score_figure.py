@@ -4,9 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headway.comparison.buckets import BucketScore, length_bucketings
+from headway.comparison.compare_options import CompareOptions
 from headway.comparison.comparison import Comparison
 from headway.errors import UserError, option
 from headway.runs.inspect.charts import Panel, panel_chart
+
+
+def draw_figures(comparison: Comparison, options: CompareOptions) -> None:
+    """Draw the figures that the options name."""
+    if options.figure is not None:
+        draw_scores(comparison, options.figure)
+    if options.by_length is not None:
+        draw_by_length(comparison, options.by_length)
 
 
 def draw_scores(comparison: Comparison, path: Path) -> None:

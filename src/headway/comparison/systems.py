@@ -13,9 +13,11 @@ from headway.comparison.existing_results import Existing, compare_existing
 from headway.comparison.grid_comparison import compare_grid
 from headway.comparison.grid_file import load_grid
 from headway.comparison.grid_options import GridOptions, is_grid
+from headway.comparison.score_figure import draw_figures
 from headway.comparison.verdicts import compare_cells
 from headway.config import validated_options
 from headway.errors import RunError, UserError, nearest, option
+from headway.files import check_output_folder
 from headway.metrics import Metric, build_metric
 
 SEVERAL = ("hypotheses", "references", "test")  # options that take one or several
@@ -57,10 +59,11 @@ def compare(
         UserError: what cannot be compared, or an option that there is not.
         RunError: a grid of which no cells can be compared.
     """
-    folder = None if output is None else Path(output)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = _folder(output)
     given = [systems] if isinstance(systems, str | Path | CellResult) else systems
+    if not isinstance(given, Sequence | Mapping):
+        allowed = "a grid file, run folders, alone or by the name of their variant, or cells"
+        raise UserError("these are no systems", where="systems", received=given, allowed=allowed)
     if isinstance(given, Sequence) and len(given) == 1 and is_grid(str(given[0])):
         told = {"metrics": metrics, "margin": margin, "baseline": baseline}
         return _of_grid(Path(str(given[0])), folder, options, [name for name, value in told.items() if value])
@@ -76,7 +79,19 @@ def compare(
         comparison = compare_existing(list(_runs(given)), chosen, folder, metrics=built, margin=margin)
     if folder is not None and isinstance(chosen, CompareOptions):
         write_report(comparison, folder, chosen)
+        draw_figures(comparison, chosen)
     return comparison
+
+
+def _folder(output: Path_ | None) -> Path | None:
+    """The folder for the report, made. Raises UserError where there can be none."""
+    try:
+        folder = check_output_folder(None if output is None else Path(output))
+    except ValueError as error:
+        raise UserError(str(error), where=option("output"), received=str(output)) from error
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _runs(systems: Any) -> Iterator[Existing]:
@@ -106,7 +121,12 @@ def _of_grid(path: Path, folder: Path | None, options: Mapping[str, Any], told: 
         raise UserError("a grid says this itself", where=told[0], allowed="a key of the grid")
     if folder is None:
         raise UserError("the runs of a grid need a folder", where=option("output"))
-    made = compare_grid(load_grid(path), folder, validated_options(GridOptions, options))
+    workers = validated_options(GridOptions, options)
+    if workers.dry_run:
+        raise UserError(
+            "only the command line lists the cells", where=option("dry_run"), allowed="headway compare GRID"
+        )
+    made = compare_grid(load_grid(path), folder, workers)
     if made.comparison is None:
         raise RunError(f"{path}: no two variants could be compared")
     write_report(made.comparison, folder, CompareOptions(), own=True)
