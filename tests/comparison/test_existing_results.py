@@ -13,6 +13,7 @@ from headway.comparison.existing_results import Existing, margins, name_runs
 from headway.errors import UserError
 from tests.comparison.toys import REFERENCES, hypotheses
 from tests.conftest import Command, Reversal
+from tests.runs.old_runs import copied
 
 
 def write(path: Path, lines: list[str]) -> Path:

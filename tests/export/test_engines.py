@@ -101,13 +101,33 @@ def test_the_export_is_kept_and_made_anew_for_other_weights(reversal: Reversal, 
     assert own.score == pytest.approx(other.score, abs=1e-4)
 
 
+def test_a_damaged_export_is_made_again(reversal: Reversal, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("ctranslate2")
+    run = shutil.copytree(reversal.run, tmp_path / "run")
+    headway.load(run, engine="ctranslate2")
+    (folder,) = (run / "engines").iterdir()
+    whole = (folder / "model.bin").read_bytes()
+    (folder / "model.bin").write_bytes(whole[:1000])
+    assert headway.load(run, engine="ctranslate2").predict("abcd")[0].text == "dcba"
+    assert "this export is damaged" in caplog.text
+    assert (folder / "model.bin").read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["attention", "alignments", "alignment-figure"])
+def test_engines_give_no_attention(run_headway: Command, copied: Path, tmp_path: Path, name: str) -> None:
+    pytest.importorskip("ctranslate2")
+    file = tmp_path / "file.svg"
+    ended = run_headway("predict", copied, "--engine", "ctranslate2", f"--{name}", file, stdin="abcd\n")
+    assert (ended.code, f"error: --{name}: the engine ctranslate2 gives no attention" in ended.err) == (2, True)
+
+
 def test_the_command_line_has_engines(run_headway: Command, copied: Path) -> None:
     pytest.importorskip("ctranslate2")
     code, out, _ = run_headway("predict", copied, "--engine", "ctranslate2", stdin="abcd\n\nbad\n")
     assert (code, out) == (0, "dcba\n\ndab\n")
     code, _, err = run_headway("predict", copied, "--engine", "ctranslate3", stdin="abcd\n")
     assert code == 2
-    assert "--engine" in err
+    assert err.startswith("error: --engine: unknown engine")
     assert "did you mean 'ctranslate2'?" in err
     code, _, err = run_headway("predict", copied, copied, "--engine", "ctranslate2", stdin="abcd\n")
     assert (code, "an engine runs the final weights of one run" in err) == (2, True)

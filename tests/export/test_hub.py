@@ -77,6 +77,17 @@ def test_a_hub_out_of_order(
     assert not (tmp_path / "pulled").exists()
 
 
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "nonsense"])
+def test_no_hub_there(
+    run_headway: Command, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    for command in (("push", folder, "a/b"), ("pull", "a/b", "--output", tmp_path / "pulled")):
+        code, _, err = run_headway(*command)
+        assert (code, f"the hub (HF_ENDPOINT={endpoint}) did not answer as it should" in err) == (1, True), err
+
+
 def test_a_folder_that_is_no_export(run_headway: Command, hub: LocalHub, reversal: Reversal) -> None:
     code, _, err = run_headway("push", reversal.run, "someone/reversal")
     assert (code, "this folder is no export: it has no parity.json" in err) == (2, True), err

@@ -12,7 +12,8 @@ import yaml
 
 import headway
 from headway.errors import UserError
-from headway.runs.packing import pack_run, portable, unpack_run
+from headway.runs.model_card import portable
+from headway.runs.packing import pack_run, unpack_run
 from tests.conftest import Command, Reversal
 
 CODE = "from headway.mixers.attention import Attention\n\n\nclass Mine(Attention):\n    '''Attention of our own.'''\n"
@@ -31,12 +32,45 @@ def test_a_pack_predicts_as_the_run(reversal: Reversal, tmp_path: Path, run_head
     assert pack.read_bytes() == first
 
 
+def test_a_pack_is_looked_into_and_shipped_as_the_run(
+    reversal: Reversal, tmp_path: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    pack, page = tmp_path / "model.zip", tmp_path / "page.html"
+    pack_run(reversal.run, pack)
+    counted = run_headway("inspect", "--parameters", pack, "--json")
+    assert counted == run_headway("inspect", "--parameters", reversal.run, "--json")
+    ended = run_headway("inspect", pack, "--text", "abcd")
+    assert (ended.code, "error: --output: the page of a pack needs a place" in ended.err) == (2, True)
+    ended = run_headway("inspect", pack, "--text", "abcd", "--output", page)
+    assert (ended.code, page.is_file()) == (0, True), ended.err
+    given = tmp_path / "given.txt"
+    given.write_text("abcd\n", encoding="utf-8")
+    ended = run_headway("export", "onnx", pack, "--output", tmp_path / "onnx", "--input", given)
+    assert ended.code == 0, ended.err
+    assert "| 400 | exact_match |" in (tmp_path / "onnx" / "README.md").read_text(encoding="utf-8")
+
+
 def test_no_folder_of_this_machine_is_in_it(reversal: Reversal, tmp_path: Path) -> None:
     pack_run(reversal.run, tmp_path / "model.zip")
     with zipfile.ZipFile(tmp_path / "model.zip") as archive:
         texts = [archive.read(name) for name in archive.namelist() if not name.endswith((".safetensors", ".model"))]
     assert not any(str(reversal.run.parent).encode() in text for text in texts)
     assert portable({"a": ["/x/y.ja", "z.ja"], "b": 3}) == {"a": ["y.ja", "z.ja"], "b": 3}
+    assert portable({"from": "hf:/x/opus"}) == {"from": "hf:opus"}
+
+
+def test_files_of_segmenters_are_no_part_of_it(
+    reversal: Reversal, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = shutil.copytree(reversal.run, tmp_path / "run")
+    recipe = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
+    recipe["text"] = {"source": {"segment": {"kind": "kytea", "model": "/models/jp.bin"}}}
+    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    pack_run(run, tmp_path / "run.zip")
+    assert "text.source.segment.model: /models/jp.bin is not in the pack; jp.bin has to lie in" in caplog.text
+    with zipfile.ZipFile(tmp_path / "run.zip") as archive:
+        assert b"model: jp.bin" in archive.read("recipe.yaml")
 
 
 @pytest.fixture

@@ -141,6 +141,18 @@ class TestMistakes:
         self.change(opus, normalize_before=True)
         self.refused("no Marian model with normalize_before", tmp_path, recipe(opus, data))
 
+    @pytest.mark.parametrize(
+        ("key", "value"), [("encoder_ffn_dim", None), ("vocab_size", "a"), ("d_model", 0), ("decoder_vocab_size", [1])]
+    )
+    def test_a_size_that_is_none(self, tmp_path: Path, data: dict[str, Any], opus: Path, key: str, value: Any) -> None:
+        self.change(opus, **{key: value})
+        self.refused(f"config.json: {key}: this configuration needs a size here", tmp_path, recipe(opus, data))
+
+    @pytest.mark.parametrize("name", ["config.json", "vocab.json"])
+    def test_a_file_that_holds_a_list(self, tmp_path: Path, data: dict[str, Any], opus: Path, name: str) -> None:
+        (opus / name).write_text("[1]", encoding="utf-8")
+        self.refused(f"{name}: this file holds no mapping", tmp_path, recipe(opus, data))
+
     def test_no_model(self, tmp_path: Path, data: dict[str, Any]) -> None:
         (tmp_path / "empty").mkdir()
         self.refused("this folder is no model of Hugging Face", tmp_path, recipe(tmp_path / "empty", data))

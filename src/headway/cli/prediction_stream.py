@@ -179,6 +179,7 @@ def predict_stream(
     Raises:
         UserError: a source that is too long or cannot be read, or a prefix file of another length.
     """
+    _check_engine(predictor, output)
     aligner = output.aligner(predictor)
     _check_attention(predictor, output)
     capture = output.patterns + ((aligner.layer,) if aligner else ())
@@ -252,6 +253,14 @@ def _tell_unseen(predictor: SequencePredictor, read: Counter[str]) -> None:
     """Log how many of the characters that were read no text of training has."""
     if isinstance(predictor.source, TextProcessor) and (unseen := predictor.source.unseen(read)):
         say(f"the input has {described({character: read[character] for character in unseen})}")
+
+
+def _check_engine(predictor: SequencePredictor, output: WriterOptions) -> None:
+    """Raise UserError where attention is asked for, and an engine decodes that gives none."""
+    for name in ("attention", "alignments", "alignment_figure"):
+        if getattr(output, name) and "capture" in predictor.backend.lacks:
+            what = f"the engine {predictor.backend.name} gives no attention"
+            raise UserError(what, where=option(name), allowed=f"{option(name)} without {option('engine')}")
 
 
 def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> None:

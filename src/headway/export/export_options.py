@@ -60,7 +60,9 @@ class CTranslate2Options(QuantizedOptions):
 class ArgosOptions(QuantizedOptions):
     """The options of packages for Argos Translate."""
 
-    package_version: str = Field(default="1.0", description="argos: the version of the package.", pattern=r"^[\d.]+$")
+    package_version: str = Field(
+        default="1.0", description="argos: the version of the package.", pattern=r"^[0-9]+(\.[0-9]+)*$"
+    )
     sentence_model: Path | None = Field(
         default=None,
         description="argos: a MiniSBD model that splits text into sentences, for the package; without one Argos "

@@ -20,6 +20,7 @@ from headway.predictors.run import Run
 from headway.registry import config_of, foreign_code
 from headway.runs.load import load_run
 from headway.runs.model_card import card_of
+from headway.runs.packing import unpacked
 from headway.runs.run_folder import CARD, RunFolder
 from headway.storage import put_in_place, workspace
 from headway.tables import Column, Table
@@ -98,7 +99,7 @@ def export_run(
         raise UserError("an export needs a folder to write to", where=option("output"), allowed="a folder to make")
     if output.exists():
         raise UserError("there is something there already", where=option("output"), received=str(output))
-    exporter = build_exporter(name, given)
+    path, exporter = unpacked(path), build_exporter(name, given)
     require(exporter)
     run = open_run(path, allow_code=allow_code)
     with foreign_code(allow_code):

@@ -13,6 +13,7 @@ from typing import Any
 from headway.errors import RunError, UserError, option
 from headway.export.exporting import PARITY
 from headway.log import say
+from headway.processing.pretrained import hub_errors
 from headway.runs.run_folder import CARD
 from headway.storage import put_in_place, workspace
 
@@ -24,14 +25,15 @@ def _hub(where: str) -> Iterator[Any]:
         what = "this needs huggingface_hub, which is not installed"
         raise UserError(what, where=where, allowed="pip install 'headway[pretrained]'")
     import huggingface_hub
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
     try:
         yield huggingface_hub
     except (HFValidationError, RepositoryNotFoundError) as error:
         raise UserError(f"the hub has no such repository ({_first_line(error)})", where=where) from error
-    except (HfHubHTTPError, OSError) as error:
-        raise RunError(f"{where}: the hub did not answer as it should ({_first_line(error)})") from error
+    except hub_errors() as error:
+        hub = f"the hub (HF_ENDPOINT={_endpoint()})" if _endpoint() else "the hub"
+        raise RunError(f"{where}: {hub} did not answer as it should ({_first_line(error)})") from error
 
 
 def _first_line(error: Exception) -> str:

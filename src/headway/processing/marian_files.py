@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headway.errors import UserError
 from headway.files import exists
-from headway.processing.pretrained import transformers_quiet
+from headway.processing.pretrained import hub_errors, transformers_quiet
 from headway.processing.text.marian_vocabulary import MarianVocabulary
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
@@ -28,6 +28,11 @@ NEEDED = {
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
 }
+SIZES = (
+    "vocab_size", "d_model", "encoder_ffn_dim", "decoder_ffn_dim", "encoder_attention_heads", "decoder_attention_heads",
+    "encoder_layers", "decoder_layers",
+)  # fmt: skip
+OPTIONAL_SIZES = ("decoder_vocab_size", "max_position_embeddings")
 SAMPLES = ("a", "Hello, world!", "1 2 3 (4)", "ÄÖÜ ß é ñ", "Привет", "日本語")
 
 
@@ -55,11 +60,10 @@ def marian_folder(place: str) -> Path:
         return Path(name)
     with transformers_quiet():
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
         try:
             return Path(snapshot_download(name, allow_patterns=FILES))
-        except (OSError, HFValidationError, HfHubHTTPError, LocalEntryNotFoundError) as error:
+        except hub_errors() as error:
             what = f"there is no such folder, nor can the hub be asked ({str(error).splitlines()[0]})"
             raise UserError(what, where=WHERE, received=place) from error
 
@@ -70,6 +74,11 @@ def read_config(folder: Path) -> dict[str, Any]:
     if config.get("model_type") != "marian":
         what = "this is a model of another family"
         raise UserError(what, where=WHERE, received=config.get("model_type"), allowed="marian, as OPUS-MT models are")
+    for key in SIZES + tuple(key for key in OPTIONAL_SIZES if config.get(key) is not None):
+        value = config.get(key)
+        if type(value) is not int or value < 1:
+            what, where = "this configuration needs a size here", f"{folder / 'config.json'}: {key}"
+            raise UserError(what, where=where, received=value, allowed="a whole number above 0")
     return config
 
 
@@ -184,9 +193,11 @@ def _check_round_trip(vocabulary: MarianVocabulary, file: Path) -> None:
 
 def _json(file: Path, missing: str) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{missing}: it has no {file.name}", where=WHERE, received=str(file.parent)) from None
     except (OSError, ValueError) as error:
         raise UserError(f"this file cannot be read ({error})", where=str(file)) from error
+    if not isinstance(content, dict):
+        raise UserError("this file holds no mapping", where=str(file), received=content)
     return content

@@ -40,6 +40,14 @@ class Window(NamedTuple):
     first: tuple[int, ...]
 
 
+def hub_errors() -> tuple[type[Exception], ...]:
+    """What huggingface_hub raises where the hub refuses, or cannot be asked: its own errors, and those of requests."""
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    of_requests = (kind for kind in HfHubHTTPError.__mro__ if issubclass(kind, Exception) and kind is not Exception)
+    return HFValidationError, LocalEntryNotFoundError, *of_requests
+
+
 @contextmanager
 def transformers_quiet() -> Iterator[Any]:
     """The library, without its progress bars and notices. Raises UserError where it is not installed."""

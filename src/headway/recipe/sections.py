@@ -145,6 +145,8 @@ class TrainingConfig(Section):
             raise ValueError("evaluate_every must be a multiple of checkpoint_every")
         if self.extend_vocabulary and self.from_ is None:
             raise ValueError("extend_vocabulary is of the run of training.from, which is not given")
+        if self.extend_vocabulary and self.lora is not None:
+            raise ValueError("give lora or extend_vocabulary: low-rank changes learn no new tokens")
         if self.compile and self.activation_checkpointing:
             raise ValueError("give compile or activation_checkpointing: the compiler decides what it computes again")
         return self

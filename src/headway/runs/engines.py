@@ -59,7 +59,7 @@ ENGINES: Registry[Engine] = Registry(
 
 def build_engine(name: str) -> Engine:
     """An engine. Raises UserError for an unknown one, or one whose packages are not installed."""
-    engine = ENGINES.build(name, where=option("engine"))
+    engine = ENGINES.get(name, option("engine"))()
     missing = [package for package in engine.packages if find_spec(package) is None]
     if missing:
         what = f"the engine {name} needs {', '.join(missing)}, which is not installed"
@@ -73,18 +73,17 @@ def export_folder(engine: Engine, run: Path) -> Path:
 
 
 def keep_export(engine: Engine, run: Run) -> Path:
-    """The export of a run for an engine: the one that is there, or a new one in the place of those of other weights.
+    """Make the export of a run for an engine, in the place of one that is there, and of those of other weights.
 
     Raises:
         UserError: the engine cannot express the run, or nothing can be written there.
     """
     assert run.path is not None
     folder = export_folder(engine, run.path)
-    if folder.is_dir():
-        return folder
     try:
         with workspace(folder.parent) as space:
             engine.export(run, space / "export")
+            shutil.rmtree(folder, ignore_errors=True)
             put_in_place(space / "export", folder)
         for old in folder.parent.glob(f"{engine.name}-*"):
             if old != folder:

@@ -116,14 +116,15 @@ def _data(recipe: Recipe, manifest: Mapping[str, Any]) -> str:
 def _named(corpus: Any) -> str:
     """A corpus by its kind and the names of its files, without the folders of a machine."""
     values = corpus.model_dump(mode="json", exclude_defaults=True)
-    return json.dumps(_without_folders(values), ensure_ascii=False)
+    return json.dumps(portable(values), ensure_ascii=False)
 
 
-def _without_folders(value: Any) -> Any:
+def portable(value: Any) -> Any:
+    """Values of a recipe or a manifest with the names of files in the place of absolute paths."""
     if isinstance(value, Mapping):
-        return {key: _without_folders(each) for key, each in value.items()}
+        return {key: portable(each) for key, each in value.items()}
     if isinstance(value, list):
-        return list(map(_without_folders, value))
+        return list(map(portable, value))
     if isinstance(value, str) and value.removeprefix(PREFIX).startswith("/"):
         return value[: len(value) - len(value.removeprefix(PREFIX))] + value.rpartition("/")[2]
     return value
@@ -131,7 +132,7 @@ def _without_folders(value: Any) -> Any:
 
 def _portable(recipe: Recipe) -> Recipe:
     """The recipe without the folders of a machine."""
-    return parse_recipe(_without_folders(recipe.model_dump(mode="json")))
+    return parse_recipe(portable(recipe.model_dump(mode="json")))
 
 
 def _scores(folder: RunFolder, recipe: Recipe) -> str:

@@ -20,7 +20,9 @@ import yaml
 from headway.errors import UserError, option
 from headway.files import sha256, write_json, write_text
 from headway.formats.lines import check_file
+from headway.log import warn
 from headway.recipe import read_tree
+from headway.runs.model_card import portable
 from headway.runs.run_folder import RunFolder
 from headway.storage import cache_folder, put_in_place, workspace
 
@@ -55,14 +57,16 @@ def pack_run(run: Path, output: Path) -> list[str]:
     sources = dict(_sources(tree))
     with workspace(output.absolute().parent) as place:
         packed = RunFolder(place)
-        write_text(packed.recipe_file, yaml.safe_dump(tree | {"data": portable(tree.get("data"))}, sort_keys=False))
+        write_text(packed.recipe_file, yaml.safe_dump(portable(tree), sort_keys=False))
+        write_json(packed.manifest_file, portable(folder.read_manifest()))
+        _warn_of_files(tree.get("text"), "text")
         if sources:
             write_json(place / HASHES, {name: sha256(path) for name, path in sources.items()})
-        members = {name: place / name for name in ("recipe.yaml", HASHES) if (place / name).is_file()}
+        made = (packed.recipe_file.name, packed.manifest_file.name, HASHES)
+        members = {name: place / name for name in made if (place / name).is_file()}
         members |= {
             path.relative_to(run).as_posix(): path
             for path in (
-                folder.manifest_file,
                 folder.metrics,
                 folder.weights,
                 run / "README.md",
@@ -118,13 +122,14 @@ def offer_sources(run: Path) -> None:
         sys.path.insert(0, folder)
 
 
-def portable(value: Any) -> Any:
-    """The values of a recipe's section with the names of files in the place of absolute paths."""
+def _warn_of_files(value: Any, key: str) -> None:
+    """Warn of files of this machine that the preparation of text reads, such as a segmenter's model."""
     if isinstance(value, Mapping):
-        return {key: portable(below) for key, below in value.items()}
-    if isinstance(value, list):
-        return list(map(portable, value))
-    return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
+        for name, below in value.items():
+            _warn_of_files(below, f"{key}.{name}")
+    elif isinstance(value, str) and value.startswith("/"):
+        name = value.rpartition("/")[2]
+        warn(f"{key}: {value} is not in the pack; {name} has to lie in the folder in which the pack is used")
 
 
 def _sources(value: Any) -> Iterator[tuple[str, Path]]:

@@ -26,6 +26,7 @@ from headway.runs.inspect.inspect_options import PageOptions
 from headway.runs.inspect.inspection import Alignment, Inspected, Layer, Map, inspect
 from headway.runs.inspect.pages import INSIDE, link_inside
 from headway.runs.load import load, task_of
+from headway.runs.packing import unpacked
 from headway.runs.run_folder import RunFolder
 from headway.tasks.task import RawExample
 
@@ -43,8 +44,11 @@ def run_page(run: Path, options: PageOptions) -> str:
     Raises:
         UserError: no run, no sentences, files of different lengths, gold without references.
     """
+    if (folder := unpacked(run)) != run and options.output is None:
+        what, allowed = "the page of a pack needs a place", f"{option('output')} FILE"
+        raise UserError(what, where=option("output"), received=str(run), allowed=allowed)
     with foreign_code(options.allow_code):
-        return _run_page(run, options)
+        return _run_page(folder, options)
 
 
 def _run_page(run: Path, options: PageOptions) -> str:

@@ -16,6 +16,7 @@ from headway.models import ModelConfig, Seq2Seq, build_model
 from headway.recipe import Recipe, load_recipe
 from headway.registry import foreign_code
 from headway.runs.inspect.inspect_options import ParameterOptions
+from headway.runs.packing import unpacked
 from headway.runs.run_folder import RunFolder
 from headway.tables import Cell, Column, Table
 from headway.tasks import build_task
@@ -123,6 +124,7 @@ def _part_of(parameter: str, names: list[str]) -> str:
 
 def run_parameters(path: Path, overrides: Sequence[str], options: ParameterOptions) -> str:
     """Count the parameters and FLOPs of a recipe or run, as text or JSON. Raises UserError as `parameters_of`."""
+    path = unpacked(path)
     with foreign_code(options.allow_code or not path.is_dir()):  # one's own recipe needs no leave
         counted = parameters_of(path, overrides, options.vocabulary, options.length)
     return counted.to_json() if options.json_output else counted.table().text()
