@@ -12,8 +12,8 @@ import yaml
 
 import headway
 from headway.errors import UserError
-from headway.runs.model_card import portable
 from headway.runs.packing import pack_run, unpack_run
+from headway.runs.portable import portable
 from tests.conftest import Command, Reversal
 
 CODE = "from headway.mixers.attention import Attention\n\n\nclass Mine(Attention):\n    '''Attention of our own.'''\n"

@@ -11,9 +11,9 @@ import yaml
 import headway
 from headway.files import write_text
 from headway.log import counted
-from headway.processing.marian_files import PREFIX
 from headway.recipe import Recipe, dump_recipe, parse_recipe
 from headway.runs.inspect.pages import kept_evaluations
+from headway.runs.portable import portable
 from headway.runs.run_folder import RunFolder
 from headway.tasks import dev_metrics
 
@@ -117,17 +117,6 @@ def _named(corpus: Any) -> str:
     """A corpus by its kind and the names of its files, without the folders of a machine."""
     values = corpus.model_dump(mode="json", exclude_defaults=True)
     return json.dumps(portable(values), ensure_ascii=False)
-
-
-def portable(value: Any) -> Any:
-    """Values of a recipe or a manifest with the names of files in the place of absolute paths."""
-    if isinstance(value, Mapping):
-        return {key: portable(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return list(map(portable, value))
-    if isinstance(value, str) and value.removeprefix(PREFIX).startswith("/"):
-        return value[: len(value) - len(value.removeprefix(PREFIX))] + value.rpartition("/")[2]
-    return value
 
 
 def _portable(recipe: Recipe) -> Recipe:

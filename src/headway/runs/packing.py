@@ -22,7 +22,7 @@ from headway.files import sha256, write_json, write_text
 from headway.formats.lines import check_file
 from headway.log import warn
 from headway.recipe import read_tree
-from headway.runs.model_card import portable
+from headway.runs.portable import portable
 from headway.runs.run_folder import RunFolder
 from headway.storage import cache_folder, put_in_place, workspace
 
