@@ -24,6 +24,7 @@ GROUND: dict[str, set[str]] = {
     "device": {"errors", "processes"},
     "config": {"errors", "files"},
     "storage": {"files", "errors"},
+    "figures": {"errors", "files", "tables"},
     "registry": {"errors", "config"},
     "catalogue": {"registry", "errors"},
 }

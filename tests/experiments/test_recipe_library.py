@@ -1,5 +1,6 @@
 """The recipes that come with headway are listed and copied, from a wheel as from a checkout."""
 
+import os
 import re
 from pathlib import Path
 
@@ -53,11 +54,22 @@ def _record(name: str) -> str:
 
 def test_a_copy_has_what_it_begins_from(tmp_path: Path) -> None:
     copies = copy_recipe("tanaka/mixers/ngram", tmp_path)
-    names = ["tanaka/mixers/ngram.yaml", "tanaka/mixers/base.yaml", "tanaka/transformer-small.yaml"]
-    assert [path.relative_to(tmp_path).as_posix() for path in copies] == names
+    assert [path.name for path in copies if path.suffix == ".yaml"] == [
+        "ngram.yaml",
+        "base.yaml",
+        "transformer-small.yaml",
+    ]
+    script = tmp_path / "tanaka" / "prepare.sh"
+    assert script in copies
+    assert os.access(script, os.X_OK) == os.access(library() / "tanaka" / "prepare.sh", os.X_OK)
     original = load_recipe(library() / "tanaka/mixers/ngram.yaml")
     assert load_recipe(copies[0]).model == original.model
     assert copy_recipe("tanaka/mixers/ngram", tmp_path) == copies, "the same again is no mistake"
+
+
+def test_a_copy_has_scripts_that_its_scripts_call(tmp_path: Path) -> None:
+    names = {path.relative_to(tmp_path).as_posix() for path in copy_recipe("fine-tuning/captions-general", tmp_path)}
+    assert {"fine-tuning/captions-general.yaml", "fine-tuning/prepare.sh", "fine-tuning/messages.py"} <= names
 
 
 def test_a_changed_copy_is_kept(tmp_path: Path) -> None:

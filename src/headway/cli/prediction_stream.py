@@ -179,9 +179,8 @@ def predict_stream(
     Raises:
         UserError: a source that is too long or cannot be read, or a prefix file of another length.
     """
-    _check_engine(predictor, output)
-    aligner = output.aligner(predictor)
     _check_attention(predictor, output)
+    aligner = output.aligner(predictor)
     capture = output.patterns + ((aligner.layer,) if aligner else ())
     options = options.model_copy(update={"capture": capture})
     writer = Writer(
@@ -255,16 +254,12 @@ def _tell_unseen(predictor: SequencePredictor, read: Counter[str]) -> None:
         say(f"the input has {described({character: read[character] for character in unseen})}")
 
 
-def _check_engine(predictor: SequencePredictor, output: WriterOptions) -> None:
-    """Raise UserError where attention is asked for, and an engine decodes that gives none."""
+def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> None:
+    """Raise UserError unless there is attention to write or to align by, where it is asked for."""
     for name in ("attention", "alignments", "alignment_figure"):
         if getattr(output, name) and "capture" in predictor.backend.lacks:
             what = f"the engine {predictor.backend.name} gives no attention"
             raise UserError(what, where=option(name), allowed=f"{option(name)} without {option('engine')}")
-
-
-def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> None:
-    """Raise UserError unless there is attention to write, where it is asked for."""
     if output.attention is None:
         return
     if len(predictor.models) > 1:

@@ -45,7 +45,7 @@ def copy(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of a recipe, such as tanaka/mixers/ngram.")],
     output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The folder that gets it.")] = Path(),
 ) -> None:
-    """Put a recipe, with the recipes that it begins from, into a folder."""
+    """Put a recipe, with the recipes that it begins from and the scripts that prepare its corpus, into a folder."""
     from headway.experiments.recipe_library import copy_recipe
 
     for path in copy_recipe(name, output):

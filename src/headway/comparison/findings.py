@@ -114,8 +114,8 @@ def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | Non
     relation, margin, difference = claim.inequality.relation, claim.margin, sign * estimate.value
     if relation == ">" and paper is not None and paper > margin:
         if difference + estimate.half_width() < paper:
-            return f"the interval leaves out a difference of {paper:.2f}, the document's"
-        what = f"would tell a difference of {paper:.2f}, the document's, from {margin:g}"
+            return f"the interval leaves out a difference of {paper:.2f}, the published one"
+        what = f"would tell a difference of {paper:.2f}, the published one, from {margin:g}"
         return f"{needed_in_words(estimate, paper - margin)} {what}"
     distance = {">": difference - margin, ">=": difference + margin, "=": margin - abs(difference)}[relation]
     return f"{needed_in_words(estimate, abs(distance))} would be enough, were the difference the one that is seen"

@@ -17,6 +17,8 @@ from headway.recipe import read_tree
 FACTS = ("Corpus", "Train", "Score", "Measured")
 NOT_MEASURED = "not measured yet"
 OTHERS = re.compile(r"\b(?:base|match_parameters): *(?:\{to: *)?([\w./-]+\.yaml)")  # the recipes that a recipe names
+SCRIPTS = re.compile(r"\brecipes/([\w./-]+\.(?:sh|py))\b")  # what prepares its corpus
+BESIDE = re.compile(r"\$here/([\w.-]+\.py)\b")  # what such a script calls
 
 
 def library() -> Path:
@@ -90,7 +92,7 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def files_of(name: str) -> list[Path]:
-    """The files of a recipe: itself, the recipes that it begins from or matches, relative to the library.
+    """The files of a recipe, relative to the library: itself, those that it begins from or matches, and their scripts.
 
     Raises:
         UserError: no recipe has this name.
@@ -104,8 +106,9 @@ def files_of(name: str) -> list[Path]:
     needed, reached = [first], [first]
     while needed:
         path = needed.pop()
-        for other in OTHERS.findall(path.read_text(encoding="utf-8")):
-            target = (path.parent / other).resolve()
+        text = path.read_text(encoding="utf-8")
+        named = [path.parent / other for pattern in (OTHERS, BESIDE) for other in pattern.findall(text)]
+        for target in map(Path.resolve, [*named, *(folder / script for script in SCRIPTS.findall(text))]):
             if target not in reached:
                 reached.append(target)
                 needed.append(target)
@@ -113,9 +116,11 @@ def files_of(name: str) -> list[Path]:
 
 
 def copy_recipe(name: str, output: Path) -> list[Path]:
-    """Copy a recipe, with the recipes that it begins from, into a folder, and give the copies, the recipe's first.
+    """Copy a recipe, with all that it needs of the library, into a folder, and give the copies, the recipe's first.
 
-    Folders of the library are kept, so that recipes find the ones they begin from.
+    These are the recipes that it begins from, and the scripts that prepare its corpus. Folders of the library are kept,
+    so that recipes find the ones they begin from. In a folder `recipes`, the commands at their beginnings are as they
+    are written.
 
     Raises:
         UserError: no recipe has this name, or a file is there already with other content.
@@ -128,4 +133,5 @@ def copy_recipe(name: str, output: Path) -> list[Path]:
     for path in paths:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(output / path, (library() / path).read_bytes())
+        shutil.copymode(library() / path, output / path)
     return [output / path for path in paths]

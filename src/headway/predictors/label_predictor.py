@@ -91,8 +91,9 @@ class LabelledWords:
         return table_of(list(rows), ("word", "label", "highest probability"))
 
     def plot(
-        self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None
-    ) -> Plot:
+        self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None,
+        *, stretch: bool = False,
+    ) -> Plot:  # fmt: skip
         """A picture of attention in the first window, rows attending to columns.
 
         Args:
@@ -100,13 +101,14 @@ class LabelledWords:
             layer: counted from 1; by default the last.
             head: counted from 1; by default the mean of all.
             ax: matplotlib's axes to draw on; new ones by default.
+            stretch: let the scale end at the largest weight, not at 1.
 
         Raises:
             UserError: that attention was not captured.
         """
         if not self.captures:
             chosen_layer({}, name, layer)
-        return self.captures[0].plot(name, layer, head, ax)
+        return self.captures[0].plot(name, layer, head, ax, stretch=stretch)
 
 
 @dataclass(frozen=True)
@@ -137,15 +139,17 @@ class WindowCapture:
             captured[LAYERS] = CapturedAttention((0,), weights, list(self.words), layer_titles(weights.shape[3]))
         return captured
 
-    def plot(self, name: str | None, layer: int | None, head: int | None, ax: Plot | None) -> Plot:
+    def plot(self, name: str | None, layer: int | None, head: int | None, ax: Plot | None, *, stretch: bool) -> Plot:
         """A picture of attention (see `LabelledWords.plot`). Raises UserError."""
         if name == LAYERS and self.layer_weights is not None:
             columns = [str(index + 1) for index in range(self.layer_weights.shape[2])]
-            return plot_weights(self.layer_weights.transpose(1, 0, 2), self.words, columns, head, LAYERS, ax)
+            return plot_weights(
+                self.layer_weights.transpose(1, 0, 2), self.words, columns, head, LAYERS, ax, stretch=stretch
+            )
         attention = {f"encoder.{index}.self": weights for index, weights in enumerate(self.self_attention)}
         chosen = chosen_layer(attention, name, layer)
         title = f"encoder.self, layer {int(chosen.split('.')[1]) + 1}"
-        return plot_weights(attention[chosen], self.tokens, self.tokens, head, title, ax)
+        return plot_weights(attention[chosen], self.tokens, self.tokens, head, title, ax, stretch=stretch)
 
     def to_bertviz(self) -> dict[str, Any]:
         """The arguments of bertviz: `bertviz.head_view(**capture.to_bertviz())`."""

@@ -141,8 +141,9 @@ class Prediction:
         return table_of([("", self.source), *rows], ("score", "text"))
 
     def plot(
-        self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None
-    ) -> Plot:
+        self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None,
+        *, stretch: bool = False,
+    ) -> Plot:  # fmt: skip
         """A picture of attention, rows attending to columns.
 
         Args:
@@ -151,6 +152,7 @@ class Prediction:
             layer: counted from 1; by default the last.
             head: counted from 1; by default the mean of all.
             ax: matplotlib's axes to draw on; new ones by default.
+            stretch: let the scale end at the largest weight, not at 1.
 
         Raises:
             UserError: that attention was not captured.
@@ -158,7 +160,9 @@ class Prediction:
         chosen = chosen_layer(self.attention, name, layer)
         stack, index, kind = chosen.split(".")
         title = f"{stack}.{kind}, layer {int(index) + 1}"
-        return plot_weights(self.attention[chosen], self.rows(chosen), self.columns(chosen), head, title, ax)
+        return plot_weights(
+            self.attention[chosen], self.rows(chosen), self.columns(chosen), head, title, ax, stretch=stretch
+        )
 
     def to_bertviz(self) -> dict[str, Any]:
         """The arguments of bertviz: `bertviz.head_view(**prediction.to_bertviz())`.

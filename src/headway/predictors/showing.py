@@ -58,28 +58,30 @@ def chosen_layer(attention: Mapping[str, Any], kind: str | None, layer: int | No
 
 def plot_weights(
     weights: NDArray[np.floating[Any]], rows: Sequence[str], columns: Sequence[str], head: int | None, title: str,
-    ax: Plot | None,
+    ax: Plot | None, *, stretch: bool = False,
 ) -> Plot:  # fmt: skip
     """A picture of weights (K, T, S): those of one head, counted from 1, or the mean of all.
+
+    The scale beside it goes from 0 to 1, or with `stretch` to the largest weight, and marks the uniform weight.
 
     Raises:
         UserError: there is no such head.
     """
     import matplotlib.pyplot
 
+    from headway.figures.drawing import STYLE, draw_weights
+    from headway.figures.fonts import drawable
+
     if head is not None and not 1 <= head <= len(weights):
         raise UserError("there is no such head", where=option("head"), received=head, allowed=f"1 to {len(weights)}")
     shown = weights.mean(0) if head is None else weights[head - 1]
-    if ax is None:
-        size = (2 + 0.3 * len(columns), 1.5 + 0.3 * len(rows))
-        ax = matplotlib.pyplot.subplots(figsize=size, layout="constrained")[1]
-    ax.imshow(shown, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    ax.set_xticks(range(len(columns)), labels=[_plain(label) for label in columns], rotation=90)
-    ax.set_yticks(range(len(rows)), labels=[_plain(label) for label in rows])
+    drawn, families, _ = drawable([*columns, *rows])
+    with matplotlib.rc_context(STYLE):
+        if ax is None:
+            size = (2 + 0.3 * len(columns), 1.5 + 0.3 * len(rows))
+            ax = matplotlib.pyplot.subplots(figsize=size, layout="constrained")[1]
+        draw_weights(ax, shown, drawn[: len(columns)], drawn[len(columns) :], stretch=stretch)
+    for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
+        label.set(fontfamily=families, parse_math=False)
     ax.set_title(f"{title}, {'mean of heads' if head is None else f'head {head}'}")
     return ax
-
-
-def _plain(label: str) -> str:
-    """A label without what matplotlib would read as a formula."""
-    return label.replace("$", r"\$")

@@ -41,7 +41,7 @@ class Window(NamedTuple):
 
 
 def hub_errors() -> tuple[type[Exception], ...]:
-    """What huggingface_hub raises where the hub refuses, or cannot be asked: its own errors, and those of requests."""
+    """The errors of huggingface_hub where the hub refuses, or cannot be asked: its own, and those of requests."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     of_requests = (kind for kind in HfHubHTTPError.__mro__ if issubclass(kind, Exception) and kind is not Exception)

@@ -11,11 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headway.errors import UserError
+from headway.figures import fonts
+from headway.figures.drawing import STYLE
+from headway.figures.fonts import MISSING
 from headway.predictors.word_alignment import WordAlignment
-from headway.runs.inspect import alignment_figures, fonts
+from headway.runs.inspect import alignment_figures
 from headway.runs.inspect.alignment_figures import alignment_figure, alignment_page
-from headway.runs.inspect.drawing import STYLE
-from headway.runs.inspect.fonts import MISSING
 from headway.tasks.task import Example
 
 

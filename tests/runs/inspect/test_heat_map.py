@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from headway.errors import UserError
+from headway.figures import drawing
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.inspect import drawing, heat_map
+from headway.runs.inspect import heat_map
 from headway.runs.inspect.heat_map import run_heat_map
 from headway.runs.inspect.inspect_options import HeatMapOptions
 from headway.runs.load import load

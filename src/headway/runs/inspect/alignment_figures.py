@@ -13,9 +13,9 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from headway.errors import UserError
+from headway.figures.drawing import DARK, STYLE, draw_weights, save_figure
+from headway.figures.fonts import drawable
 from headway.predictors.word_alignment import WordAlignment
-from headway.runs.inspect.drawing import DARK, STYLE, draw_weights, save_figure
-from headway.runs.inspect.fonts import drawable
 from headway.tasks.task import Example
 
 PAGE_WORDS = 60  # source words beside each other on a page

@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
 from headway.errors import UserError
+from headway.figures.drawing import GRID, MUTED, STYLE, save_figure
+from headway.figures.fonts import pick_fonts
 from headway.files import write_text
-from headway.runs.inspect.drawing import GRID, MUTED, STYLE, save_figure
-from headway.runs.inspect.fonts import pick_fonts
 from headway.tables import Table
 
 NAMES_BESIDE_EACH_OTHER = 45  # characters of all names below an axis

@@ -19,6 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Arc
 
 from headway.errors import UserError, option
+from headway.figures.drawing import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, save_figure
+from headway.figures.fonts import drawable
 from headway.files import write_text
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
@@ -28,8 +30,6 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, apply_overrides, dump_recipe, parse_recipe
 from headway.runs.inspect.dependency_analysis import Analysed, DependencyAnalysis, DependencyReader, Synchronised
-from headway.runs.inspect.drawing import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, save_figure
-from headway.runs.inspect.fonts import drawable
 from headway.runs.inspect.inspect_options import DependencyOptions
 from headway.runs.load import load
 from headway.tasks.task import RawExample

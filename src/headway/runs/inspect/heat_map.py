@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from headway.errors import UserError, option
+from headway.figures.drawing import STYLE, draw_weights, save_figure
+from headway.figures.fonts import drawable
 from headway.predictors.captured_attention import AttentionName
-from headway.runs.inspect.drawing import STYLE, draw_weights, save_figure
-from headway.runs.inspect.fonts import drawable
 from headway.runs.inspect.inspect_options import HeatMapOptions
 from headway.runs.inspect.inspection import Layer, inspect
 from headway.runs.load import load

@@ -15,13 +15,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from headway.errors import UserError, option
+from headway.figures.drawing import STYLE, draw_weights, save_figure
+from headway.figures.fonts import pick_fonts, visible_token
 from headway.formats.labelled_words import read_columns
 from headway.formats.lines import check_file
 from headway.predictors.label_predictor import LabelPredictor
 from headway.runs.inspect.analyses import LayerAnalysis
 from headway.runs.inspect.capture import AttentionView, ReadOptions, read
-from headway.runs.inspect.drawing import STYLE, draw_weights, save_figure
-from headway.runs.inspect.fonts import pick_fonts, visible_token
 from headway.runs.inspect.inspect_options import LayerOptions
 from headway.runs.inspect.measures import Evenness, LayerTotals, LayerWeights, mix, of_words
 from headway.runs.load import load, task_of

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.runs.inspect import fonts
-from headway.runs.inspect.fonts import pick_fonts, visible_token
+from headway.figures import fonts
+from headway.figures.fonts import pick_fonts, visible_token
 
 
 def test_fonts_cover_the_text_or_say_what_is_missing() -> None:

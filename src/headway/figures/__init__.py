@@ -1,0 +1,1 @@
+"""The look of figures, and the fonts that can draw their text."""
