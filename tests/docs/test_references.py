@@ -42,3 +42,9 @@ def test_the_page_of_references_has_it(citation: tuple[str, str]) -> None:
     entries = re.sub(r"\s+", " ", page).split("- ")
     first = authors.split(" et al.")[0].split(",")[0].split(" and ")[0]
     assert any(first in entry and f"({year})" in entry for entry in entries), CITED[citation]
+
+
+def test_papers_have_names() -> None:
+    """A reader of one page does not know whose "the paper" is."""
+    for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        assert not re.findall(r"(?i)\bthe (?:paper|document)(?:'s)?\b", path.read_text(encoding="utf-8")), path.name

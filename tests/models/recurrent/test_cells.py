@@ -9,6 +9,7 @@ from headway.models.recurrent import cells as recurrent_cells
 from headway.models.recurrent.cells import (
     bf16_is_supported,
     build_cells,
+    leaves_autocast,
     read,
     read_gated,
     read_in_turns,
@@ -78,3 +79,18 @@ def test_rows_of_any_length_in_one_call_are_the_same(cell: str) -> None:
     turns, gated = read_in_turns(cells, x, lengths), read_gated(cells, x, lengths)
     torch.testing.assert_close(gated[0], turns[0])
     torch.testing.assert_close(gated[1], turns[1])
+
+
+@pytest.mark.parametrize(
+    ("cell", "dtype", "left"),
+    [("lstm", torch.bfloat16, True), ("gru", torch.bfloat16, True), ("gru", torch.float16, False),
+     ("cho_gru", torch.bfloat16, False)],
+)  # fmt: skip
+def test_kernels_that_compute_in_float16_are_left_to_float16(cell, dtype, left, monkeypatch):
+    """Of cuDNN, as an accelerator reports its autocast; without autocast nothing changes."""
+    cells = build_cells(cell, 3, 5)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: True)
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda device: dtype)
+    assert leaves_autocast(cells, "cuda") == left
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)
+    assert not leaves_autocast(cells, "cuda")

@@ -79,15 +79,25 @@ def build_cells(cell: str, inputs: int, hidden: int, layers: int = 1, dropout: f
 
 
 def run(cells: Cells, x: Tensor, states: States | None) -> tuple[Tensor, States]:
-    """The top layer's outputs for x (B, L, I), and the states afterwards, whatever the kind.
-
-    Under autocast they are computed in float32 on a processor that has no such kernel for bf16.
-    """
-    if x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not bf16_is_supported():
-        with torch.autocast("cpu", enabled=False):
+    """The top layer's outputs for x (B, L, I), and the states afterwards, whatever the kind."""
+    if leaves_autocast(cells, x.device.type):
+        with torch.autocast(x.device.type, enabled=False):
             return run(cells, x.float(), None if states is None else tuple(state.float() for state in states))
     output, after = cells(x, states[0] if states is not None and len(states) == 1 else states)
     return output, _as_states(after)
+
+
+def leaves_autocast(cells: Cells, device: str) -> bool:
+    """Whether layers are computed in float32 although autocast asks for bf16.
+
+    A processor may have no kernel for bf16. That of cuDNN computes in float16 under any autocast, whose small gradients
+    vanish where losses are not scaled.
+    """
+    if not torch.is_autocast_enabled(device):
+        return False
+    if device == "cpu":
+        return not bf16_is_supported()
+    return isinstance(cells, nn.RNNBase) and torch.get_autocast_dtype(device) is torch.bfloat16
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
@@ -128,6 +138,9 @@ def read(cells: Cells, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
     if isinstance(cells, nn.RNNBase) and torch.compiler.is_exporting():
         return read_gated(cells, x, lengths)
     if isinstance(cells, nn.RNNBase) and x.device.type != "cpu":
+        if leaves_autocast(cells, x.device.type):
+            with torch.autocast(x.device.type, enabled=False):
+                return read_packed(cells, x.float(), lengths)
         return read_packed(cells, x, lengths)
     return read_in_turns(cells, x, lengths)
 
