@@ -101,6 +101,15 @@ def test_the_export_is_kept_and_made_anew_for_other_weights(reversal: Reversal, 
     assert own.score == pytest.approx(other.score, abs=1e-4)
 
 
+def test_a_line_longer_than_what_an_engine_reads(copied: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    engine = headway.load(copied, engine="ctranslate2")
+    (longest,) = engine.predict("a" * 4000, max_source_length=5000, beam=1, max_length=3)
+    assert len(longest.tokens) <= 3
+    with pytest.raises(UserError, match=r"line 2: this line is longer than what the engine ctranslate2 reads"):
+        engine.predict(["ab", "a" * 4200], max_source_length=5000, beam=1)
+
+
 def test_a_damaged_export_is_made_again(reversal: Reversal, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("ctranslate2")
     run = shutil.copytree(reversal.run, tmp_path / "run")

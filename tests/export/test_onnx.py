@@ -30,6 +30,7 @@ BOTH = {"layers": 1, "hidden": 8, "bidirectional": True}
 MODELS: dict[str, dict[str, Any]] = {
     "learned, pre-norm, swiglu": SMALL
     | {"position": "learned", "norm": "pre", "feed_forward": {"kind": "swiglu", "hidden": 6}},
+    "sources longer than the table of positions": SMALL | {"max_position": 6},
     "n-grams": SMALL
     | {
         "encoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 3, "global_context": True}},

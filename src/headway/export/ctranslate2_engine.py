@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+from headway.errors import UserError, option
 from headway.export.ctranslate2_export import CTranslate2Exporter
+from headway.export.ctranslate2_model import POSITIONS
 from headway.export.ctranslate2_search import CTranslate2Search
 from headway.export.exporting import check_expressible
 from headway.export.tokenizer_files import text_processors, tokens_of
@@ -30,8 +33,14 @@ class CTranslate2Backend(Backend):
 
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
         search = request.search
+        for line, source in zip(request.lines, request.sources, strict=True):
+            if len(source) >= POSITIONS:
+                what, received = "this line is longer than what the engine ctranslate2 reads", f"{len(source)} tokens"
+                allowed = f"up to {POSITIONS - 1}, or no {option('engine')}"
+                raise UserError(what, where=f"line {line}", received=received, allowed=allowed)
+        limits = replace(request.limits, longest=[min(longest, POSITIONS - 1) for longest in request.limits.longest])
         return self._engine.search(
-            request.sources, request.limits,
+            request.sources, limits,
             beam=search.beam, alpha=search.length_penalty, count=request.options.nbest,
         )  # fmt: skip
 
