@@ -13,7 +13,7 @@ from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 from headway.device import keep_freed_memory, pick_device
-from headway.errors import HeadwayError, UserError, option
+from headway.errors import UserError, option
 from headway.log import say, warn
 from headway.memory import memory_named
 from headway.predictors.label_predictor import LabelPredictor
@@ -130,7 +130,7 @@ def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, 
         try:
             predictor.backend = engine.backend(export_folder(engine, path), run)
         except Exception as error:  # what a library raises at a damaged file is of no common kind
-            if isinstance(error, HeadwayError | MemoryError):
+            if isinstance(error, MemoryError):
                 raise
             warn(f"{export_folder(engine, path)}: this export is damaged ({error}), and is made again")
             keep_export(engine, load_run(path, cpu, allow_code=allow_code))

@@ -92,5 +92,6 @@ def test_kernels_that_compute_in_float16_are_left_to_float16(cell, dtype, left, 
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: True)
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda device: dtype)
     assert leaves_autocast(cells, "cuda") == left
+    assert not leaves_autocast(cells, "meta")
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)
     assert not leaves_autocast(cells, "cuda")

@@ -93,7 +93,7 @@ def leaves_autocast(cells: Cells, device: str) -> bool:
     A processor may have no kernel for bf16. That of cuDNN computes in float16 under any autocast, whose small gradients
     vanish where losses are not scaled.
     """
-    if not torch.is_autocast_enabled(device):
+    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
         return False
     if device == "cpu":
         return not bf16_is_supported()
