@@ -68,7 +68,7 @@ class Sinusoidal(AbsolutePosition):
     def between(self, start: int, stop: int) -> Tensor:
         size, dim = self.table.shape
         if torch.compiler.is_exporting():  # a graph is for every length
-            return self(torch.arange(start, stop, device=self.table.device))
+            return self.forward(torch.arange(start, stop, device=self.table.device))
         if stop <= size:
             return self.table[start:stop]
         beyond = _sinusoids_at(torch.arange(max(start, size), stop), dim)
