@@ -44,7 +44,8 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
         return output
     check_given(data, folder, given)
     with locked(folder / ".lock", wait=0):
-        _make(data, folder, output, given, beside)
+        if not _is_prepared(data, output):  # by another process, since it was looked at
+            _make(data, folder, output, given, beside)
     return output
 
 
