@@ -130,3 +130,11 @@ print(kept - resident())
         pytest.skip("the C library is not glibc")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 300  # MiB, of 400
+
+
+def test_a_gpu_is_named_with_its_model(monkeypatch):
+    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda check_available: torch.device("cuda"))
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda given: f"model of {given}")
+    assert machine()["accelerator"] == "cuda (model of cuda)"
+    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda check_available: torch.device("mps"))
+    assert machine()["accelerator"] == "mps"

@@ -61,7 +61,6 @@ def peak_memory() -> int:
 
 def machine() -> dict[str, Any]:
     """Versions and hardware, for the manifest."""
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -70,8 +69,16 @@ def machine() -> dict[str, Any]:
         "instruction_set": instruction_set(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "accelerator": None if accelerator is None else str(accelerator),
+        "accelerator": accelerator(),
     }
+
+
+def accelerator() -> str | None:
+    """What torch computes on beside the processor, with its model where torch tells: cuda (NVIDIA H100 80GB HBM3)."""
+    device = torch.accelerator.current_accelerator(check_available=True)
+    if device is None:
+        return None
+    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
 
 
 def instruction_set() -> str:

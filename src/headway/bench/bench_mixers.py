@@ -30,13 +30,14 @@ from headway.mixers import Mixed, build_mixer
 from headway.mixers.attention import Attention
 from headway.tensors.precision import DTYPES
 
-DIM, HEADS, N = 512, 8, 5
+DIM, HEADS, N, WIDTH = 512, 8, 5, 7
 BASELINE = "fused attention"
 MIXERS: Mapping[str, Mapping[str, Any]] = {
     "ngram": {"kind": "ngram", "n": N, "heads": HEADS},
     "ngram, global": {"kind": "ngram", "n": N, "heads": HEADS, "global_context": True},
     "local": {"kind": "local", "n": N, "heads": HEADS},
     "nplm": {"kind": "nplm", "n": N},
+    "lightconv": {"kind": "lightconv", "width": WIDTH, "heads": HEADS},
     "attention": {"kind": "attention", "heads": HEADS},
     BASELINE: {"kind": f"{__name__}:FusedAttention", "heads": HEADS},
 }
@@ -46,7 +47,8 @@ FITTED_FROM = 512  # the exponents are those of long sequences
 POSITIONS, ROWS, STEPS = (40, 4000), 16, 20  # decoding steps: where, of how many rows, how many a round
 
 NOTES = (
-    f"forward and backward passes of one mixer, D={DIM}, K={HEADS}, n={N}, on batches of {TOKENS} tokens; "
+    f"forward and backward passes of one mixer, D={DIM}, K={HEADS}, n={N} (lightconv: {WIDTH} positions), "
+    f"on batches of {TOKENS} tokens; "
     f"'times the baseline' is speed beside self-attention with torch's scaled_dot_product_attention.",
     f"step at p: decoding step number p of {ROWS} rows by the causal mixer.",
 )

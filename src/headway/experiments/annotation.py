@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from typing import get_args
 
 from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
 from headway.errors import UserError, check_companions, option
-from headway.formats.lines import read_lines
-from headway.formats.pairs import Pair, open_source
+from headway.formats.lines import TextFile
+from headway.formats.pairs import Side, SideLines, open_source
 from headway.formats.row_errors import RowReport
 from headway.log import say
 from headway.parses.annotate import annotate
@@ -24,15 +25,16 @@ from headway.recipe import Recipe, load_recipe
 
 @dataclass(frozen=True)
 class Part:
-    """One side of one corpus: its lines, which can be read any number of times, its parser and its store.
+    """One side of one corpus: its lines, its parser and its store.
 
     Attributes:
+        lines: can be read any number of times.
         where: the key that names the parser.
         report: gives the account of the rows of the last reading.
     """
 
     name: str
-    lines: Callable[[], Iterator[str]]
+    lines: Iterable[str]
     parser: ParserConfig
     store: Path
     where: str
@@ -67,17 +69,13 @@ def parts_of_recipe(recipe: Recipe) -> list[Part]:
     """Both sides of train and dev, as far as the recipe names parsers. Raises UserError where it names none."""
     parts = []
     for name, corpus in (("train", recipe.data.train), ("dev", recipe.data.dev)):
-        for side in ("source", "target"):
+        for side in get_args(Side):
             parser: ParserConfig | None = getattr(recipe.data.parses, side)
             if corpus is not None and parser is not None:
                 pairs = open_source(corpus, f"data.{name}", recipe.data.broken)
-
-                def lines(pairs: Iterable[Pair] = pairs, side: str = side) -> Iterator[str]:
-                    return (str(getattr(pair, side)) for pair in pairs)
-
                 store = store_of(corpus, side, recipe.data.parses)
                 where, report = f"data.parses.{side}", pairs.row_errors.report
-                parts.append(Part(f"data.{name}.{side}", lines, parser, store, where, report))
+                parts.append(Part(f"data.{name}.{side}", SideLines(pairs, side), parser, store, where, report))
     if not parts:
         raise UserError(
             "the recipe names no parser",
@@ -89,24 +87,25 @@ def parts_of_recipe(recipe: Recipe) -> list[Part]:
 
 def part_of_file(path: Path, parser: ParserConfig, folder: Path | None) -> Part:
     """A text file, one sentence a line. Raises UserError where it cannot be read."""
-    next(read_lines(path), None)
-    return Part(str(path), lambda: read_lines(path), parser, store_beside(path, parser, folder), option("parser"))
+    lines = TextFile(path)
+    next(iter(lines), None)
+    return Part(str(path), lines, parser, store_beside(path, parser, folder), option("parser"))
 
 
 def run_annotate(parts: Iterable[Part], processes: int | None) -> None:
     """Parse all parts, saying what was done. Raises as `annotate` does."""
     for part in parts:
-        total = sum(1 for _ in part.lines())
+        total = sum(1 for _ in part.lines)
         if amiss := part.report().text():
             say("\n".join([f"{part.name}:", *amiss]))
-        done = annotate(part.lines(), part.parser, part.store, total=total, processes=processes, where=part.where)
+        done = annotate(part.lines, part.parser, part.store, total=total, processes=processes, where=part.where)
         say(f"{part.name}: {done.text()}")
 
 
 def draw_samples(parts: Iterable[Part], count: int, seed: int = 1) -> Iterator[str]:
     """Parse and draw `count` sentences of each part, drawn at random, always the same ones; nothing is kept."""
     for part in parts:
-        lines = _sample((line for line in part.lines() if line.strip()), count, seed)
+        lines = _sample((line for line in part.lines if line.strip()), count, seed)
         for line, parse in zip(lines, load_parser(part.parser, part.where).parse(lines), strict=True):
             yield f"{part.name}: {line}\n{draw(line, parse)}"
 

@@ -1,13 +1,16 @@
 """Corpora of pairs: several as one, and the opening of those that a recipe names."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from headway.errors import UserError
 from headway.formats.corpus_config import GivenCorpus
 from headway.formats.corpus_format import PAIRS, Pair, PairSource, content_hash, open_corpora
 from headway.formats.row_errors import Broken, RowErrors
 
-__all__ = ["Concatenation", "Pair", "PairSource", "check_sides", "joined", "open_source"]
+__all__ = ["Concatenation", "Pair", "PairSource", "Side", "SideLines", "check_sides", "joined", "open_source"]
+
+Side = Literal["source", "target"]
 
 
 class Concatenation(PairSource):
@@ -43,6 +46,16 @@ class Concatenation(PairSource):
 
     def fingerprint(self) -> str:
         return content_hash([type(self).__name__, *(source.fingerprint() for source in self.sources)])
+
+
+class SideLines(Iterable[str]):
+    """The lines of one side of a source of pairs, read anew each time that they are asked for."""
+
+    def __init__(self, pairs: PairSource, side: Side) -> None:
+        self.pairs, self.side = pairs, side
+
+    def __iter__(self) -> Iterator[str]:
+        return (pair.source if self.side == "source" else pair.target for pair in self.pairs)
 
 
 class TaggedPairs(PairSource):

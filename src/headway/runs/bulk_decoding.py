@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -25,8 +25,8 @@ import headway
 from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import sha256, sync, write_json
-from headway.formats.lines import check_file, read_lines
-from headway.formats.pairs import open_source
+from headway.formats.lines import TextFile, check_file
+from headway.formats.pairs import SideLines, open_source
 from headway.log import progress, say
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.prediction import Prediction
@@ -72,12 +72,12 @@ class BulkInput:
     """The lines to decode.
 
     Attributes:
-        lines: gives a fresh iterator over them.
+        lines: can be read any number of times.
         fingerprint: a hash of their content.
         files: those that hold them.
     """
 
-    lines: Callable[[], Iterator[str]]
+    lines: Iterable[str]
     fingerprint: str
     files: Sequence[str]
 
@@ -131,12 +131,12 @@ def check_output(options: BulkOptions) -> Path:
 def _input(predictor: SequencePredictor, input: Path | None) -> BulkInput:
     if input is not None:
         check_file(input, option("input"))
-        return BulkInput(lambda: read_lines(input), sha256(input), [str(input.absolute())])
+        return BulkInput(TextFile(input), sha256(input), [str(input.absolute())])
     recipe = predictor.recipe
     build_task(recipe.task).check(recipe)
     corpus = open_source(recipe.data.train, "data.train", recipe.data.broken)
     files = [str(path) for path in corpus.files]
-    return BulkInput(lambda: (pair.source for pair in corpus), corpus.fingerprint(), files)
+    return BulkInput(SideLines(corpus, "source"), corpus.fingerprint(), files)
 
 
 def _runs(predictor: SequencePredictor) -> list[dict[str, Any]]:
@@ -170,8 +170,8 @@ def _decode(
     predictor: SequencePredictor, given: BulkInput, search: dict[str, Any], size: int, work: Path, kind: str
 ) -> list[Path]:
     """The files of all chunks, in their order; those that are there already are not decoded again."""
-    files, lines, number = list[Path](), given.lines(), 0
-    total = sum(1 for _ in given.lines())
+    files, lines, number = list[Path](), iter(given.lines), 0
+    total = sum(1 for _ in given.lines)
     with progress(kind, total, "lines", long=True) as shown:
         while chunk := list(islice(lines, size)):
             file = work / f"{len(files):08d}.json"
