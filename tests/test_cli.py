@@ -145,6 +145,7 @@ def test_help_does_not_wait_for_torch() -> None:
         ),
         (["score", "--hypotheses", "{short}", "--references", "{reference}"], "19 segments, but"),
         (["score", "--hypotheses", "none", "--references", "{reference}"], "none: cannot read this file"),
+        (["score", "--hypotheses", "-", "--references", "{reference}"], "allowed: /dev/stdin for standard input"),
         (
             ["score", "--hypotheses", "{good}", "--references", "{reference}", "--tokenize", "31a"],
             "bleu.tokenize",

@@ -107,7 +107,9 @@ def opened(path: Path, position: ReadingPosition) -> Iterator[IO[bytes]]:
         what = f"this compressed file is damaged or cut off ({error})"
         raise UserError(what, where=f"{path}:{position.line + 1}") from error
     except OSError as error:
-        raise UserError(f"cannot read this file ({error.strerror or error})", where=str(path)) from error
+        allowed = "/dev/stdin for standard input" if str(path) == "-" else None
+        what = f"cannot read this file ({error.strerror or error})"
+        raise UserError(what, where=str(path), allowed=allowed) from error
 
 
 @contextmanager
