@@ -28,3 +28,13 @@ def test_nothing_to_find_and_everything() -> None:
     assert best_threshold(np.array([0.2, 0.9]), np.array([False, False]))[1] == 0
     threshold, value = best_threshold(np.array([0.2, 0.9]), np.array([True, True]))
     assert (threshold, value) == (pytest.approx(0.1), 100)
+
+
+@pytest.mark.parametrize("high", [0.99999994, 0.6000001, 0.5])
+def test_neighbours_are_told_apart(high: float) -> None:
+    """Between them there is no number, and their mean may round to the lower one."""
+    scores = np.array([high, 0], dtype=np.float32)
+    scores[1] = np.nextafter(scores[0], np.float32(0))
+    threshold, value = best_threshold(scores, np.array([True, False]))
+    assert value == 100
+    assert (scores >= threshold).tolist() == [True, False]

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import headway
 from headway.comparison.grid import NamedCorpus
 from headway.comparison.run_results import result_of_run
 from headway.errors import UserError
+from headway.files import sha256
 from headway.formats.corpus_config import parse_corpus
 from headway.formats.labelled_words import read_columns
 from headway.metrics import build_metric
@@ -251,6 +252,31 @@ def test_thresholds(learned: Learned, predictor: LabelPredictor, run_headway: Co
     assert all(score(other / 20) <= kept["dev_f0.5"] + 1e-6 for other in range(21))
     for wrong in ("1.5", "high"):
         assert run_headway("predict", learned.run, "--threshold", wrong, stdin="he\n").code == 2
+
+
+def test_a_threshold_is_kept_for_the_weights_of_one_run_alone(learned: Learned, tmp_path: Path) -> None:
+    def copied(folder: Path, scale: float) -> Path:
+        """The run with scaled weights, which are not those of any checkpoint."""
+        shutil.copytree(learned.run, folder)
+        (folder / "threshold.json").unlink(missing_ok=True)
+        weights = {name: values * scale for name, values in load_file(folder / "model.safetensors").items()}
+        save_file(weights, folder / "model.safetensors")
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["model_sha256"] = sha256(folder / "model.safetensors")
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        return folder
+
+    def chosen(predictor: LabelPredictor) -> float:
+        return predictor.choose_threshold([(each.words, each.labels[0]) for each in read_columns(learned.dev)])[0]
+
+    first, second = copied(tmp_path / "first", 0.9), copied(tmp_path / "second", 0.8)
+    alone = headway.load(first).best_threshold()
+    kept = (first / "threshold.json").read_text()
+    assert alone == json.loads(kept)["threshold"]
+    for changed in (headway.load(first, second), headway.load(first, average=2)):
+        assert changed.best_threshold() == changed.best_threshold() == chosen(changed) != alone
+        assert (first / "threshold.json").read_text() == kept
+    assert headway.load(first).best_threshold() == alone
 
 
 def test_options_of_translation_are_refused(learned: Learned, run_headway: Command) -> None:

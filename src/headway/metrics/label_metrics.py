@@ -162,7 +162,8 @@ def best_threshold(
         beta: as for `FBeta`.
 
     Returns:
-        The highest of such thresholds, half-way to the next lower score, and its F-beta.
+        A threshold half-way between the lowest of the scores that are to be given the label and the next lower one,
+        or the former where no number of the scores' type lies between them, and its F-beta.
     """
     order = np.argsort(-scores, kind="stable")
     hits = np.cumsum(wanted[order])
@@ -171,5 +172,7 @@ def best_threshold(
     values = (1 + beta**2) * hits / np.maximum(beta**2 * wanted.sum() + given, 1e-12)
     last_of_equals = np.append(np.diff(scores[order]) != 0, True)  # words of one score are given the label together
     best = int(np.argmax(np.where(last_of_equals, values, -1)))
-    below = scores[order][best + 1] if best + 1 < len(order) else 0.0
-    return float(scores[order][best] + below) / 2, 100 * float(values[best])
+    lowest = float(scores[order][best])
+    below = float(scores[order][best + 1]) if best + 1 < len(order) else 0.0
+    between = float(scores.dtype.type((lowest + below) / 2))
+    return between if between > below else lowest, 100 * float(values[best])

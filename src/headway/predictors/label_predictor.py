@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel
 
 from headway.corpora.word_corpus import collate_windows
-from headway.documents import read_json, shaped
 from headway.errors import UserError, option
-from headway.files import sha256, write_json
 from headway.log import say
 from headway.memory import memory_named
 from headway.metrics.label_metrics import best_threshold
 from headway.models.tagger import LAYERS, Tagger
 from headway.predictors.captured_attention import ALL, CapturedAttention, layer_titles
+from headway.predictors.kept_threshold import keep_threshold, read_threshold
 from headway.predictors.predict_options import Capture, LabelOptions, checked_options
 from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
-from headway.predictors.run import WEIGHTS, Run
+from headway.predictors.run import Run
 from headway.predictors.showing import chosen_layer, plot_weights, shortened, table_of
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
 from headway.processing.text.text_processor import PreparationConfig, prepare
@@ -34,24 +33,11 @@ from headway.search.hypotheses import check_scores
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Plot
 
-THRESHOLD = "threshold.json"
 RED, RESET = "\x1b[4;31m", "\x1b[0m"  # of a terminal
 LEAST = 1e-45  # of a probability whose logarithm is taken
 Floats = NDArray[np.float32]
 Sentence = str | Sequence[str]
 LabelledSentence = tuple[Sequence[str], Sequence[str]]
-
-
-class _StoredThreshold(BaseModel):
-    """The threshold that was chosen for a run's weights."""
-
-    model_config = ConfigDict(strict=True, protected_namespaces=())
-
-    model_sha256: str
-    threshold: float = Field(ge=0, le=1)
-
-
-STORED = TypeAdapter(_StoredThreshold)
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,6 +166,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
     ) -> None:
         super().__init__(runs, device)
         self.positive, self._dev = positive, dev
+        self._threshold: float | None = None  # the best on dev, once it was asked for
         self.labels = _labels(runs[0])
         if positive is not None and positive not in self.labels:
             raise UserError("the run lacks the label that its task seeks", where=str(runs[0].path),
@@ -275,25 +262,20 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         return _processor(self.runs[0]).special_tokens
 
     def best_threshold(self) -> float:
-        """The threshold with the best F0.5 on the recipe's dev, found once and kept in the run folder.
+        """The threshold with the best F0.5 on the recipe's dev; that of a run's own weights is kept in its folder.
 
         Raises:
             UserError: the run has no dev.
         """
-        path = self.runs[0].path
-        known = None if path is None else path / THRESHOLD
-        key = None if path is None else sha256(path / WEIGHTS)
-        if known is not None and known.is_file():
-            stored = shaped(read_json(known), STORED, str(known))
-            if stored.model_sha256 == key:
-                return stored.threshold
-        if self._dev is None or self.recipe.data.dev is None:
-            raise UserError("the run has no dev to choose it on", where=option("threshold"), received="dev")
-        threshold, score = self.choose_threshold(self._dev())
-        say(f"threshold {threshold:.4f}: F0.5 {score:.2f} on dev")
-        if known is not None:
-            write_json(known, {"model_sha256": key, "threshold": threshold, "dev_f0.5": score})
-        return threshold
+        if self._threshold is None:
+            self._threshold = read_threshold(self.runs)
+        if self._threshold is None:
+            if self._dev is None or self.recipe.data.dev is None:
+                raise UserError("the run has no dev to choose it on", where=option("threshold"), received="dev")
+            self._threshold, score = self.choose_threshold(self._dev())
+            say(f"threshold {self._threshold:.4f}: F0.5 {score:.2f} on dev")
+            keep_threshold(self.runs, self._threshold, score)
+        return self._threshold
 
     def choose_threshold(self, sentences: Sequence[LabelledSentence]) -> tuple[float, float]:
         """The threshold with the best F0.5 on words with their labels, and that F0.5."""

@@ -23,6 +23,8 @@ class Run:
         target: the processor of its outputs.
         model: in evaluation mode.
         path: the run folder; None for a model that is still in training.
+        as_stored: whether it computes in float32 with the weights of the folder: not with averaged checkpoints, and in
+            no other precision.
     """
 
     recipe: Recipe
@@ -30,3 +32,4 @@ class Run:
     target: Processor
     model: Model[Any] = field(repr=False)
     path: Path | None = None
+    as_stored: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,7 @@ def load(
             raise UserError(what, where=option("device"), received=device, allowed=allowed)
         return _load_with_engine(engine, paths, average, allow_code=allow_code)
     task, where = task_of(paths, allow_code=allow_code), pick_device(device)
-    runs = [load_run(path, where, average, allow_code=allow_code) for path in paths]
-    for loaded in runs:
-        _prepare(loaded, precision)
+    runs = [_prepared(load_run(path, where, average, allow_code=allow_code), precision) for path in paths]
     with foreign_code(allow_code):
         return task.predictor(runs, where)
 
@@ -102,14 +101,15 @@ def _check_precision(precision: str, engine: str | None) -> None:
         raise UserError(what, where=option("precision"), received=precision, allowed=allowed)
 
 
-def _prepare(run: Run, precision: str) -> None:
-    """Make the linear maps of a run quick. Raises UserError for a precision that this machine does not have."""
+def _prepared(run: Run, precision: str) -> Run:
+    """A run whose linear maps are quick. Raises UserError for a precision that this machine does not have."""
     try:
         chosen = prepare(run.model, precision)
     except ValueError as error:
         raise UserError(str(error), where=option("precision"), received=precision) from error
     if precision == "auto":
         say(f"{run.path}: precision {chosen}")
+    return replace(run, as_stored=run.as_stored and chosen == "float32")
 
 
 def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, allow_code: bool) -> SequencePredictor:
@@ -171,7 +171,7 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
     weights = todays_weights(trained_weights(folder, average), folder.read_manifest().get("format", FORMAT))
     load_weights(run.model, weights, str(folder.weights))
     run.model.to(device)
-    return run
+    return replace(run, as_stored=average is None)
 
 
 def task_of(runs: Sequence[Path], *, allow_code: bool = False) -> Task:
