@@ -43,6 +43,12 @@ def test_mistakes(tmp_path: Path) -> None:
             split_sentences(path, tmp_path / "parts", SplitOptions(shares))
     with pytest.raises(UserError, match="too few sentences for these parts; received 9"):
         split_sentences(path, tmp_path / "parts", SplitOptions(counts=(4, 5)))
+    with pytest.raises(UserError, match=r"dev and test have one or more each; received \[0, 5\]"):
+        split_sentences(path, tmp_path / "parts", SplitOptions(counts=(0, 5)))
+    with pytest.raises(UserError, match="columns are counted from 1"):
+        split_table(path, ["00", "1"], tmp_path / "parts")
+    with pytest.raises(UserError, match=r"too few pairs for these parts; received 9; allowed: fewer in counts"):
+        split_table(path, ["1", "2"], tmp_path / "parts", SplitOptions(counts=(4, 5)))
     with pytest.raises(UserError, match="of one or more targets"):
         split_table(path, ["1"], tmp_path / "parts")
     with pytest.raises(UserError, match="a part has no pair that is not in another one"):

@@ -205,9 +205,15 @@ def test_trees_over_several_lines_are_no_linear_forms(tmp_path: Path) -> None:
         "\n( (S\n    (NP (NN a))\n    (VP (VB b))))\n(\n (S (NN c)))\n", encoding="utf-8"
     )
     (tmp_path / "linear").write_text("(S (NP NN )NP (VP VB )VP )S\n(S NN )S\n", encoding="utf-8")
+    (tmp_path / "stanford").write_text(
+        "(ROOT\n  (S\n    (NP (NN a))\n    (VP (VB b))))\n\n(S\n  (NN c))\n", encoding="utf-8"
+    )
+    (tmp_path / "cut-off").write_text("(S\n(S\n", encoding="utf-8")  # of a model that was stopped
     metric = build_metric("bracket-f1")
-    report = score_files([metric], [tmp_path / "gold.mrg", tmp_path / "linear"], [tmp_path / "gold.mrg"])
-    assert [row.score.value for row in report.scores[0]] == [100, 100]
+    files = [tmp_path / name for name in ("gold.mrg", "linear", "stanford", "cut-off")]
+    report = score_files([metric], files, [tmp_path / "gold.mrg"])
+    assert [row.score.value for row in report.scores[0][:3]] == [100, 100, 100]
+    assert metric.read(tmp_path / "cut-off") == ["(S", "(S"]
 
 
 def test_repairs_are_among_the_statistics() -> None:

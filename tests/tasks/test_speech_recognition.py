@@ -1,6 +1,7 @@
 """A model learns to write down tones, by the command line, and hears them in files of every kind."""
 
 import json
+import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +120,19 @@ def test_standard_input_names_recordings(heard, run_headway):
     for given in (plain, table, records):
         assert run_headway("predict", heard.run, stdin=given).out.splitlines() == heard.texts
     ended = run_headway("predict", heard.run, stdin='{"file": "a.wav"}\n')
-    assert (ended.code, "standard input:1: this line names no recording" in ended.err) == (2, True)
+    assert (ended.code, "standard input:1: no field audio on the way to audio; allowed: file" in ended.err) == (2, True)
+
+
+def test_paths_are_relative_to_the_file_that_names_them(heard, run_headway, monkeypatch):
+    monkeypatch.chdir(heard.folder.parent)
+    manifest, folder = heard.folder / "given.tsv", heard.recordings[0].parent
+    names = [os.path.relpath(path, heard.folder) for path in heard.recordings]
+    manifest.write_text("".join(f"{name} \ttext\n" for name in names[:2]) + "\n" + f"{names[2]}\ttext\n")
+    expected = [*heard.texts[:2], "", heard.texts[2]]
+    assert run_headway("predict", heard.run, "--input", manifest).out.splitlines() == expected
+    monkeypatch.chdir(folder)
+    named = "".join(f"{path.name}\n" for path in heard.recordings)
+    assert run_headway("predict", heard.run, stdin=named).out.splitlines() == heard.texts
 
 
 def test_broken_recordings_are_named_or_skipped(heard, run_headway, tmp_path):

@@ -105,7 +105,11 @@ def predict(
     ],
     options: Annotated[dict[str, Any], Given(PREDICT_OPTIONS)],
     input: Annotated[
-        Path | None, typer.Option(help="The lines to read; also .gz and .xz.", show_default="standard input")
+        Path | None,
+        typer.Option(
+            help="The lines to read; also .gz and .xz. Paths of recordings are relative to it.",
+            show_default="standard input",
+        ),
     ] = None,
     output: Annotated[
         Path | None, WRITES_FILE, typer.Option(help="The file to write.", show_default="standard output")

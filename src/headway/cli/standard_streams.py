@@ -42,7 +42,7 @@ class StandardInput:
             number += 1
             raw = self._complete.popleft()
             try:
-                yield raw.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").decode().rstrip("\r\n")
+                yield raw.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").decode().removesuffix("\r")
             except UnicodeDecodeError as error:
                 what = f"this is not UTF-8 ({error.reason} at byte {error.start + 1})"
                 raise UserError(what, where=f"standard input:{number}") from error

@@ -76,7 +76,8 @@ def run_predict(
             return predict_stream(predictor, search, output, files)
         texts, source = _stream(lines)
         if isinstance(predictor, SpeechPredictor):
-            texts = recording_paths(predictor.recipe.data.train, texts, str(lines or "standard input"))
+            origin, folder = ("standard input", Path()) if lines is None else (str(lines), lines.parent)
+            texts = recording_paths(predictor.recipe.data.train, texts, origin, folder)
             texts = texts if lines is None else list(texts)
         return predict_stream(predictor, search, output, texts, source)
     raise UserError("the predictor of this task has no stream of lines", where="task", received=task)

@@ -37,11 +37,12 @@ class SplitOptions:
     seed: int | None = None
     disjoint_sources: bool = False
 
-    def assign(self, count: int, where: str) -> list[str]:
-        """The part of each of `count` units. Raises UserError unless every part gets one."""
+    def assign(self, count: int, where: str, unit: str) -> list[str]:
+        """The part of each of `count` units, `sentences` or `pairs`. Raises UserError unless every part gets one."""
         sizes = self._sizes(count)
         if min(sizes) < 1:
-            raise UserError("there are too few sentences for these parts", where=where, received=count)
+            allowed = f"fewer in {option('counts')}" if self.counts else None
+            raise UserError(f"there are too few {unit} for these parts", where=where, received=count, allowed=allowed)
         parts = [name for name, size in zip(PARTS, sizes, strict=True) for _ in range(size)]
         if self.seed is not None:
             random.Random(self.seed).shuffle(parts)
@@ -49,6 +50,9 @@ class SplitOptions:
 
     def _sizes(self, count: int) -> tuple[int, int, int]:
         if self.counts is not None:
+            if min(self.counts) < 1:
+                what = "dev and test have one or more each"
+                raise UserError(what, where=option("counts"), received=list(self.counts))
             return (count - sum(self.counts), *self.counts)
         shares = self.shares
         if len(shares) != len(PARTS) or not all(share > 0 for share in shares) or math.isinf(count * sum(shares)):
@@ -99,7 +103,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
         what = "there are too few sentences, which blank lines separate, for these parts"
         allowed = f"for pairs, a row each, {option('columns')} with their source and target"
         raise UserError(what, where=str(path), received=len(sentences), allowed=allowed)
-    parts = options.assign(len(sentences), str(path))
+    parts = options.assign(len(sentences), str(path), "sentences")
     texts = {
         output / f"{name}{_suffix(path)}": "\n".join(
             sentence for sentence, part in zip(sentences, parts, strict=True) if part == name
@@ -152,9 +156,10 @@ def split_table(
         return _split_pairs(JsonLines(path, tuple(columns)), output, options, broken)
     if not all(column.isdecimal() for column in columns):
         return _split_pairs(TabSeparated(path, tuple(columns)), output, options, broken, header=True)
-    if "0" in columns:
+    numbers = tuple(map(int, columns))
+    if 0 in numbers:
         raise UserError("columns are counted from 1", where=option("columns"), received=list(columns))
-    return _split_pairs(TabSeparated(path, tuple(map(int, columns))), output, options, broken)
+    return _split_pairs(TabSeparated(path, numbers), output, options, broken)
 
 
 def _split_pairs(
@@ -169,7 +174,7 @@ def _split_pairs(
             continue
         lines.append(pair.line)
         keys.append(pair.source if options.disjoint_sources else "\0".join((pair.source, *pair.references)))
-    parts = options.assign(len(lines), pairs.name)
+    parts = options.assign(len(lines), pairs.name, "pairs")
     shared = _without_shared(keys, parts)
     counts = Counter(parts)
     if not all(counts[name] for name in PARTS):

@@ -147,13 +147,13 @@ class Hub(CorpusFormat):
 
 def _pair_of(record: Any, fields: Sequence[str], line: int, where: str) -> Pair | UserError:
     try:
-        return Pair.of(line, [_field(record, name, where) for name in fields])
+        return Pair.of(line, [field_of(record, name, where) for name in fields])
     except UserError as error:
         return error
 
 
-def _field(record: Any, name: str, where: str) -> str:
-    """The text at `name`, in which dots reach into nested mappings."""
+def field_of(record: Any, name: str, where: str) -> str:
+    """The text at `name`, in which dots reach into nested mappings. Raises UserError where there is none."""
     value = record
     for part in name.split("."):
         if not isinstance(value, Mapping):

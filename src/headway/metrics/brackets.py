@@ -12,7 +12,7 @@ reference (see `headway.trees.linear_form`). An empty hypothesis has no brackets
   words, which here are an error, and sentences with an empty hypothesis, which here count.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -70,10 +70,18 @@ def is_linear(text: str) -> bool:
     return bool(text.strip()) and not any(symbol.endswith(")") for symbol in text.split())
 
 
-def begins_treebank(line: str) -> bool:
-    """Whether a first line begins TIGER-XML, or a tree in brackets that goes on below: `( (S` or `(`."""
-    opens = line.split()
-    return opens[0].startswith("<") or (opens[0] == "(" and all(symbol.startswith("(") for symbol in opens))
+def is_treebank(path: Path) -> bool:
+    """Whether a file holds TIGER-XML, or trees in brackets over any number of lines, and not linear forms.
+
+    A first line that only opens brackets, such as `(ROOT` or `( (S`, may be either: the last one tells.
+    """
+    lines = (line for line in read_lines(path) if line.strip())
+    first = next(lines, "")
+    if not first or first.lstrip().startswith("<") or not is_linear(first):
+        return bool(first)
+    if not all(symbol.startswith("(") for symbol in first.split()):
+        return False
+    return not is_linear(next(iter(deque(lines, maxlen=1)), first))
 
 
 class TreeMetric(Metric):
@@ -86,8 +94,7 @@ class TreeMetric(Metric):
     NAMES = ("matched", "output", "reference", "complete", "sentences", "right tags", "tags", "crossing", "repaired")
 
     def read(self, path: Path) -> list[str]:
-        first = next((line for line in read_lines(path) if line.strip()), "")
-        if is_linear(first) and not begins_treebank(first):
+        if not is_treebank(path):
             return list(read_lines(path))
         return [tree.write() if tree else "" for _, tree in read_trees(path)]
 

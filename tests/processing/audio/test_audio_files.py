@@ -44,6 +44,7 @@ def test_arrays_are_recordings(tmp_path):
     np.testing.assert_array_equal(read_recording(samples, 8000), samples)
     np.testing.assert_array_equal(read_recording(samples.astype(np.float64), 8000), samples)
     np.testing.assert_allclose(read_recording((samples * 32768).astype(np.int16), 8000), samples, atol=1e-4)
+    np.testing.assert_allclose(read_recording((samples * 128 + 128).astype(np.uint8), 8000), samples, atol=1e-2)
     np.testing.assert_allclose(read_recording(np.stack([samples, -samples], 1), 8000), 0)
     assert len(read_recording((samples, 8000), 16000)) == 2 * len(samples)
     assert len(read_recording(samples[:0], 8000)) == 0
@@ -65,6 +66,8 @@ def test_what_cannot_be_read_is_named(tmp_path):
             facts_of(tmp_path / name)
     with pytest.raises(UserError, match=r"samples \(2, 2, 2\): samples have one axis"):
         read_recording(np.zeros((2, 2, 2)), 8000)
+    with pytest.raises(UserError, match="samples are floats or integers; received 'bool'"):
+        read_recording(np.zeros(9, dtype=bool), 8000)
     with pytest.raises(UserError, match="no numbers"):
         read_recording(np.array([0.1, np.nan]), 8000)
 

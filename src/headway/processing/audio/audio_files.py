@@ -60,7 +60,7 @@ def read_recording(recording: Recording, sample_rate: int) -> Samples:
     else:
         given, rate = recording if isinstance(recording, tuple) else (recording, sample_rate)
         _check_rate(rate, name)
-        samples = _as_floats(np.asarray(given))
+        samples = _as_floats(np.asarray(given), name)
         if samples.ndim not in (1, 2):
             raise UserError("samples have one axis, or two with channels last", where=name, received=samples.shape)
     mono = samples if samples.ndim == 1 else samples.mean(axis=1)
@@ -78,11 +78,15 @@ def _check_rate(rate: int, name: str) -> None:
         raise UserError("no recording has this sample rate", where=name, received=rate, allowed=allowed)
 
 
-def _as_floats(samples: NDArray[Any]) -> Samples:
-    """Samples in [-1, 1]; integers are taken to fill the range of their type."""
-    if np.issubdtype(samples.dtype, np.signedinteger):
-        return (samples / -float(np.iinfo(samples.dtype).min)).astype(np.float32)
-    return samples.astype(np.float32)
+def _as_floats(samples: NDArray[Any], name: str) -> Samples:
+    """Samples in [-1, 1]; integers are taken to fill the range of their type, unsigned ones around its middle."""
+    if np.issubdtype(samples.dtype, np.floating):
+        return samples.astype(np.float32)
+    if not np.issubdtype(samples.dtype, np.integer):
+        raise UserError("samples are floats or integers", where=name, received=str(samples.dtype))
+    least, greatest = np.iinfo(samples.dtype).min, np.iinfo(samples.dtype).max
+    half = (float(greatest) - float(least) + 1) / 2
+    return ((samples - (half + least)) / half).astype(np.float32)
 
 
 def name_of(recording: Recording) -> str:

@@ -41,12 +41,14 @@ class AudioProcessor(Processor):
         return self.config.bins
 
     def encode(self, raw: Recording, truncation: Truncation | None = None) -> Encoded:
-        """The normalised frames (F, M) of a recording, all of them: no recipe truncates frames.
+        """The normalised frames (F, M) of a recording, all of them: no recipe truncates frames; none of an empty path.
 
         Raises:
             UserError: a recording that cannot be read or is too short, with its name.
         """
         assert truncation is None
+        if isinstance(raw, str) and not raw:
+            return Encoded(np.zeros((0, self.size), dtype=np.float32))
         return Encoded(self.normalise(self.raw_frames(raw)))
 
     def raw_frames(self, recording: Recording) -> Frames:
