@@ -21,8 +21,9 @@ def write_corpora(folder: Path) -> Path:
     write(folder / "test" / "test.src", "I has it .\n")
     for number, text in enumerate(("I have it .", "I had it .", "I have it .", "I has it .")):
         write(folder / "test" / f"test.ref{number}", f"{text}\n")
-    counts = {"train": 2, "dev": 1, "test": 1}
-    return write(folder / "sentences", "".join(f"fce-public.{part}.original.tsv\t{n}\n" for part, n in counts.items()))
+    counts = {f"fce-public.{part}.original.tsv": count for part, count in (("train", 2), ("dev", 1), ("test", 1))}
+    counts |= dict.fromkeys(("conll14-1.tsv", "conll14-2.tsv", "jfleg.tsv"), 1)
+    return write(folder / "sentences", "".join(f"{name}\t{count}\n" for name, count in counts.items()))
 
 
 def test_the_tests_are_labelled(tmp_path: Path) -> None:
@@ -42,3 +43,7 @@ def test_a_wrong_number_of_sentences_is_named(tmp_path: Path) -> None:
     ended = prepare(SCRIPT, sentences.parent, tmp_path / "data")
     assert ended.returncode == 2
     assert "fce-public.train.original.tsv has 2 sentences, and should have 28731" in ended.stderr
+    write(sentences, "jfleg.tsv\t2\n")
+    ended = prepare(SCRIPT, sentences.parent, tmp_path / "data", sentences)
+    assert (ended.returncode, ended.stderr) == (2, "prepare.sh: jfleg.tsv has 1 sentences, and should have 2\n")
+    assert not list((tmp_path / "data").iterdir())

@@ -105,6 +105,21 @@ def test_a_variant_that_was_not_made_is_not_decided() -> None:
         decide(ClaimConfig(says="", claim="good > bad", metric="chrf"), comparison)
 
 
+def test_looks_share_the_level(tmp_path: Path) -> None:
+    once, twice = (read_claims(write_claims(tmp_path, looks=looks)) for looks in (1, 2))
+    assert (once.level, twice.level) == (pytest.approx(0.95), pytest.approx(0.975))
+    comparison, claim = made(), once.claims[0]
+    narrow, wide = (decide(claim, comparison, claims.level) for claims in (once, twice))
+    assert narrow is not None
+    assert wide is not None
+    (pair,) = (p for p in comparison.pairs if {p.a, p.b} == {"good", "bad"} and p.metric == "bleu")
+    assert wide.high - wide.low == pytest.approx(2 * pair.estimate.half_width(0.975))  # type: ignore[operator]
+    assert wide.high - wide.low > narrow.high - narrow.low  # type: ignore[operator]
+    notes = [claims_table({}, claims, as_printed=False).notes for claims in (once, twice)]
+    assert [note[0].rsplit(", ", 1)[1] for note in notes] == ["with the 95 % interval.", "with the 97.5 % interval."]
+    assert [len(note) for note in notes] == [1, 2]
+
+
 def test_numbers_are_absolute_where_the_budget_is_the_papers(tmp_path: Path) -> None:
     claims, comparison = read_claims(write_claims(tmp_path)), made()
     decided = {claim.says: decide(claim, comparison) for claim in claims.claims}

@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from headway.comparison.cell_results import Costs
 from headway.comparison.grid_config import GridConfig
 from headway.comparison.reproduce_options import USUAL_BUDGET
+from headway.comparison.statistics import LEVEL
 from headway.config import Section, explain, merge
 from headway.errors import UserError, nearest
 from headway.recipe import read_tree
@@ -102,7 +103,8 @@ class ClaimFile(Section):
 
     `document`: whose claims these are. `table`: where in it. `setting`: what the document trained on, and how long.
     `data`: for the budget `small`, and for `full` unless `full_data` says otherwise. `grid`: the keys of a grid, or the
-    path of a grid file; `$OUTPUT` in its texts is the folder of the data.
+    path of a grid file; `$OUTPUT` in its texts is the folder of the data. `looks`: how often findings were looked at,
+    where seeds were added to what was still open; all looks share the probability of a wrong finding (Bonferroni).
     """
 
     title: str
@@ -113,6 +115,7 @@ class ClaimFile(Section):
     full_data: ClaimData | None = None
     grid: dict[str, Any]
     budgets: dict[Literal["small", "full"], BudgetConfig]
+    looks: Annotated[int, Field(ge=1, le=100)] = 1
     claims: tuple[ClaimConfig, ...]
     findings: tuple[str, ...] = ()
 
@@ -120,6 +123,11 @@ class ClaimFile(Section):
     def usual_budget(self) -> str:
         """The budget of those who name none, or the only one that the file has."""
         return USUAL_BUDGET if USUAL_BUDGET in self.budgets else next(iter(self.budgets))
+
+    @property
+    def level(self) -> float:
+        """Of the intervals of a look, so that all looks together keep `LEVEL`."""
+        return 1 - (1 - LEVEL) / self.looks
 
     def tree(self, budget: str) -> dict[str, Any]:
         """The grid of a budget, as a raw tree. Raises UserError where the file has no such budget."""

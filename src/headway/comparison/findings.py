@@ -13,7 +13,7 @@ from headway.comparison.comparison import Comparison
 from headway.comparison.grid import Grid
 from headway.comparison.grid_config import GridConfig
 from headway.comparison.needed import needed_in_words
-from headway.comparison.statistics import Estimate
+from headway.comparison.statistics import LEVEL, Estimate
 from headway.errors import UserError
 from headway.metrics import build_metric
 from headway.tables import Cell, Column, Table
@@ -31,7 +31,7 @@ class Decided:
     Attributes:
         claim: what was claimed.
         difference: of the two variants, in the direction that is better.
-        low, high: the 95 % interval of it, for a cost that of the seeds; None for the cost of one seed.
+        low, high: the interval of it, for a cost that of the seeds; None for the cost of one seed.
         values: the scores, or costs, of both.
         finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
         needs: of an open claim, what would decide it, in words.
@@ -51,8 +51,8 @@ class Decided:
         return self.claim.model_dump(mode="json") | found | {"finding": self.finding, "needs": self.needs}
 
 
-def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
-    """The finding on a claim; None where one of its variants was not compared.
+def decide(claim: ClaimConfig, comparison: Comparison, level: float = LEVEL) -> Decided | None:
+    """The finding on a claim, by the interval of this level; None where one of its variants was not compared.
 
     Raises:
         UserError: a metric or test set that the comparison does not have.
@@ -62,7 +62,7 @@ def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
     if left not in variants or right not in variants:
         return None
     if claim.metric in COSTS:
-        return _of_costs(claim, comparison.cells[left], comparison.cells[right])
+        return _of_costs(claim, comparison.cells[left], comparison.cells[right], level)
     measure = comparison.measure(_measure_key(claim, comparison))
     for pair in comparison.pairs:
         if pair.metric == measure.key and {pair.a, pair.b} == {left, right}:
@@ -70,14 +70,14 @@ def decide(claim: ClaimConfig, comparison: Comparison) -> Decided | None:
     else:
         raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
     sign = (1 if pair.b == left else -1) * (1 if measure.metric.higher_is_better else -1)
-    bounds = sorted(sign * bound for bound in pair.estimate.interval())
+    bounds = sorted(sign * bound for bound in pair.estimate.interval(level))
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
     finding = finding_of(claim, bounds[0], bounds[1]) if comparison.seeds > 1 else "open"
     difference = sign * pair.difference
     needs = ""
     if finding == "open":
         paper = claim.paper_difference(higher_is_better=measure.metric.higher_is_better)
-        needs = _needs(claim, pair.estimate, sign, paper)
+        needs = _needs(claim, pair.estimate, sign, paper, level)
     return Decided(claim, difference, bounds[0], bounds[1], values, finding, needs)
 
 
@@ -100,7 +100,7 @@ def check_decidable(claims: ClaimFile, grid: Grid) -> None:
             raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
 
 
-def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | None) -> str:
+def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | None, level: float) -> str:
     """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen.
 
     Args:
@@ -108,17 +108,18 @@ def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | Non
         estimate: of the difference.
         sign: -1 where it is above 0 when the left variant is worse.
         paper: the document's difference, above 0 where the left variant is better.
+        level: of the interval.
     """
     if estimate.seed_variance is None:
         return MORE_SEEDS
     relation, margin, difference = claim.inequality.relation, claim.margin, sign * estimate.value
     if relation == ">" and paper is not None and paper > margin:
-        if difference + estimate.half_width() < paper:
+        if difference + estimate.half_width(level) < paper:
             return f"the interval leaves out a difference of {paper:.2f}, the published one"
         what = f"would tell a difference of {paper:.2f}, the published one, from {margin:g}"
-        return f"{needed_in_words(estimate, paper - margin)} {what}"
+        return f"{needed_in_words(estimate, paper - margin, level)} {what}"
     distance = {">": difference - margin, ">=": difference + margin, "=": margin - abs(difference)}[relation]
-    return f"{needed_in_words(estimate, abs(distance))} would be enough, were the difference the one that is seen"
+    return f"{needed_in_words(estimate, abs(distance), level)} would be enough, were the difference the one that is seen"
 
 
 def _measure_key(claim: ClaimConfig, comparison: Comparison) -> str:
@@ -148,7 +149,9 @@ def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
     return "open"
 
 
-def _of_costs(claim: ClaimConfig, left: Sequence[CellResult], right: Sequence[CellResult]) -> Decided | None:
+def _of_costs(
+    claim: ClaimConfig, left: Sequence[CellResult], right: Sequence[CellResult], level: float
+) -> Decided | None:
     """The finding on a cost, which differs by seed alone; None where a cell does not know it."""
     pairs = [[getattr(cell.costs, str(claim.metric)) for cell in pair] for pair in zip(left, right, strict=True)]
     if any(None in pair for pair in pairs):
@@ -159,11 +162,10 @@ def _of_costs(claim: ClaimConfig, left: Sequence[CellResult], right: Sequence[Ce
     if seeds == 1:
         return Decided(claim, differences[0], None, None, values, "open", MORE_SEEDS)
     estimate = Estimate(fmean(differences), seeds, seeds, variance(differences) / seeds, 0.0)
-    low, high = estimate.interval()
+    low, high = estimate.interval(level)
     finding = finding_of(claim, low, high)
-    return Decided(
-        claim, estimate.value, low, high, values, finding, _needs(claim, estimate, 1, None) if finding == "open" else ""
-    )
+    needs = _needs(claim, estimate, 1, None, level) if finding == "open" else ""
+    return Decided(claim, estimate.value, low, high, values, finding, needs)
 
 
 def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool) -> Table:
@@ -183,9 +185,12 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
             "not compared" if found is None else found.finding,
         ])  # fmt: skip
     columns = [Column(name, align="left") for name in ("claim", "inequality", "paper", "ours", "verdict")]
+    percent = f"{100 * claims.level:.3g} %"
     notes = [
-        "A difference is that of the left variant to the right, above 0 where it is better, with the 95 % interval."
+        f"A difference is that of the left variant to the right, above 0 where it is better, with the {percent} interval."
     ]
+    if claims.looks > 1:
+        notes += [f"Findings were looked at {claims.looks} times, seeds being added; all looks together keep 95 %."]
     notes += [
         f"Open, {claim.claim}: {found.needs}."
         for claim in claims.claims

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.comparison.statistics import Estimate
+from headway.comparison.statistics import LEVEL, Estimate
 
 MOST_SEEDS, MOST_TIMES = 100, 1000
 
@@ -19,7 +19,7 @@ def scaled(estimate: Estimate, seeds: int, segments: int) -> Estimate:
     )  # fmt: skip
 
 
-def needed(estimate: Estimate, distance: float) -> tuple[int, int] | None:
+def needed(estimate: Estimate, distance: float, level: float = LEVEL) -> tuple[int, int] | None:
     """The fewest seeds, and segments, with which half of the interval is at most so wide.
 
     The segments are as many as there are where up to `MOST_SEEDS` seeds are enough. Otherwise both grow alike.
@@ -30,18 +30,18 @@ def needed(estimate: Estimate, distance: float) -> tuple[int, int] | None:
     if estimate.seed_variance is None or distance <= 0:
         return None
     for seeds in range(2, MOST_SEEDS + 1):
-        if scaled(estimate, seeds, estimate.segments).half_width() <= distance:
+        if scaled(estimate, seeds, estimate.segments).half_width(level) <= distance:
             return seeds, estimate.segments
     for times in range(2, MOST_TIMES + 1):
         grown = scaled(estimate, estimate.seeds * times, estimate.segments * times)
-        if grown.half_width() <= distance:
+        if grown.half_width(level) <= distance:
             return grown.seeds, grown.segments
     return None
 
 
-def needed_in_words(estimate: Estimate, distance: float) -> str:
+def needed_in_words(estimate: Estimate, distance: float, level: float = LEVEL) -> str:
     """The same as the subject of a sentence."""
-    found = needed(estimate, distance)
+    found = needed(estimate, distance, level)
     if found is None:
         return f"more than {MOST_TIMES:,} times as many seeds and segments"
     seeds, segments = found

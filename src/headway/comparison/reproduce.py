@@ -89,7 +89,7 @@ def reproduce(
         if made.comparison is None:
             continue
         as_printed = claims.budget(options.budget).as_printed
-        decided = {claim.says: decide(claim, made.comparison) for claim in claims.claims}
+        decided = {claim.says: decide(claim, made.comparison, claims.level) for claim in claims.claims}
         tables += [claims_table(decided, claims, as_printed=as_printed), made.comparison.table()]
         write_report(made.comparison, folder, CompareOptions(), own=True)
         write_record(folder / RECORD, record_of(claims, options, grid, made, made.comparison, decided, command))
