@@ -146,6 +146,15 @@ def test_forced_prefix_is_kept_and_scored():
     assert found[1] == beam_search(table, memory(1), Limits(0, [5]), beam=3)[0]
 
 
+def test_a_prefix_may_be_longer_than_the_limit():
+    table = Table(3, seed=6)
+    found = beam_search(table, memory(0, 1, 2), Limits(0, [1, 2, 0], [[7, 4, 5], [4], []]), beam=2)
+    assert [hypothesis.ids for hypothesis in found[0]] == [(7, 4, 5)]
+    assert found[0][0].log_probabilities == pytest.approx(table.score(0, (7, 4, 5)))
+    assert all(1 <= len(hypothesis.ids) <= 2 for hypothesis in found[1])
+    assert [hypothesis.ids for hypothesis in found[2]] == [()]
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_ends_that_are_not_probable_do_not_end_the_search(alpha):
     """A model that is sure of six tokens; at each step the end is among the best four, and not probable."""

@@ -119,7 +119,9 @@ def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | Non
         what = f"would tell a difference of {paper:.2f}, the published one, from {margin:g}"
         return f"{needed_in_words(estimate, paper - margin, level)} {what}"
     distance = {">": difference - margin, ">=": difference + margin, "=": margin - abs(difference)}[relation]
-    return f"{needed_in_words(estimate, abs(distance), level)} would be enough, were the difference the one that is seen"
+    return (
+        f"{needed_in_words(estimate, abs(distance), level)} would be enough, were the difference the one that is seen"
+    )
 
 
 def _measure_key(claim: ClaimConfig, comparison: Comparison) -> str:
@@ -185,10 +187,8 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
             "not compared" if found is None else found.finding,
         ])  # fmt: skip
     columns = [Column(name, align="left") for name in ("claim", "inequality", "paper", "ours", "verdict")]
-    percent = f"{100 * claims.level:.3g} %"
-    notes = [
-        f"A difference is that of the left variant to the right, above 0 where it is better, with the {percent} interval."
-    ]
+    percent, difference = f"{100 * claims.level:.3g} %", "A difference is that of the left variant to the right"
+    notes = [f"{difference}, above 0 where it is better, with the {percent} interval."]
     if claims.looks > 1:
         notes += [f"Findings were looked at {claims.looks} times, seeds being added; all looks together keep 95 %."]
     notes += [

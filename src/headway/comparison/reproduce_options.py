@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from headway.comparison.grid_options import GridOptions
+from headway.comparison.grid_options import GRID, GridOptions
 
 USUAL_BUDGET: Final = "small"  # where none is named
 
@@ -25,6 +25,11 @@ class ReproduceOptions(GridOptions):
         None,
         description="The folder of the corpora that the claims name.",
         json_schema_extra={"metavar": "FOLDER", "default_text": "none; some claims make their data"},
+    )
+    dry_run: bool = Field(
+        False,
+        description="List the cells and their estimated time, and make none; data are prepared first.",
+        json_schema_extra=GRID,
     )
     claims: Path | None = Field(
         None,

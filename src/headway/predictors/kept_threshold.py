@@ -15,7 +15,7 @@ THRESHOLD = "threshold.json"
 
 
 class _StoredThreshold(BaseModel):
-    """What the file holds."""
+    """The content of the file."""
 
     model_config = ConfigDict(strict=True, protected_namespaces=())
 

@@ -172,8 +172,8 @@ def beam_search(
     Raises:
         NotFiniteError: the model's scores are not finite.
     """
-    count, device, steps = memory.values.shape[0], memory.values.device, max(limits.longest)
-    longest, sentences = torch.tensor(limits.longest, device=device), torch.arange(count, device=device)
+    ends, count, device = limits.ends(), memory.values.shape[0], memory.values.device
+    steps, longest, sentences = max(ends), torch.tensor(ends, device=device), torch.arange(count, device=device)
     state, last = model.start(memory, steps + 1), torch.full((count, 1), BOS, device=device)
     scores, history = torch.zeros(count, 1, device=device), last[:, :0]
     raw, state = model.extend(last, state)

@@ -27,6 +27,11 @@ class Limits:
     prefix: Sequence[Sequence[int]] = ()
     no_repeat: int = 0
 
+    def ends(self) -> list[int]:
+        """The most tokens that each output can have: `longest` or, where more are forced, these."""
+        forced = [len(ids) for ids in self.prefix] or [0] * len(self.longest)
+        return [max(longest, count) for longest, count in zip(self.longest, forced, strict=True)]
+
     def restrict(self, scores: Tensor, sentences: Tensor, time: int, history: Tensor) -> None:
         """Set to minus infinity, in place, the scores of what may not come next in a row.
 

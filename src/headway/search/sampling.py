@@ -78,7 +78,7 @@ def sample(
     """
     sentences, device = memory.values.shape[0], memory.values.device
     owner = torch.arange(sentences, device=device).repeat_interleave(count)
-    steps = 1 + max(*limits.longest, *map(len, limits.prefix), 0)
+    steps = 1 + max(limits.ends())
     state = model.start(memory, steps).select(owner.view(sentences, count))
     streams, last = sampling.streams(lines), torch.full((len(owner), 1), BOS, device=device)
     tokens, scores = last.new_full((len(owner), steps), EOS), memory.values.new_zeros(len(owner), steps)
