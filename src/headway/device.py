@@ -74,7 +74,7 @@ def machine() -> dict[str, Any]:
 
 
 def accelerator() -> str | None:
-    """The device that torch has beside the processor, with its model where torch tells: cuda (NVIDIA H100 80GB HBM3)."""
+    """The device that torch has beside the processor, with its model where known: cuda (NVIDIA H100 80GB HBM3)."""
     device = torch.accelerator.current_accelerator(check_available=True)
     if device is None:
         return None
