@@ -183,6 +183,25 @@ def test_nodes_stand_in_the_sentence_that_holds_them(tmp_path):
         read_treebanks(tmp_path / "a.xml")
 
 
+def test_comments_link_nothing(tmp_path):
+    """Annotators say of two nodes what is doubtful there; the sentences that only a comment joins are no pair."""
+    (tmp_path / "de.xml").write_text(treebank(["Ja", "!"], ["Ach"]), encoding="utf-8")
+    (tmp_path / "en.xml").write_text(treebank(["Yes", "!"], ["Oh"]), encoding="utf-8")
+    aligned = "".join(
+        f'<align {kind}><node treebank_id="de" node_id="{node}"/><node treebank_id="en" node_id="{node}"/></align>'
+        for kind, node in (
+            ('type="good"', "s1_1"),
+            ('type="comment" comment="doubtful"', "s1_2"),
+            ('type="comment"', "s2_1"),
+        )
+    )
+    banks = '<treebank id="de" filename="de.xml"/><treebank id="en" filename="en.xml"/>'
+    (tmp_path / "a.xml").write_text(f"<treealign>{banks}{aligned}</treealign>", encoding="utf-8")
+    assert [(pair.source, pair.links.pharaoh()) for pair in read_treebanks(tmp_path / "a.xml")] == [
+        (("Ja", "!"), "0-0")
+    ]
+
+
 def test_treebanks_as_text(run_headway: Command, tmp_path):
     (tmp_path / "de.xml").write_text(treebank(["Ja", "!"]), encoding="utf-8")
     (tmp_path / "en.xml").write_text(treebank(["Yes", "!"]), encoding="utf-8")

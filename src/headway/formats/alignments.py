@@ -94,6 +94,7 @@ def _read_naacl(lines: list[str], path: Path) -> list[str]:
 
 
 KINDS = ("good", "fuzzy")  # of links in a TreeAligner file: sure and possible
+COMMENT = "comment"  # what an annotator says of two nodes, which links nothing
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ class AlignedPair:
 def read_treebanks(path: Path) -> list[AlignedPair]:
     """The sentence pairs of a TreeAligner file, whose treebanks (TIGER-XML) lie beside it.
 
-    `good` links are sure, `fuzzy` ones possible; links of phrases are left out. Sentences that links of words or
-    phrases join make one pair, in the order of the source.
+    `good` links are sure, `fuzzy` ones possible; links of phrases and comments are left out. Sentences that links of
+    words or phrases join make one pair, in the order of the source.
 
     Raises:
         UserError: files that are missing or of another format; with file and line, a link that is not between a node of
@@ -158,8 +159,9 @@ class _AlignerReader:
         if name == "treebank":
             self.banks.append((attributes.get("id", ""), attributes.get("filename", "")))
         elif name == "align":
-            self.links.append((line, attributes.get("type", ""), {}))
-            self._within = True
+            self._within = attributes.get("type") != COMMENT
+            if self._within:
+                self.links.append((line, attributes.get("type", ""), {}))
         elif name == "node" and self._within:
             self.links[-1][2][attributes.get("treebank_id", "")] = attributes.get("node_id", "")
 
