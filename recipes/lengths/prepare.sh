@@ -4,7 +4,8 @@
 set -eu
 output=$1
 shift
-headway data lengths --test-size 50 "$@" --output "$output"
+case " $* " in *" --test-size "*) ;; *) set -- "$@" --test-size 50 ;; esac
+headway data lengths "$@" --output "$output"
 longest=$(python -c "import json, sys; print(json.load(open(sys.argv[1]))['trained'])" "$output/lengths.json")
 paste "$output/test.lengths" "$output/test.tsv" > "$output/all.tsv"
 awk -F'\t' -v OFS='\t' -v n="$longest" '$1 > n {print $2, $3}' "$output/all.tsv" > "$output/longer.tsv"

@@ -141,7 +141,7 @@ def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
     check_sets(grid)
     run = GridRun(grid, output, options.threads)
     known = run.board.known_seconds()
-    with progress("trying a few updates", len(grid.variants), "variants") as line:
+    with progress("trying a few updates", len(grid.variants), "variants", long=True) as line:
         for count, variant in enumerate(grid.variants, start=1):
             if variant.name not in known:
                 known[variant.name] = [tried_seconds(variant.recipe, options.threads)]

@@ -114,8 +114,8 @@ class SpeechRecognition(Task):
         _check_train(train)
         if dev is None:
             return Corpora(processors, train)
-        decode = partial(_decode, recipe, processors, dev.utterances)
-        return Corpora(processors, train, DevSet(dev, decode, [[utterance.text for utterance in dev.utterances]]))
+        decode, references = partial(_decode, recipe, processors), [utterance.text for utterance in dev.utterances]
+        return Corpora(processors, train, DevSet(dev, dev.utterances, decode, [references]))
 
     def processors(self, folder: Path) -> Processors:
         return Processors(AudioProcessor.load(folder), TextProcessor.load(folder / TARGET))

@@ -5,6 +5,9 @@ model. The loop, resumption, the run folder, scores and reports are the same for
 prints nothing and knows no flags.
 """
 
+from __future__ import annotations
+
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,17 +73,25 @@ class DevSet(NamedTuple):
 
     Attributes:
         corpus: the examples, encoded.
-        decode: the outputs of a model, in evaluation mode on a device, as metrics read them; draws no randomness.
+        inputs: the examples as `decode` reads them.
+        decode: the outputs of a model, in evaluation mode on a device, for some inputs, as metrics read them; draws no
+            randomness.
         references: sets of wanted outputs.
     """
 
     corpus: TrainingCorpus
-    decode: Callable[[Model[Any], torch.device], list[str]]
+    inputs: Sequence[Any]
+    decode: Callable[[Sequence[Any], Model[Any], torch.device], list[str]]
     references: list[list[str]]
 
     def outputs(self, model: Model[Any], device: torch.device) -> DevOutputs:
         """The outputs of a model, beside the wanted ones."""
-        return DevOutputs(self.decode(model, device), self.references)
+        return DevOutputs(self.decode(self.inputs, model, device), self.references)
+
+    def sample(self, most: int) -> DevSet:
+        """The same with at most so many inputs, evenly spread; the encoded examples are all there still."""
+        step = max(1, math.ceil(len(self.inputs) / most))
+        return self._replace(inputs=self.inputs[::step], references=[texts[::step] for texts in self.references])
 
 
 @dataclass(frozen=True)
@@ -100,6 +111,10 @@ class Corpora:
     dev: DevSet | None = None
     general: DevSet | None = None
     baselines: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def held_out(self) -> list[DevSet]:
+        """Dev and general, where they are."""
+        return [dev for dev in (self.dev, self.general) if dev is not None]
 
     def dev_baselines(self) -> dict[str, DevOutputs]:
         """The outputs for dev that need no model, by name."""

@@ -275,8 +275,9 @@ def _dev_set(recipe: Recipe, both: tuple[TextProcessor, TextProcessor], source: 
     corpus = _encode(source, recipe, both, name, keep_all=True)
     say(corpus.report.text())
     pairs = list(source)
-    decode = partial(_decode, recipe, Processors(*both), [pair.source for pair in pairs])
-    return DevSet(corpus, decode, [list(texts) for texts in zip(*(pair.references for pair in pairs), strict=True)])
+    sources, decode = [pair.source for pair in pairs], partial(_decode, recipe, Processors(*both))
+    references = [list(texts) for texts in zip(*(pair.references for pair in pairs), strict=True)]
+    return DevSet(corpus, sources, decode, references)
 
 
 def _prepared_processors(recipe: Recipe, folder: Path) -> tuple[TextProcessor, TextProcessor]:

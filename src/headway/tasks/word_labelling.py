@@ -92,8 +92,8 @@ class TokenTask(Task):
         processors = Processors(words, labels)
         if dev is None:
             return Corpora(processors, corpora[0])
-        decode = partial(_decode, recipe, processors, [sentence.words for sentence in dev])
-        return Corpora(processors, corpora[0], DevSet(corpora[1], decode, gold(dev)))
+        words_alone, decode = [sentence.words for sentence in dev], partial(_decode, recipe, processors)
+        return Corpora(processors, corpora[0], DevSet(corpora[1], words_alone, decode, gold(dev)))
 
     def _open(self, corpus: AnyCorpus, where: str, errors: RowErrors) -> list[Labelled]:
         sentences = open_labelled(corpus, where, self.product, self.labels, errors)

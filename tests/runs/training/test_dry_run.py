@@ -1,6 +1,7 @@
 """A dry run leaves nothing behind, and its estimate is that of the whole training."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,6 +9,7 @@ from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import dry_run as room
 from headway.runs.training.dry_run import UPDATES, dry_run
+from headway.tasks import translation
 from tests.conftest import Command
 from tests.runs.training.toys import recipe as toy
 
@@ -47,10 +49,31 @@ def test_the_end_that_comes_first_counts(
     run.write_manifest({"parameters": 5})
     run.weights.write_bytes(b"weights")
     changed = written.training.model_copy(update=training)
-    estimate = room._estimate(changed, run, 11, disk=100)
+    estimate = room._estimate(changed, run, 11, 1.5, disk=100)
+    assert estimate.evaluation_seconds == 3.5
     assert estimate.updates == updates(estimate)
     assert estimate.update_seconds == 0.5
     assert estimate.disk == 207
+
+
+def test_a_few_examples_are_decoded_in_place_of_all(
+    written: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A parser that has learned nothing needs minutes for a real dev set: each output is as long as it may be."""
+    (tmp_path / "dev.tsv").write_text("".join(f"{n:03}\t{n:03}\n" for n in range(150)), encoding="utf-8")
+    decoded: list[str] = []
+    clock = iter(range(0, 10**6, 2))
+
+    def decode(recipe, processors, sources, model, device) -> list[str]:
+        decoded.extend(sources)
+        return ["1"] * len(sources)
+
+    monkeypatch.setattr(translation, "_decode", decode)
+    monkeypatch.setattr(room, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    exact = {"dev_metrics": ({"name": "exact_match"},), "best_by": "exact_match"}
+    estimate = dry_run(written.model_copy(update={"training": written.training.model_copy(update=exact)}))
+    assert decoded == [f"{n:03}" for n in range(0, 150, 3)]
+    assert estimate.evaluation_seconds > 2 * 150 / 50
 
 
 def test_the_command(run_headway: Command, tmp_path: Path) -> None:

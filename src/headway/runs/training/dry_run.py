@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from headway.device import peak_memory
 from headway.errors import RunError
 from headway.log import duration, silenced
+from headway.metrics import Metric
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.inspect.pages import read_metrics
 from headway.runs.run_folder import RunFolder
+from headway.runs.training.evaluation import dev_scores
 from headway.runs.training.loop import train
-from headway.runs.training.preparation import prepare
+from headway.runs.training.opening import open_session
+from headway.runs.training.session import Session
 from headway.tables import Table
+from headway.tasks import dev_metrics
+from headway.tasks.task import DevSet
 
 UPDATES = 6  # the first is slower than the others, and is left out of the median
+DECODED = 64  # examples of a dev set: a model that has learned nothing writes all that it may
 
 
 @dataclass(frozen=True)
@@ -31,8 +40,8 @@ class TrainingEstimate:
         updates: until the end; None where only a time is given.
         updates_per_epoch: of the training data.
         update_seconds: of one update.
-        evaluation_seconds: of one evaluation, 0 without dev. A model that has learned nothing writes long outputs, so
-            that later evaluations are quicker.
+        evaluation_seconds: of one evaluation, by the search of a few examples, 0 without dev. A model that has learned
+            nothing writes long outputs, so that later evaluations are quicker.
         evaluations: until the end.
         seconds: of everything.
         memory: the most bytes in use so far.
@@ -66,31 +75,42 @@ class TrainingEstimate:
 
 
 def dry_run(recipe: Recipe) -> TrainingEstimate:
-    """Read, check and build everything, make a few updates and one evaluation, and leave nothing behind.
+    """Read, check and build everything, make a few updates, evaluate a few examples, and leave nothing behind.
 
     Raises:
         UserError: a recipe or data that cannot be used.
         RunError: what training itself raises; a signal that came.
     """
-    few = {"updates": UPDATES, "epochs": None, "minutes": None, "patience": None, "log_every": 1, "tensorboard": False}
-    few |= {"checkpoint_every": UPDATES, "evaluate_every": None}
+    few: dict[str, Any] = dict.fromkeys(("epochs", "minutes", "patience", "evaluate_every", "best_by"))
+    few |= {"updates": UPDATES, "checkpoint_every": UPDATES, "log_every": 1, "tensorboard": False, "dev_metrics": ()}
+    metrics = dev_metrics(recipe)
     short = recipe.model_copy(update={"training": recipe.training.model_copy(update=few)})
     with TemporaryDirectory(prefix="headway-dry-run-") as folder:
         run = RunFolder(Path(folder) / "run")
         if train(short, run.path):
             raise RunError("the dry run was stopped by a signal")
         disk = sum(file.stat().st_size for file in run.checkpoints.rglob("*") if file.is_file())
-        with silenced():
-            corpus = prepare(short, run).train
-        batches = len(corpus.plan(recipe.training.seed, 0, **recipe.training.batch_sizes()))
-        return _estimate(recipe.training, run, math.ceil(batches / recipe.training.accumulate), disk)
+        with silenced(), open_session(short, run.path, resume=True) as session:
+            batches = len(session.corpora.train.plan(recipe.training.seed, 0, **recipe.training.batch_sizes()))
+            decoding = sum(_decoding_seconds(session, dev, metrics) for dev in session.corpora.held_out())
+        return _estimate(recipe.training, run, math.ceil(batches / recipe.training.accumulate), decoding, disk)
 
 
-def _estimate(training: TrainingConfig, run: RunFolder, updates_per_epoch: int, disk: int) -> TrainingEstimate:
+def _decoding_seconds(session: Session, dev: DevSet, metrics: Sequence[Metric]) -> float:
+    """The time that the outputs for dev and their scores will take."""
+    sample, began = dev.sample(DECODED), time.monotonic()
+    dev_scores(session.model, sample, metrics, session.parallel)
+    return (time.monotonic() - began) * len(dev.inputs) / len(sample.inputs)
+
+
+def _estimate(
+    training: TrainingConfig, run: RunFolder, updates_per_epoch: int, decoding: float, disk: int
+) -> TrainingEstimate:
     lines = read_metrics(run.metrics)
     clock = [line["seconds"] for line in lines if "loss" in line]
     update = median(after - before for before, after in pairwise(clock))
-    evaluation = sum(line.get("evaluation_seconds", 0.0) for line in lines)
+    losses = [line["evaluation_seconds"] for line in lines if "evaluation_seconds" in line]
+    evaluation = losses[-1] + decoding if losses else 0.0
     ends = [training.updates or math.inf, (training.epochs or math.inf) * updates_per_epoch]
     if training.minutes is not None:
         ends.append(60 * training.minutes / update)

@@ -1,7 +1,8 @@
 """Dev loss and dev scores of a model in training."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,17 +68,37 @@ def dev_loss(model: Model[Any], dev: TrainingCorpus, parallel: Parallel) -> floa
     return float(total) / tokens
 
 
-def evaluate(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Evaluation:
-    """Dev loss, and the scores of what the model makes of dev, in the run's precision; draws no random numbers."""
+@contextmanager
+def _evaluating(model: Model[Any], parallel: Parallel) -> Iterator[None]:
+    """Evaluation mode, in the run's precision; afterwards the model trains again."""
     model.eval()
     try:
         with parallel.autocast():
-            loss = dev_loss(model, dev.corpus, parallel)
-            if not math.isfinite(loss):
-                return Evaluation(loss, {}, "the loss on dev is not finite")
-            outputs = dev.outputs(model, parallel.device) if metrics else None
-        return Evaluation(loss, {} if outputs is None else _scores(metrics, outputs))
-    except NotFiniteError:
-        return Evaluation(loss, {}, "the scores of search on dev are not finite")
+            yield
     finally:
         model.train()
+
+
+def dev_scores(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Scores:
+    """The scores of what the model makes of dev; nothing is decoded for no metrics.
+
+    Raises:
+        NotFiniteError: search had scores that are not finite.
+    """
+    if not metrics:
+        return {}
+    with _evaluating(model, parallel):
+        outputs = dev.outputs(model, parallel.device)
+    return _scores(metrics, outputs)
+
+
+def evaluate(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Evaluation:
+    """Dev loss, and the scores of what the model makes of dev, in the run's precision; draws no random numbers."""
+    with _evaluating(model, parallel):
+        loss = dev_loss(model, dev.corpus, parallel)
+    if not math.isfinite(loss):
+        return Evaluation(loss, {}, "the loss on dev is not finite")
+    try:
+        return Evaluation(loss, dev_scores(model, dev, metrics, parallel))
+    except NotFiniteError:
+        return Evaluation(loss, {}, "the scores of search on dev are not finite")
