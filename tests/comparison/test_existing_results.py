@@ -94,6 +94,13 @@ def test_runs_on_their_dev_and_outputs_beside_them(runs: Path, reversal: Reversa
     again = run_headway(*command, "--json", "--metric", "exact_match")
     assert again.out == ended.out
     assert kept.stat().st_mtime_ns == before
+    for name in ("early", "late-1"):
+        recipe = yaml.safe_load((runs / name / "recipe.yaml").read_text())
+        recipe["decoding"]["max_length"] = 1
+        (runs / name / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    run_headway(*command, "--json", "--metric", "exact_match")
+    outputs = (runs / "out" / "cells" / "late-1-1.dev.txt").read_text().splitlines()
+    assert {len(line) for line in outputs} <= {0, 1}, "decoded anew: the search is another"
 
 
 def test_runs_on_a_test_set_of_files(runs: Path, run_headway: Command) -> None:

@@ -23,6 +23,7 @@ from tests.comparison.toys import cell
         ("a > b", 0.1, 2.0, "holds"),
         ("a > b", -0.1, 2.0, "open"),
         ("a > b", -2.0, -0.1, "fails"),
+        ("a > b", 0.0, 0.0, "fails"),
         ("a > b + 1", 0.1, 2.0, "open"),
         ("a > b + 1", 1.1, 2.0, "holds"),
         ("a > b + 1", -0.5, 0.9, "fails"),

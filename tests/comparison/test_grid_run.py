@@ -23,6 +23,7 @@ from headway.comparison.grid_run import GridRun
 from headway.comparison.workers import LocalWorkers, Worker, Workers
 from headway.errors import RunError, UserError
 from headway.metrics import Metric, build_metric
+from headway.recipe import Recipe
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from tests.comparison.grids import write_grid
@@ -31,6 +32,17 @@ from tests.runs.training.kills import ROOT, environment
 
 TUNE = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "updates": 6, "on": {"tsv": "dev.tsv"}}
 SMALL = {"variants": {"attention": {}, "ngram": "ngram.yaml"}, "metrics": ["chrf"]}
+
+
+def test_a_result_is_of_what_the_dictionary_says(tmp_path: Path) -> None:
+    (tmp_path / "words.tsv").write_text("Haus\thouse\n")
+    job = CellJob(
+        "a", "a", 1, tmp_path, Recipe.model_construct(), (), {"dictionary": str(tmp_path / "words.tsv")}, 1, tmp_path
+    )
+    before = job.stamp()
+    assert job.stamp() == before
+    (tmp_path / "words.tsv").write_text("Haus\thome\n")
+    assert job.stamp() != before
 
 
 @pytest.fixture(scope="module")

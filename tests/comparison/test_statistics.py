@@ -91,3 +91,10 @@ def test_holm() -> None:
 def test_one_segment_is_too_few() -> None:
     with pytest.raises(UserError, match="two segments or more"):
         linearise(build_metric("bleu"), [np.ones((1, 10))])
+
+
+def test_a_metric_without_finite_scores_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = build_metric("exact_match")
+    monkeypatch.setattr(metric, "aggregate", lambda totals: float("nan"))
+    with pytest.raises(UserError, match=r"exact_match: .*no finite score.*received \[nan, nan\]"):
+        linearise(metric, [np.ones((3, 2))])

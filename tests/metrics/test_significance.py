@@ -172,6 +172,8 @@ def test_mistakes_are_named() -> None:
     metric, baseline, system = pair("bleu")
     with pytest.raises(UserError, match=r"\(60, 10\) with \(59, 10\)"):
         paired_bootstrap(metric, baseline, system[1:])
+    with pytest.raises(UserError, match=r"need two or more; received 1; allowed: approximate randomisation"):
+        paired_bootstrap(metric, baseline[:1], system[:1])
     with pytest.raises(UserError, match=r"samples: .*at least one"):
         approximate_randomisation(metric, baseline, system, trials=0)
     with pytest.raises(UserError, match=r"samples: .*at least one"):

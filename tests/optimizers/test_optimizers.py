@@ -74,6 +74,18 @@ def test_an_optimizer_by_import_path():
     assert optimizer.param_groups[0]["momentum"] == 0.75
 
 
+def test_optimizers_of_torch_take_their_options():
+    config = OptimizerConfig(kind="torch.optim:RMSprop", momentum=0.5)
+    assert OptimizerConfig.model_validate(config.model_dump(mode="json")) == config
+    optimizer = build_optimizer(config, nn.Linear(2, 1))
+    assert optimizer.param_groups[0]["momentum"] == 0.5
+    assert optimizer.param_groups[0]["alpha"] == 0.99, "the default"
+    with pytest.raises(UserError, match=r"optimizer\.lr: unknown key"):
+        OptimizerConfig(kind="torch.optim:RMSprop", lr=0.5)
+    for kind in ("Adagrad", "Adafactor", "NAdam", "ASGD", "Rprop", "Adamax", "RAdam"):
+        build_optimizer(OptimizerConfig(kind=f"torch.optim:{kind}"), nn.Linear(2, 1))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

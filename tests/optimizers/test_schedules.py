@@ -56,6 +56,8 @@ def test_steps_at_ends_of_epochs():
     # Sutskever et al. (2014): every half epoch
     assert at(4.9, 5, 5.49, 5.5, 7.49, every=0.5) == [1, 1 / 2, 1 / 2, 1 / 4, 1 / 32]
     assert at(0, 2, after=2, factor=0.1) == [1, pytest.approx(0.1)]
+    tenths = [5 + batch / 10 for batch in range(10)]  # of an epoch of ten updates
+    assert at(*tenths, every=0.1) == [0.5 ** (1 + batch) for batch in range(10)]
 
 
 def test_a_plateau_lowers_the_rate():

@@ -24,7 +24,7 @@ from headway.comparison.run_results import result_of_run
 from headway.device import peak_memory, threads_set
 from headway.documents import read_json
 from headway.errors import HeadwayError, RunError
-from headway.files import write_json
+from headway.files import sha256, write_json
 from headway.log import logger, say
 from headway.recipe import Recipe
 from headway.runs.inspect.pages import write_run_report
@@ -73,12 +73,17 @@ class CellJob:
         return {
             "weights": RunFolder(self.run).read_manifest().get("model_sha256"),
             "tests": [test.fingerprint() for test in self.tests],
-            "predict": dict(self.predict),
+            "predict": {key: _stamped(key, value) for key, value in self.predict.items()},
         }
 
     def result(self) -> CellResult | None:
         """The result of a finished cell; None where there is none yet, or one of other weights or test sets."""
         return read_result(self.run / CELL, self.stamp()) if self.is_trained() else None
+
+
+def _stamped(name: str, value: Any) -> Any:
+    """An option of prediction; in place of a file, its content."""
+    return sha256(Path(value)) if name == "dictionary" else value
 
 
 def main_of_process(job: CellJob) -> None:

@@ -301,6 +301,8 @@ def _result_of_run(
     stamp: Mapping[str, Any] = {
         "run": str(name.path.resolve()),
         "weights": manifest.get("model_sha256"),
+        "updates": manifest.get("updates"),  # costs and curves are of these
+        "decoding": RunFolder(name.path).read_recipe().decoding.model_dump(mode="json"),
         "tests": [test.fingerprint() for test in tests],
     }
     path = None if folder is None else folder / CELLS / f"{slug(name.variant)}-{name.seed}.json"

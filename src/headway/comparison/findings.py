@@ -144,7 +144,7 @@ def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
     """The finding by the interval of left - right, in the direction that is better."""
     relation, margin = claim.inequality.relation, claim.margin
     least = margin if relation == ">" else -margin
-    if high < least or (relation == "=" and low > margin):
+    if high < least or (relation == "=" and low > margin) or (relation == ">" and high <= least):
         return "fails"
     if low > least if relation == ">" else low >= least and (relation == ">=" or high <= margin):
         return "holds"

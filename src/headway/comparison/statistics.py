@@ -116,7 +116,7 @@ def linearise(metric: Metric, statistics: Sequence[Statistics]) -> Linearised:
     """Corpus scores of seeds with the influence of each segment, from statistics (N, k) of each seed.
 
     Raises:
-        UserError: fewer than two segments.
+        UserError: fewer than two segments, or a metric of the user's whose scores are not finite.
     """
     rows = [_jackknife(metric, one) for one in statistics]
     return Linearised(np.array([score for score, _ in rows]), np.stack([influence for _, influence in rows]))
@@ -130,6 +130,9 @@ def _jackknife(metric: Metric, statistics: Statistics) -> tuple[float, Floats]:
     score = metric.aggregate(totals)
     kinds, index = np.unique(statistics, axis=0, return_inverse=True)  # many segments may have the same statistics
     without = metric.aggregate_all(totals - kinds)[index.reshape(-1)]
+    if not (np.isfinite(score) and np.isfinite(without).all()):
+        what = "this metric gave no finite score of all segments, or of all but one"
+        raise UserError(what, where=metric.name, received=[score, *without[~np.isfinite(without)][:1].tolist()])
     influence = (segments - 1) * (score - without)
     return score, influence - influence.mean()
 

@@ -86,12 +86,16 @@ def paired_bootstrap(
     The first is that of sacreBLEU's paired bootstrap, except that ties count: a system compared with itself has p = 1
     here and 1 / (R + 1) there. It takes the absolute value before it centres, and so is no level of error: where d is
     large only one tail counts, and under the null hypothesis p <= 0.05 comes out about 12% of the time; near d = 0, p
-    is about 0.43. The second counts both tails and keeps its level.
+    is about 0.43. The second counts both tails and keeps its level, unless segments are few: with 10 of them, p <= 0.05
+    came out 12% of the time, with 20 of them 7%. `approximate_randomisation` is for these.
 
     Raises:
-        UserError: the two (N, k) differ in shape, or `samples` is not positive.
+        UserError: the two (N, k) differ in shape, have fewer than two segments, or `samples` is not positive.
     """
     _check_pair(baseline_statistics, system_statistics)
+    if len(baseline_statistics) < 2:
+        what, allowed = "resampled segments need two or more", "approximate randomisation"
+        raise UserError(what, where="references", received=len(baseline_statistics), allowed=allowed)
     scores = _bootstrap_scores(metric, [baseline_statistics, system_statistics], samples, seed)
     differences = scores[1] - scores[0]
     if formulation == "sacrebleu":

@@ -138,8 +138,9 @@ class StepDecay(Schedule):
 
     def __call__(self, progress: TrainingProgress) -> float:
         """The learning rate of an update."""
-        beyond = progress.epochs - self.after
-        decays = 1 + int(beyond / self.every) if beyond >= 0 else 0
+        # A multiple of 0.1 may be a little less than that, and is one all the same.
+        beyond = (progress.epochs - self.after) / self.every + 1e-9
+        decays = 1 + int(beyond) if beyond >= 0 else 0
         return float(self.context.learning_rate * self.warm(progress.update) * self.factor**decays)
 
 

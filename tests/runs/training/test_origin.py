@@ -46,7 +46,12 @@ def test_it_learns_the_new_data_and_resumes(reversal: Reversal, tree: dict[str, 
     first = (tmp_path / "run" / "model.safetensors").read_bytes()
     assert first != (reversal.run / "model.safetensors").read_bytes()
     tree["training"]["updates"] = 4
+    manifest = tmp_path / "run" / "manifest.json"
+    begun = json.loads(manifest.read_text(encoding="utf-8"))
+    changed = begun | {"from": begun["from"] | {"model_sha256": "that from which it began"}}
+    manifest.write_text(json.dumps(changed), encoding="utf-8")
     headway.train(tree, tmp_path / "run", resume=True)
+    assert json.loads(manifest.read_text(encoding="utf-8"))["from"] == changed["from"], "whatever the origin is now"
     headway.train(tree, tmp_path / "whole")
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("run", "whole")]
     assert weights[0] == weights[1] != first

@@ -11,6 +11,7 @@ import yaml
 from headway.errors import UserError
 from headway.runs.checkpoint_files import list_checkpoints
 from headway.runs.training import loop, session
+from headway.runs.training.checkpoints import save_checkpoint as write
 from headway.runs.training.evaluation import Evaluation
 from headway.runs.training.loop import train
 from tests.runs.training import toys
@@ -52,6 +53,37 @@ def test_another_end_of_a_schedule_without_one_changes_nothing(tmp_path, schedul
     longer = toys.run(tmp_path, updates=8, resume=True, **settings)
     alone = toys.run(tmp_path, "alone", updates=8, **settings)
     assert (longer / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()
+
+
+def test_an_end_between_two_evaluations_is_forgotten_by_a_run_that_goes_on(tmp_path, monkeypatch):
+    """It is evaluated, and may be the best there. Learning rates, patience and the best are of those that are due."""
+    losses = iter([3.0, 2.0, 1.0, 2.5, 2.4, 2.3, 3.0, 2.0, 2.5, 2.4, 2.3])
+    monkeypatch.setattr(session, "evaluate", lambda *_: Evaluation(next(losses), {}))
+    settings = {
+        "optimizer": {"schedule": {"kind": "plateau", "patience": 2}, "warmup": 0}, "best_by": "loss", "patience": 3,
+        "average": {"of": "best"}, "keep_last": 1, "log_every": 1,
+    }  # fmt: skip
+    ended = toys.run(tmp_path, updates=5, **settings)
+    assert json.loads((ended / "manifest.json").read_text())["averaged_updates"] == [5]
+    longer = toys.run(tmp_path, updates=12, resume=True, **settings)
+    alone = toys.run(tmp_path, "alone", updates=12, **settings)
+    assert next(losses, None) is None, "three evaluations after the second are none better"
+    rates = [[line["learning_rate"] for line in metrics(run) if "loss" in line] for run in (longer, alone)]
+    assert rates[0] == rates[1]
+    assert len(set(rates[0])) > 1
+    for run in (longer, alone):
+        assert json.loads((run / "manifest.json").read_text())["averaged_updates"] == [4]
+    assert (longer / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()
+
+
+def test_the_last_checkpoint_is_not_written_twice(tmp_path, monkeypatch):
+    """It would be gone for a moment, and with it, in a run that keeps one, all of the work."""
+    saved = []
+    monkeypatch.setattr(session, "save_checkpoint", lambda *given: saved.append(given[1].update) or write(*given))
+    toys.run(tmp_path, updates=4, checkpoint_every=2, evaluate_every=50, keep_last=1)
+    assert saved == [2, 4]
+    state = json.loads((tmp_path / "run" / "checkpoints" / "update-00000004" / "state.json").read_text())["state"]
+    assert state["stopped"] == "4 updates"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +151,7 @@ def test_a_kill_before_pruning_leaves_no_checkpoint_too_many(tmp_path, monkeypat
     assert len(list_checkpoints(tmp_path / "run" / "checkpoints")) > 1
     resumed = toys.run(tmp_path, resume=True, **settings)
     names = [[path.name for path in list_checkpoints(run / "checkpoints")] for run in (alone, resumed)]
-    assert names == [[f"update-{updates:08d}"]] * 2
+    assert names == [[f"update-{update:08d}" for update in sorted({6, updates})]] * 2, "6 is the best that was due"
 
 
 @pytest.mark.parametrize("update", [1, 3, 5, 8])

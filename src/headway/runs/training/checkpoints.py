@@ -70,6 +70,7 @@ class TrainingState:
 
     The random numbers of an update are a function of seed, update and rank, so there is no random state to keep.
     `batch` counts batches of the epoch that are done. `best` holds (score, update) of the best evaluations, best first.
+    `best_at_end` is `best` with the evaluation of an end at which none was due; training that goes on forgets it.
     `gains`: of each evaluation, whether it was better than all before. `evaluation_pending`: the checkpoint's own
     evaluation is due and not yet among them. `window`: what the next line of metrics.jsonl says of the updates that are
     made. `general`: the general dev set before the first update, by the measure that says what is best. `forgotten`:
@@ -84,6 +85,7 @@ class TrainingState:
     bad_updates: int = 0
     evaluations_without_gain: int = 0
     best: list[tuple[float, int]] = field(default_factory=list)
+    best_at_end: list[tuple[float, int]] = field(default_factory=list)
     gains: list[bool] = field(default_factory=list)
     target_tokens: int = 0
     seconds: float = 0.0
@@ -115,8 +117,6 @@ def save_checkpoint(
         write_bytes(temporary / OPTIMIZER, save(dict(optimizer)))
         _write_state(temporary, state, hashes_of(temporary))
         sync(temporary)
-        if final.exists():
-            _remove(final)
         temporary.rename(final)
         sync(checkpoints)
     except OSError as error:
@@ -165,7 +165,9 @@ def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | 
         return None
     newest, updates = whole_ones[-1], {update_of(folder) for folder in whole_ones}
     state = _parsed_state(newest)
-    state.best = [(score, update) for score, update in state.best if update in updates]
+    state.best, state.best_at_end = (
+        [(score, update) for score, update in ranked if update in updates] for ranked in (state.best, state.best_at_end)
+    )
     return Checkpoint(state, read_tensors(newest / WEIGHTS), read_tensors(newest / OPTIMIZER))
 
 

@@ -71,6 +71,7 @@ def _loop(session: Session, signals: Signals) -> None:
             state.stopped = _finished(config, state)
             if state.stopped:
                 return
+            state.best_at_end = []
             update.restore_random_state()
             plan = update.plan
             count = plan.sentences if config.mean_over == "sentences" else None

@@ -210,9 +210,10 @@ def _start_records(
     parameters = sum(parameter.numel() for name, parameter in model.named_parameters() if CHANGE not in name)
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     parts = {"train": corpora.train, "dev": corpora.dev and corpora.dev.corpus}
-    now, before = machine(), folder.read_manifest().get("machine", {})
+    manifest, now = folder.read_manifest(), machine()
     if state.update:
-        _warn_of_another_machine(before, now)
+        _warn_of_another_machine(manifest.get("machine", {}), now)
+    origin = {"from": manifest["from"]} if state.update and "from" in manifest else provenance(recipe)
     folder.write_manifest(
         {
             "headway": headway.__version__,
@@ -222,7 +223,7 @@ def _start_records(
             "data": data_hashes(corpora),
             "examples": {name: len(part) for name, part in parts.items() if part is not None},
             "vocabulary": folder.vocabulary_hashes(),
-            **provenance(recipe),
+            **origin,
             "machine": now,
             "precision": arithmetic.precision,
             "bf16_speed": arithmetic.bf16_speed,

@@ -133,7 +133,7 @@ class Session:
         `stop` the evaluation is left to the run that goes on, as it is where a signal ends it.
         """
         state = self.state
-        due = regular and (state.update % self.recipe.training.evaluation_interval == 0 or bool(state.stopped))
+        due = regular and (self._is_due or bool(state.stopped))
         state.evaluation_pending = due and self.corpora.dev is not None
         weights = whole_tensors(model_weights(self.model))
         optimizer = optimizer_tensors(unwrapped(self.step), self.optimizer)
@@ -150,18 +150,22 @@ class Session:
                 f" training has diverged, and no checkpoint is made of them. Now {REMEDY}"
             )
         self.records.sync()
-        save_checkpoint(self.folder.checkpoints, self.state, weights, optimizer)
+        if folder_of(self.folder.checkpoints, self.state.update).exists():  # all but the word that this is the end
+            rewrite_state(self.folder.checkpoints, self.state)
+        else:
+            save_checkpoint(self.folder.checkpoints, self.state, weights, optimizer)
 
     def _tidy(self) -> None:
         """Remove the checkpoints that nothing needs, and write the model that the others make."""
         regular, config = self._regular(), self.recipe.training
         last = max(config.keep_last, config.average.count if config.average.of == "last" else 1)
-        prune(self.folder.checkpoints, {*regular[-last:], *self._best_updates(), self.state.update})
+        best = {update for _, update in [*self.state.best, *self.state.best_at_end]}
+        prune(self.folder.checkpoints, {*regular[-last:], *best, self.state.update})
         if self.state.update in regular and not self.state.evaluation_pending:
             self._write_model()
 
     def _best_updates(self) -> list[int]:
-        return [update for _, update in self.state.best]
+        return [update for _, update in self.state.best_at_end or self.state.best]
 
     def _regular(self) -> list[int]:
         """The updates of the regular checkpoints that are there: the same ones as in a run that nothing interrupted."""
@@ -191,8 +195,11 @@ class Session:
         if result is None:
             return
         dev, general = result
+        forgotten = state.forgotten
         self._compare_general(general)
         self._rank(dev)
+        if not self._is_due:
+            state.forgotten = forgotten
         state.evaluation_pending = False
         self.parallel.from_first(self._save_evaluation)
 
@@ -201,20 +208,29 @@ class Session:
         self.records.sync()
         rewrite_state(self.folder.checkpoints, self.state)
 
-    def _rank(self, result: Evaluation) -> None:
-        """Compare an evaluation with the best so far; one that has no finite score is none of these."""
-        key, limit = result.value(self._best_by), self.recipe.training.most_forgotten
-        if not math.isfinite(key) or (limit is not None and self.state.forgotten > limit):
-            self._count_evaluation(gained=False)
-            return
-        ranked = [*self.state.best, (-key if self._higher_is_better else key, self.state.update)]
-        self._count_evaluation(gained=not self.state.best or ranked[-1][0] < self.state.best[0][0])
-        average = self.recipe.training.average
-        self.state.best = sorted(ranked)[: average.count if average.of == "best" else 1]
+    @property
+    def _is_due(self) -> bool:
+        """Whether the update at hand is evaluated wherever training ends."""
+        return self.state.update % self.recipe.training.evaluation_interval == 0
 
-    def _count_evaluation(self, *, gained: bool) -> None:
-        self.state.gains.append(gained)
-        self.state.evaluations_without_gain = 0 if gained else self.state.evaluations_without_gain + 1
+    def _rank(self, result: Evaluation) -> None:
+        """Compare an evaluation with the best so far; one that has no finite score is none of these.
+
+        An end between two evaluations that are due counts for the final model alone, so that training which goes on
+        from there has the learning rates and the best checkpoints of a run that did not end.
+        """
+        state, config, key = self.state, self.recipe.training, result.value(self._best_by)
+        best, gained = state.best, False
+        if math.isfinite(key) and (config.most_forgotten is None or state.forgotten <= config.most_forgotten):
+            ranked = (-key if self._higher_is_better else key, state.update)
+            gained = not best or ranked[0] < best[0][0]
+            best = sorted([*best, ranked])[: config.average.count if config.average.of == "best" else 1]
+        if not self._is_due:
+            state.best_at_end = best
+            return
+        state.best = best
+        state.gains.append(gained)
+        state.evaluations_without_gain = 0 if gained else state.evaluations_without_gain + 1
 
     @property
     def _higher_is_better(self) -> bool:
@@ -286,7 +302,7 @@ class Session:
         """Write the last checkpoint, the final model and the manifest's last word, unless a signal comes before."""
         self._read_outcomes()
         self.records.write_window(self.state, self.state.window.rate)
-        if self.complete or self.state.update % self.recipe.training.evaluation_interval == 0:
+        if self.complete or self._is_due:
             self.parallel.from_first(self._tidy)
         else:
             self.checkpoint(signals, regular=True)
