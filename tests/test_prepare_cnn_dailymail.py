@@ -13,7 +13,7 @@ STORIES = {
         "a": "(CNN) It rained.\n\nIt  stopped\n\n@highlight\n\nRain fell\n\n@highlight\n\nIt ended!\n",
         "b": "Alone.\n",
     },
-    "dailymail": {"c": "Sun shone.\n\n@highlight\n\nSunny\n", "d": "Snow.\n\n@highlight\n\nCold\n"},
+    "dailymail": {"c": "Sun shone.\n\n@highlight\n\nSunny\n", "d d": "Snow.\n\n@highlight\n\nCold\n"},
 }
 
 
@@ -30,7 +30,7 @@ def write_corpus(folder: Path) -> Path:
                 entry = tarfile.TarInfo(f"{source}/stories/{name(address)}.story")
                 entry.size = len(text)
                 archive.addfile(entry, io.BytesIO(text.encode()))
-    for part, addresses in {"train": "ab", "val": "c", "test": "d"}.items():
+    for part, addresses in {"train": ["a", "b"], "val": ["c"], "test": ["d d"]}.items():
         write(folder / f"all_{part}.txt", "".join(f"{address}\n" for address in addresses))
     return write(folder / "counts", "train\t1\nval\t1\ntest\t1\n")
 

@@ -15,18 +15,18 @@ TINY = [
 ]  # fmt: skip
 
 
-def write_catalog(path: Path, messages: dict[str, str]) -> None:
+def write_catalog(path: Path, messages: dict[str, str], header: str = "charset=UTF-8") -> None:
     """A compiled catalog: the header, two tables of lengths and offsets, and texts that end with a zero byte."""
-    entries = sorted(({"": "Content-Type: text/plain; charset=UTF-8\n"} | messages).items())
+    entries = sorted(({"": f"Content-Type: text/plain; {header}\n"} | messages).items())
     tables, texts = [b"", b""], b""
     for column in (0, 1):
         for entry in entries:
             text = entry[column].encode()
             tables[column] += struct.pack("<II", len(text), 28 + 16 * len(entries) + len(texts))
             texts += text + b"\0"
-    header = struct.pack("<7I", 0x950412DE, 0, len(entries), 28, 28 + 8 * len(entries), 0, 0)
+    numbers = struct.pack("<7I", 0x950412DE, 0, len(entries), 28, 28 + 8 * len(entries), 0, 0)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(header + b"".join(tables) + texts)
+    path.write_bytes(numbers + b"".join(tables) + texts)
 
 
 def test_messages_that_are_no_sentences_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -39,9 +39,12 @@ def test_messages_that_are_no_sentences_are_left_out_and_counted(tmp_path: Path)
     write_catalog(folder / "one.mo", kept | left_out)
     write_catalog(folder / "two.mo", {"open the file": "Datei öffnen"})
     (folder / "broken.mo").write_bytes(b"no catalog")
+    write_catalog(folder / "strange.mo", {"open the file": "Datei öffnen"}, "charset=CHARSET")
+    write_catalog(folder / "odd.mo", {"open the file": "Datei öffnen"}, "charset=UTF-8\nPlural-Forms: nplurals=2;")
     ended = prepare(MESSAGES, tmp_path / "locale", "de", tmp_path / "out.tsv")
     assert ended.returncode == 0, ended.stderr
-    assert "broken.mo is left out" in ended.stderr
+    for name in ("broken", "strange", "odd"):
+        assert f"{name}.mo is left out" in ended.stderr
     assert ended.stdout.strip().split("; ") == [
         "de: 2 messages", "1 long", "2 not translated", "1 of one word", "1 of several lines", "1 there already",
         "1 with a shortcut",
@@ -63,7 +66,6 @@ def test_a_shift_has_six_corpora_and_a_run(tmp_path: Path, shift: str, language:
         for side in sides:
             for part, count in parts.items():
                 write(data / corpus / f"{part}.{side}", "".join(f"{rows[side].format(n)}\n" for n in range(count)))
-    output.mkdir()
     ended = prepare(SCRIPT, shift, data, output, *TINY)
     assert ended.returncode == 0, ended.stderr
     sizes = {path.stem: len(path.read_text(encoding="utf-8").splitlines()) for path in output.glob("*-*.tsv")}

@@ -7,7 +7,7 @@ from tests.preparation import RECIPES, prepare, write
 
 SCRIPT = RECIPES / "summarization" / "gigaword" / "prepare.sh"
 LINES = {
-    "train/train.article.txt": "one two\n\nthree\n", "train/train.title.txt": "1\n2\n3\n",
+    "train/train.article.txt": "one\ttwo\n\nthree\n", "train/train.title.txt": "1\n2\n3\n",
     "train/valid.article.filter.txt": "four\n", "train/valid.title.filter.txt": "4\n",
     "Giga/input.txt": "five\n", "Giga/task1_ref0.txt": "5\n",
 }  # fmt: skip

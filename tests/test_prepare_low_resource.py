@@ -23,7 +23,6 @@ def test_what_each_recipe_reads_is_made(tmp_path: Path) -> None:
     for side in ("ja", "en"):
         write(data / f"train.{side}", "".join(f"{side} {number % 50} .\n" for number in range(25_100)))
         write(data / f"dev.{side}", f"{side} 1 .\n")
-    output.mkdir()
     ended = prepare(SCRIPT, data, "60", output, *TINY, seconds=300)
     assert ended.returncode == 0, ended.stderr
     sizes = {name: len((output / name).read_text().splitlines()) for name in ("train.ja", "test.en", "mono.en")}

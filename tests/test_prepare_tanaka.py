@@ -13,8 +13,6 @@ def lines(side: str, number: int) -> str:
 
 def test_a_test_set_is_cut_off_or_taken_as_it_is(tmp_path: Path) -> None:
     data, cut, given = tmp_path / "tanaka", tmp_path / "cut", tmp_path / "given"
-    for folder in (cut, given):
-        folder.mkdir()
     for side in ("ja", "en"):
         write(data / f"train.{side}", lines(side, 520))
         write(data / f"dev.{side}", lines(side, 3))

@@ -11,6 +11,7 @@ is kept.
 import gettext
 import hashlib
 import re
+import struct
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ def main(locale: str, language: str, output: str) -> None:
     for catalog in sorted((Path(locale) / language / "LC_MESSAGES").glob("*.mo")):
         try:
             entries = list(messages(catalog))
-        except (UnicodeDecodeError, OSError) as error:
+        except (ValueError, LookupError, OSError, struct.error) as error:  # of bytes that are no catalog, or no text
             print(f"messages.py: {catalog.name} is left out: {error}", file=sys.stderr)
             continue
         for english, translation in entries:

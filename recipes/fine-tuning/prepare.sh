@@ -20,8 +20,10 @@ messages() { # LANGUAGE NAME PAIRS: messages for training, 500 for dev and 1,000
     tail -n +1501 "$output/messages.tsv" | head -n "$3" > "$output/$2.tsv"
 }
 
+mkdir -p "$output"
 case $shift_of in
 strings)
+    general=$here/strings-general.yaml
     for part in train dev; do # the words of Japanese are put together again
         tr -d ' ' < "$data/tanaka/$part.ja" | paste -d "$tab" - "$data/tanaka/$part.en" > "$output/$part.tsv"
     done
@@ -31,6 +33,7 @@ strings)
     messages ja domain 5000
     ;;
 captions)
+    general=$here/captions-general.yaml
     captions=$data/multi30k
     paste -d "$tab" "$captions/train.de" "$captions/train.en" | head -n 5000 > "$output/domain.tsv"
     paste -d "$tab" "$captions/val.de" "$captions/val.en" | head -n 500 > "$output/domain-dev.tsv"
@@ -42,4 +45,4 @@ captions)
     exit 2
     ;;
 esac
-headway train "$here/$shift_of-general.yaml" "data.folder=$output" "$@" --output "$output/runs/general"
+headway train "$general" "data.folder=$output" "$@" --output "$output/runs/general"

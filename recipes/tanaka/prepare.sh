@@ -11,6 +11,7 @@ for part in train dev test; do
         exit 2
     fi
 done
+mkdir -p "$output"
 for side in ja en; do
     cp "$data/dev.$side" "$output"
     if [ -f "$data/test.ja" ]; then

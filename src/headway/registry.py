@@ -253,9 +253,9 @@ def _section_of(component: type[Any]) -> type[BaseModel]:
 
     Optimizers of PyTorch take all options by position as well; their learning rate is that of the schedule.
     """
-    kinds = [inspect.Parameter.KEYWORD_ONLY]
+    kinds: list[Any] = [inspect.Parameter.KEYWORD_ONLY]
     if component.__module__.startswith("torch.optim."):
-        kinds = [*kinds, inspect.Parameter.POSITIONAL_OR_KEYWORD]
+        kinds.append(inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(component.__init__).parameters.values()
     hints = get_type_hints(component.__init__, include_extras=True)
     fields: dict[str, Any] = {

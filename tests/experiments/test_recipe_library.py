@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from headway.errors import UserError
-from headway.experiments.recipe_library import about, copy_recipe, library, opening, recipe_list, recipe_names
+from headway.experiments.recipe_library import (
+    about,
+    copy_recipe,
+    files_of,
+    library,
+    opening,
+    recipe_list,
+    recipe_names,
+)
 from headway.recipe import load_recipe
 from tests.conftest import Command
 from tests.docs.pages import ROOT
@@ -70,6 +78,16 @@ def test_a_copy_has_what_it_begins_from(tmp_path: Path) -> None:
 def test_a_copy_has_scripts_that_its_scripts_call(tmp_path: Path) -> None:
     names = {path.relative_to(tmp_path).as_posix() for path in copy_recipe("fine-tuning/captions-general", tmp_path)}
     assert {"fine-tuning/captions-general.yaml", "fine-tuning/prepare.sh", "fine-tuning/messages.py"} <= names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy_has_the_files_that_its_scripts_name(name: str) -> None:
+    """Those that lie beside a script and that its code names, without what comments and the docstring say."""
+    copied = {library() / path for path in files_of(name)}
+    for script in (path for path in copied if path.suffix in (".sh", ".py")):
+        code = re.sub(r'""".*?"""|^#.*$', "", script.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        named = {path for path in script.parent.iterdir() if path.is_file() and re.search(rf"\b{path.name}\b", code)}
+        assert named - {script} <= copied, script
 
 
 def test_a_changed_copy_is_kept(tmp_path: Path) -> None:

@@ -123,9 +123,10 @@ def test_sentences_in_trees_out(run: Run, run_headway: Command, tmp_path: Path) 
 def test_unseen_sentences_tags_and_drawings(run: Run, run_headway: Command) -> None:
     odd = run_headway("predict", run.path, stdin="( unheard of )\n").out
     assert [token for token in odd.split() if token.endswith(")")][-1].startswith("-RRB-)")
-    tagged = run_headway("predict", run.path, "--tagged", stdin="n_XYZ v_VVV\n").out
-    assert "(XYZ n)" in tagged
-    assert "(VVV v)" in tagged
+    tagged = run_headway("predict", run.path, "--tagged", stdin="n_XYZ v_VVV\n")
+    assert "(XYZ n)" in tagged.out
+    assert "(VVV v)" in tagged.out
+    assert "characters" not in tagged.err, "tags are not read"
     assert "─┬─ " in run_headway("predict", run.path, "--format", "drawing", stdin="d n v\n").out
     code, _, err = run_headway("predict", run.path, "--threshold", "1", stdin="d n v\n")
     assert (code, err.split(";")[0]) == (2, "error: --threshold: parsing has no such option")

@@ -50,7 +50,8 @@ def main(data: Path, output: Path, counts: Path) -> None:
     found = stories(data)
     output.mkdir(parents=True, exist_ok=True)
     for name in SETS:
-        addresses = (data / f"all_{name}.txt").read_text(encoding="utf-8").split()
+        lines = (data / f"all_{name}.txt").read_text(encoding="utf-8").split("\n")
+        addresses = [line.strip() for line in lines if line.strip()]
         names = [hashlib.sha1(address.encode("utf-8"), usedforsecurity=False).hexdigest() for address in addresses]
         missing = [story for story in names if story not in found]
         if missing:

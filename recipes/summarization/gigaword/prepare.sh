@@ -29,7 +29,10 @@ while read -r name wanted; do
     fi
 done < "$expected"
 
-paste "$work/train/train.article.txt" "$work/train/train.title.txt" > "$work/pairs"
+for side in article title; do
+    tr '\t' ' ' < "$work/train/train.$side.txt" > "$work/$side"
+done
+paste "$work/article" "$work/title" > "$work/pairs"
 awk -F'\t' '$1 !~ /^ *$/ && $2 !~ /^ *$/' "$work/pairs" > "$work/kept"
 echo "train: $(($(wc -l < "$work/kept"))) of $(($(wc -l < "$work/pairs"))) pairs have two sides"
 cut -f 1 "$work/kept" > "$work/train/train.article.txt"

@@ -13,6 +13,7 @@ if [ "$pairs" -gt 25000 ]; then
     echo "prepare.sh: $pairs pairs; at most 25000, since the others are the text of one language" >&2
     exit 2
 fi
+mkdir -p "$output"
 for side in ja en; do
     cp "$data/dev.$side" "$output"
     head -n "$pairs" "$data/train.$side" > "$output/train.$side"
@@ -23,12 +24,12 @@ tail -n 25000 "$data/train.en" | head -n 23000 > "$output/mono.en"
 train() { # RECIPE RUN [KEY.PATH=VALUE ...]
     recipe=$1 run=$2
     shift 2
-    headway train "$here/$recipe.yaml" "data.folder=$output" "$@" --output "$output/runs/$run"
+    headway train "$recipe" "data.folder=$output" "$@" --output "$output/runs/$run"
 }
 
-train backwards backwards "$@"
+train "$here/backwards.yaml" backwards "$@"
 headway backtranslate "$output/runs/backwards" --input "$output/mono.en" --output "$output/backtranslated" --beam 1 \
     --max-ratio 2.5
-train plain teacher-1 "$@" training.seed=101
-train plain teacher-2 "$@" training.seed=102
+train "$here/plain.yaml" teacher-1 "$@" training.seed=101
+train "$here/plain.yaml" teacher-2 "$@" training.seed=102
 headway distill "$output/runs/teacher-1" "$output/runs/teacher-2" --input "$output/train.ja" --output "$output/distilled"

@@ -210,12 +210,11 @@ def predict_stream(
     prefixes = Prefixes(output.prefix) if output.prefix else None
     total = _checked(predictor, options, sources, prefixes) if source is None else None
     done = truncated = skipped = 0
-    repairs, read = RepairCount(), Counter[str]()
+    formatter, repairs, read = predictor.formatter(options), RepairCount(), Counter[str]()
     with writer.files() as write, progress("decoding", total, "lines") as line:
         for window in windows(sources, size, source):
             if prefixes is not None:
                 options = prefixes.given_to(options, done, len(window))
-            read.update(chain.from_iterable(line for line in window if isinstance(line, str)))
             for prediction in predictor.predict(window, options, first_line=done + 1):
                 done += 1
                 truncated += prediction.truncated
@@ -226,6 +225,7 @@ def predict_stream(
                     warn(f"skipped: {prediction.problem}")
                 writer.write(prediction)
                 write(prediction, done)
+            read.update(chain.from_iterable(formatter.source(line) for line in window if isinstance(line, str)))
             sys.stdout.flush()
             line.update(done)
     _tell_losses(done, truncated, skipped)

@@ -18,7 +18,8 @@ FACTS = ("Corpus", "Train", "Score", "Measured")
 NOT_MEASURED = "not measured yet"
 OTHERS = re.compile(r"\b(?:base|match_parameters): *(?:\{to: *)?([\w./-]+\.yaml)")  # the recipes that a recipe names
 SCRIPTS = re.compile(r"\brecipes/([\w./-]+\.(?:sh|py))\b")  # what prepares its corpus
-BESIDE = re.compile(r"\$here/([\w.-]+\.py)\b")  # what such a script calls
+# What such a script calls and reads from its own folder.
+BESIDE = re.compile(r"""(?:\$here/|\$\(dirname "\$0"\)/|\bwith_name\(")([\w.-]+\.\w+)""")
 
 
 def library() -> Path:
@@ -106,7 +107,7 @@ def files_of(name: str) -> list[Path]:
     needed, reached = [first], [first]
     while needed:
         path = needed.pop()
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8") if path.suffix in (".yaml", ".sh", ".py") else ""
         named = [path.parent / other for pattern in (OTHERS, BESIDE) for other in pattern.findall(text)]
         for target in map(Path.resolve, [*named, *(folder / script for script in SCRIPTS.findall(text))]):
             if target not in reached:
