@@ -31,6 +31,30 @@ def conllu(folder, **sentences):
     return ParserConfig(kind="conllu", model=str(path))
 
 
+def test_a_line_is_cut_into_sentences_in_any_way_that_fits(tmp_path):
+    parser = load_parser(conllu(tmp_path, a_b=[0, 1], a_b_c=[0, 1, 1], c_d=[2, 0], e=[0]), "")
+    found = [
+        [token.head for token in parse.tokens] for parse in parser.parse(["a b c d", "a b c e", "a b e d", "e" * 2000])
+    ]
+    assert found == [[0, 0, 3, 3], [0, 0, 0, 3], [], list(range(2000))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ("1\t \t_\tN\tN\t_\t0\troot\t_\t_\n", 1),
+        ("1-2\t\xa0\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t_\tN\tN\t_\t0\tdep\t_\t_\n", 1),
+        ("1\ta\t_\tN\tN\t_\t0\troot\t_\t_\n2\tb\t_\tN\tN\t_\t_\tdep\t_\t_\n", 2),
+        ("1\ta\t_\tN\tN\t_\t1\troot\t_\t_\n", 1),
+    ],
+    ids=["no form", "no form of a contraction", "no head", "its own head"],
+)
+def test_rows_that_are_no_words_with_heads_are_refused(tmp_path, rows, line):
+    path = toys.write_conllu(tmp_path, rows + "\n")
+    with pytest.raises(UserError, match=rf"made\.conllu:{line}: this row (is no word with a head|has no form)"):
+        load_parser(ParserConfig(kind="conllu", model=str(path)), "")
+
+
 def test_every_sentence_is_parsed_once(tmp_path):
     parser, store = conllu(tmp_path, a_b=[0, 1], b=[0]), tmp_path / "x.parses"
     done = annotate(["a b", "", "b", "a b", "c"], parser, store)

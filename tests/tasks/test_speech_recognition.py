@@ -192,6 +192,13 @@ def test_attention_and_scores_can_be_had(heard, run_headway, tmp_path):
     ended = run_headway("score", heard.run, "--source", manifest)
     assert len(ended.out.splitlines()) == 10
     assert all(float(line.split("\t")[1]) > -1 for line in ended.out.splitlines())
+    rows = [line.split("\t") for line in manifest.read_text(encoding="utf-8").splitlines()]
+    objects = [json.dumps({"audio": str(heard.folder / audio), "text": text}) for audio, text in rows]
+    (tmp_path / "dev.jsonl").write_text("\n".join(objects) + "\n", encoding="utf-8")
+    assert run_headway("score", heard.run, "--source", tmp_path / "dev.jsonl").out == ended.out
+    (heard.folder / "gap.tsv").write_text("\t".join(rows[0]) + "\n\n" + "\t".join(rows[1]) + "\n", encoding="utf-8")
+    ended = run_headway("score", heard.run, "--source", heard.folder / "gap.tsv")
+    assert (ended.code, "gap.tsv:2: this row names no recording" in ended.err) == (2, True)
 
 
 def test_a_look_inside(heard, run_headway, tmp_path):

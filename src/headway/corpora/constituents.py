@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.errors import UserError, option
-from headway.formats.conllu import ConlluToken, read_sentences
+from headway.formats.conllu import ConlluToken, check_dependent, read_sentences
 from headway.parses.parse import NotATreeError, depths
 from headway.trees.tree import Leaf, Tree, escape
 
@@ -110,9 +110,7 @@ def convert_conllu(path: Path, tags: str = "xpos") -> Iterator[Converted]:
 
 
 def _read_word(token: ConlluToken, index: int, tags: str, path: Path) -> Word:
-    if token.head is None or token.head < 0 or not token.form.strip():
-        what, received = "this row is no word with a head", f"{token.id} {token.form} {token.head}"
-        raise UserError(what, where=f"{path}:{token.line}", received=received)
+    check_dependent(token, index, path)
     tag = token.upos if tags == "upos" or token.xpos == "_" else token.xpos
     if len(tag.split()) != 1:
         what = "a part of speech is empty, or has white space in it"

@@ -140,3 +140,10 @@ def _read_row(package: Any, row: str, line: int, path: Path) -> ConlluToken:
     return ConlluToken(
         line, token["id"], cells[1], cells[2], cells[3], cells[4], token["head"], cells[7], token["misc"] or {}
     )
+
+
+def check_dependent(token: ConlluToken, index: int, path: Path) -> None:
+    """Raise UserError, with file and line, for the word at an index of its sentence without form, or without head."""
+    if token.head is None or token.head < 0 or token.head == index + 1 or not token.form.strip():
+        what, received = "this row is no word with a head", f"{token.id} {token.form} {token.head}"
+        raise UserError(what, where=f"{path}:{token.line}", received=received)

@@ -66,8 +66,13 @@ def crossing(hypothesis: Brackets, reference: Brackets) -> int:
 
 
 def is_linear(text: str) -> bool:
-    """Whether this is the linear form of a tree, in which no word ends with a bracket."""
-    return bool(text.strip()) and not any(symbol.endswith(")") for symbol in text.split())
+    """Whether this is the linear form of a tree, in which no word ends with a bracket.
+
+    A model may write a lone `)`. Beside a lone `(` it belongs to a tree whose brackets stand alone.
+    """
+    symbols = text.split()
+    alone = "(" in symbols
+    return bool(symbols) and not any(symbol.endswith(")") and (alone or symbol.strip("()")) for symbol in symbols)
 
 
 def is_treebank(path: Path) -> bool:

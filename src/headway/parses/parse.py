@@ -59,7 +59,7 @@ def depths(heads: Sequence[int]) -> list[int]:
         while token_above not in levels:
             head = heads[token_above]
             if not 0 <= head < len(heads) or len(path) > len(heads):
-                raise NotATreeError(f"token {token_above} has no way to a root (its head is {head})")
+                raise NotATreeError(f"word {token_above + 1} has no way to a root (its head is {head + 1})")
             if head == token_above:
                 levels[token_above] = 0
             else:

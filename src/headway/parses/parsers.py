@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from headway.config import Section
 from headway.errors import UserError
 from headway.files import exists
-from headway.formats.conllu import ConlluSentence, read_sentences
+from headway.formats.conllu import ConlluSentence, check_dependent, read_sentences
 from headway.parses import PARSERS
 from headway.parses.parse import NotATreeError, Parse, Token
 
@@ -186,17 +186,34 @@ class ConlluParser(Parser):
     def _find(self, line: str) -> Parse:
         positions = _visible_spans(line, "none")
         text, done, tokens = "".join(line.split()), 0, list[Token]()
-        while done < len(text):
-            sizes = [size for size in self.lengths if done + size <= len(text)]
-            fitting = [size for size in sizes if text[done : done + size] in self.sentences]
-            if not fitting:
-                return Parse(())
+        for until in self._cuts(text):
             offset = len(tokens)
-            for start, end, head, label in self.sentences[text[done : done + fitting[0]]].tokens:
+            for start, end, head, label in self.sentences[text[done:until]].tokens:
                 span = positions[done + start][0], positions[done + end - 1][1]
                 tokens.append(Token(*span, offset + head, label))
-            done += fitting[0]
+            done = until
         return Parse(tokens)
+
+    def _cuts(self, text: str) -> list[int]:
+        """Where each of the sentences that make up a text ends, of several ways that with longer ones first."""
+        cuts, choices, failed = list[int](), [self._ends(text, 0)], set[int]()
+        while choices:
+            end = next((end for end in choices[-1] if end not in failed), None)
+            if end is None:
+                choices.pop()
+                failed.update(cuts[-1:])
+                cuts = cuts[:-1]
+            elif end == len(text):
+                return [*cuts, end]
+            else:
+                cuts.append(end)
+                choices.append(self._ends(text, end))
+        return []
+
+    def _ends(self, text: str, start: int) -> Iterator[int]:
+        """Where a sentence that begins there ends, the longest first."""
+        ends = (start + size for size in self.lengths if start + size <= len(text))
+        return (end for end in ends if text[start:end] in self.sentences)
 
 
 def read_conllu(path: Path) -> Iterator[tuple[str, Parse]]:
@@ -209,12 +226,12 @@ def read_conllu(path: Path) -> Iterator[tuple[str, Parse]]:
     """
     for sentence in read_sentences(path):
         try:
-            yield _conllu_sentence(sentence)
+            yield _conllu_sentence(sentence, path)
         except NotATreeError as error:
             raise UserError(f"these heads make no tree ({error})", where=f"{path}:{sentence.line}") from error
 
 
-def _conllu_sentence(sentence: ConlluSentence) -> tuple[str, Parse]:
+def _conllu_sentence(sentence: ConlluSentence, path: Path) -> tuple[str, Parse]:
     """The text, with spaces where SpaceAfter=No does not forbid them, and the parse."""
     spans, heads, labels, visible, text, until, shared = [], list[int](), [], 0, "", 0, (0, 0)
     for token in sentence.tokens:
@@ -223,10 +240,13 @@ def _conllu_sentence(sentence: ConlluSentence) -> tuple[str, Parse]:
             continue
         if separator or first > until:  # a word with its characters, or the whole of a contraction
             form = "".join(token.form.split())
+            if not form:
+                raise UserError("this row has no form", where=f"{path}:{token.line}", received=token.form)
             shared, visible = (visible, visible + len(form)), visible + len(form)
             text += token.form + ("" if token.misc.get("SpaceAfter") == "No" else " ")
             until = last
         if not separator:
+            check_dependent(token, len(heads), path)
             spans.append(shared)
             heads.append(token.head - 1 if token.head else len(heads))
             labels.append(token.deprel)

@@ -22,6 +22,7 @@ from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
 from headway.processing.audio.audio_processor import AudioProcessor
+from headway.processing.audio.features import check_bins
 from headway.processing.processor import Processors
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
 from headway.recipe import Recipe
@@ -29,6 +30,7 @@ from headway.storage import keep_folder
 from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus
 from headway.tasks.translation import example_of
 
+FIELDS = ("audio", "text")  # of a manifest in JSON, where the run was trained on another kind
 WINDOW = 128  # recordings decoded together: their frames take about 0.5 MB each
 TARGET = "target"  # the folder of the transcripts' processor
 
@@ -59,6 +61,7 @@ class SpeechRecognition(Task):
             raise UserError(
                 "a model of speech needs what reads frames", where="model.front_end", allowed="{}, or its options"
             )
+        check_bins(audio)
         for key in ("drop_duplicates", "max_ratio", "truncate_source", "lead"):
             if getattr(recipe.data, key):
                 raise UserError(f"{self.name} has no pairs of texts that this could be about", where=f"data.{key}")
@@ -100,7 +103,7 @@ class SpeechRecognition(Task):
         allowed = [allowed_by(setting, key) for key, setting, errors in keys if any(errors.values())]
         dev = heard["data.dev"].pairs() if "data.dev" in heard else None
         shared = shared_by(heard["data.train"].pairs(), dev, source_is_text=False)
-        return DataCheck(reports, broken, next(filter(None, allowed), None), *shared, refused)
+        return DataCheck(reports, broken, "; ".join(filter(None, allowed)) or None, *shared, refused)
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
         heard = _hear(recipe)
@@ -160,12 +163,16 @@ def read_manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:
     """The utterances of a manifest with the columns of the run's own, where these are of the same kind.
 
     Raises:
-        UserError: the manifest is missing or at fault.
+        UserError: the manifest is missing or at fault, or has a blank row, which would have no line of output.
     """
     kind = "jsonl" if path.suffix == ".jsonl" else "tsv"
     _, train = parts(recipe.data.train, "data.train")[0]
-    columns = getattr(train, "columns", None) if kind == train.kind else None
-    return read_utterances(open_recordings({kind: path, "columns": columns}, where))
+    columns = getattr(train, "columns", None) if kind == train.kind else FIELDS if kind == "jsonl" else None
+    source = open_recordings({kind: path, "columns": columns}, where)
+    for pair in source:
+        if not pair.source:
+            raise UserError("this row names no recording", where=f"{path}:{pair.line}")
+    return read_utterances(source)
 
 
 def _decode(

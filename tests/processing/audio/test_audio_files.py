@@ -70,6 +70,8 @@ def test_what_cannot_be_read_is_named(tmp_path):
         read_recording(np.zeros(9, dtype=bool), 8000)
     with pytest.raises(UserError, match="no numbers"):
         read_recording(np.array([0.1, np.nan]), 8000)
+    with pytest.raises(UserError, match=r"samples far beyond -1 and 1; received [19]"):
+        read_recording(np.array([0.1, -1e31]), 8000)
 
 
 def test_a_wav_file_that_ends_early_is_named(tmp_path):

@@ -5,8 +5,17 @@ import math
 import kaldi_native_fbank
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from headway.processing.audio.features import AudioConfig, RunningStatistics, Statistics, count_frames, filterbanks
+from headway.errors import UserError
+from headway.processing.audio.features import (
+    AudioConfig,
+    RunningStatistics,
+    Statistics,
+    check_bins,
+    count_frames,
+    filterbanks,
+)
 from tests.processing.audio.tones import say
 
 SMALL = AudioConfig(sample_rate=8000, bins=23)
@@ -66,6 +75,26 @@ def test_equal_to_the_definition():
     np.testing.assert_allclose(filterbanks(samples, SMALL), oracle(samples, SMALL), atol=2e-3)
     other = AudioConfig(sample_rate=8000, bins=11, frame_length=20, frame_shift=15)
     np.testing.assert_allclose(filterbanks(samples, other), oracle(samples, other), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"frame_shift": 0.05}, "frame_shift is shorter than 1 of 8,000 samples"),
+        ({"frame_length": 0.1}, "frame_length is shorter than 2 of 8,000 samples"),
+        ({"bins": 2}, "greater than or equal to 3"),
+    ],
+)
+def test_frames_that_no_recording_has_are_refused(settings, message):
+    """Kaldi's filterbanks divide by a shift of 0 samples, which ends the process."""
+    with pytest.raises(ValidationError, match=message):
+        AudioConfig(sample_rate=8000, **settings)
+
+
+def test_more_bins_than_a_spectrum_has_are_refused():
+    check_bins(AudioConfig(sample_rate=8000, bins=80))
+    with pytest.raises(UserError, match=r"data\.audio\.bins: a frame of 25 ms at 8,000 Hz has no room .*received 128"):
+        check_bins(AudioConfig(sample_rate=8000, bins=128))
 
 
 @pytest.mark.parametrize("samples", [0, 199, 200, 279, 280, 281])

@@ -87,7 +87,10 @@ def split_digits(spoken: Sequence[Spoken], options: DigitOptions) -> dict[str, l
     }
     for name, part in parts.items():
         if not part:
-            raise UserError(f"nothing is left for {name}", where="headway data digits", received=f"{options}")
+            where, received = ("left_out", left_out) if name == "test-speaker" else ("dev_takes", f"{first} to {last}")
+            takes = sorted({digit.take for digit in spoken})
+            allowed = f"some of the takes {takes[0]} to {takes[-1]}, but not all"
+            raise UserError(f"nothing is left for {name}", where=option(where), received=received, allowed=allowed)
     return parts
 
 

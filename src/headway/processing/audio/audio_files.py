@@ -26,6 +26,7 @@ BLOCK = 1 << 20  # samples read at a time, over all channels
 MOST_SAMPLES, SAMPLES_A_BYTE = 1 << 26, 128
 # Hz. Bringing a recording from a rate beyond these to an ordinary one takes all time, or all memory.
 LEAST_RATE, MOST_RATE = 1000, 10**6
+LOUDEST = 1e6  # of samples that are floats, and should lie between -1 and 1
 UNKNOWN_FRAMES = 1 << 40  # streams whose header was never finished say such lengths
 UNKNOWN_LENGTH = 0x7FFFF000  # bytes: WAV files that were written to a pipe say so much or more
 
@@ -66,6 +67,8 @@ def read_recording(recording: Recording, sample_rate: int) -> Samples:
     mono = samples if samples.ndim == 1 else samples.mean(axis=1)
     if not np.isfinite(mono).all():
         raise UserError("this recording has samples that are no numbers", where=name)
+    if (loudest := float(np.abs(mono).max(initial=0.0))) > LOUDEST:
+        raise UserError("this recording has samples far beyond -1 and 1", where=name, received=loudest)
     if rate == sample_rate or not len(mono):
         return mono
     resampled: Samples = library("soxr").resample(mono, rate, sample_rate)

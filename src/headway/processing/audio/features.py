@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from headway.config import Count, Section
+from headway.errors import UserError
 from headway.processing.audio.audio_files import LEAST_RATE, MOST_RATE, Samples, library
 from headway.processing.audio.augment import SpecAugmentConfig, expand_policy
 from headway.tensors.batch import Frames
@@ -35,7 +36,7 @@ class AudioConfig(Section):
     """
 
     sample_rate: Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE)] = 16000
-    bins: Annotated[int, Field(gt=0, le=1000)] = 80
+    bins: Annotated[int, Field(ge=3, le=1000)] = 80
     frame_length: Milliseconds = 25.0
     frame_shift: Milliseconds = 10.0
     normalise: Literal["utterance", "global", "none"] = "utterance"
@@ -49,6 +50,9 @@ class AudioConfig(Section):
     def _coherent(self) -> AudioConfig:
         if self.min_frames > self.max_frames:
             raise ValueError(f"min_frames ({self.min_frames}) is above max_frames ({self.max_frames})")
+        for name, least in (("frame_length", 2), ("frame_shift", 1)):
+            if int(self.sample_rate * getattr(self, name) / 1000) < least:
+                raise ValueError(f"{name} is shorter than {least} of {self.sample_rate:,} samples a second")
         if self.spec_augment is not None and self.normalise == "none":
             raise ValueError("spec_augment puts the mean, which normalise sets to 0, in place of frames and bins")
         return self
@@ -65,6 +69,17 @@ def filterbanks(samples: Samples, config: AudioConfig) -> Frames:
     online.input_finished()
     frames = [online.get_frame(index) for index in range(online.num_frames_ready)]
     return np.stack(frames) if frames else np.zeros((0, config.bins), dtype=np.float32)
+
+
+def check_bins(config: AudioConfig) -> None:
+    """Raise UserError for more bins than the spectrum of a frame has room for."""
+    try:
+        filterbanks(np.zeros(0, dtype=np.float32), config)
+    except ValueError as error:
+        what = f"a frame of {config.frame_length:g} ms at {config.sample_rate:,} Hz has no room for so many bins"
+        raise UserError(
+            what, where="data.audio.bins", received=config.bins, allowed="fewer, or longer frames"
+        ) from error
 
 
 def frame_settings(config: AudioConfig) -> dict[str, Any]:
