@@ -251,17 +251,19 @@ def config_of(component: type[Any]) -> type[BaseModel]:
 def _section_of(component: type[Any]) -> type[BaseModel]:
     """The section that is made from the keyword-only arguments of a class.
 
-    Optimizers of PyTorch take all options by position as well; their learning rate is that of the schedule.
+    Optimizers of PyTorch take theirs by position as well; their learning rate is that of the schedule.
     """
-    kinds: list[Any] = [inspect.Parameter.KEYWORD_ONLY]
-    if component.__module__.startswith("torch.optim."):
-        kinds.append(inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(component.__init__).parameters.values()
+    keys = [key for key in parameters if key.kind is key.KEYWORD_ONLY]
+    if component.__module__.startswith("torch.optim."):
+        keys += [
+            key
+            for key in parameters
+            if key.kind is key.POSITIONAL_OR_KEYWORD and key.name not in ("self", "params", "lr")
+        ]
     hints = get_type_hints(component.__init__, include_extras=True)
     fields: dict[str, Any] = {
-        key.name: (hints.get(key.name, Any), ... if key.default is key.empty else key.default)
-        for key in parameters
-        if key.kind in kinds and key.name not in ("self", "params", "lr")
+        key.name: (hints.get(key.name, Any), ... if key.default is key.empty else key.default) for key in keys
     }
     return create_model(f"{component.__name__}Options", __base__=_Options, **fields)
 

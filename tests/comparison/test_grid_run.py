@@ -43,6 +43,7 @@ def test_a_result_is_of_what_the_dictionary_says(tmp_path: Path) -> None:
     assert job.stamp() == before
     (tmp_path / "words.tsv").write_text("Haus\thome\n")
     assert job.stamp() != before
+    assert replace(job, predict={"dictionary": None}).stamp()["predict"] == {"dictionary": None}
 
 
 @pytest.fixture(scope="module")

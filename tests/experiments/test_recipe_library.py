@@ -85,7 +85,7 @@ def test_a_copy_has_the_files_that_its_scripts_name(name: str) -> None:
     """Those that lie beside a script and that its code names, without what comments and the docstring say."""
     copied = {library() / path for path in files_of(name)}
     for script in (path for path in copied if path.suffix in (".sh", ".py")):
-        code = re.sub(r'""".*?"""|^#.*$', "", script.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        code = re.sub(r'"""(?s:.*?)"""|^#.*$', "", script.read_text(encoding="utf-8"), flags=re.MULTILINE)
         named = {path for path in script.parent.iterdir() if path.is_file() and re.search(rf"\b{path.name}\b", code)}
         assert named - {script} <= copied, script
 

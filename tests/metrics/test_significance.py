@@ -168,6 +168,21 @@ def test_sacrebleus_bootstrap_rejects_twice_as_often_as_its_level() -> None:
     assert p_values[p_values < 1].max() < 0.6
 
 
+def test_the_bootstrap_of_ten_segments_rejects_too_often() -> None:
+    metric, random, rejected = (
+        build_metric("exact_match"),
+        np.random.default_rng(1),
+        {"bootstrap": 0, "randomisation": 0},
+    )
+    for trial in range(300):
+        right = random.integers(2, size=(2, 10)).astype(float)
+        a, b = (np.stack([row, np.ones(10)], axis=1) for row in right)
+        rejected["bootstrap"] += paired_bootstrap(metric, a, b, 400, seed=trial).p_value <= 0.05
+        rejected["randomisation"] += approximate_randomisation(metric, a, b, 400, seed=trial).p_value <= 0.05
+    assert 0.07 < rejected["bootstrap"] / 300 < 0.15
+    assert rejected["randomisation"] / 300 < 0.06
+
+
 def test_mistakes_are_named() -> None:
     metric, baseline, system = pair("bleu")
     with pytest.raises(UserError, match=r"\(60, 10\) with \(59, 10\)"):

@@ -83,7 +83,7 @@ class CellJob:
 
 def _stamped(name: str, value: Any) -> Any:
     """An option of prediction; in place of a file, its content."""
-    return sha256(Path(value)) if name == "dictionary" else value
+    return sha256(Path(value)) if name == "dictionary" and value is not None else value
 
 
 def main_of_process(job: CellJob) -> None:

@@ -87,7 +87,7 @@ def paired_bootstrap(
     here and 1 / (R + 1) there. It takes the absolute value before it centres, and so is no level of error: where d is
     large only one tail counts, and under the null hypothesis p <= 0.05 comes out about 12% of the time; near d = 0, p
     is about 0.43. The second counts both tails and keeps its level, unless segments are few: with 10 of them, p <= 0.05
-    came out 12% of the time, with 20 of them 7%. `approximate_randomisation` is for these.
+    comes out about 11% of the time. `approximate_randomisation` is for these.
 
     Raises:
         UserError: the two (N, k) differ in shape, have fewer than two segments, or `samples` is not positive.
