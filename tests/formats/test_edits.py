@@ -2,10 +2,12 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from headway.formats.edits import mark_missing, union, wrong_words
+from tests.conftest import Command
 
 
 def alignments(source: Sequence[str], corrected: Sequence[str], index: int = 0) -> Iterator[tuple[int, frozenset[int]]]:
@@ -52,6 +54,25 @@ def test_the_labels_are_those_of_a_least_alignment(length: int) -> None:
 )
 def test_sentences(source: str, corrected: str, labels: str) -> None:
     assert wrong_words(source.split(), corrected.split()) == labels.split()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((), "one origin of the words is needed; received 'nothing'; allowed: --m2, or --source and --references"),
+        (("--m2", "empty"), "--m2: this file is empty"),
+        (("--source", "full"), "--source: alone, this option does nothing; allowed: beside --references"),
+        (("--source", "full", "--references", "full", "missing"), "--references: there is no such file"),
+        (("--m2", "full", "--source", "full", "--references", "full"), "one origin of the words is needed"),
+    ],
+)
+def test_mistakes(run_headway: Command, tmp_path: Path, given: tuple[str, ...], message: str) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "full").write_text("a b\n")
+    files = [word if word.startswith("-") else tmp_path / word for word in given]
+    code, out, err = run_headway("data", "labels", *files)
+    assert (code, out) == (2, "")
+    assert message in err
 
 
 def test_missing_words_and_unions() -> None:

@@ -63,6 +63,15 @@ def test_mistakes(run_headway: Command, treebank: Path) -> None:
     assert "--leaves: unknown leaves" in run_headway("data", "trees", treebank, "--leaves", "pos").err
 
 
+@pytest.mark.parametrize(("verb", "name"), [("trees", "trees"), ("constituents", "sentences")])
+def test_files_that_hold_nothing(run_headway: Command, tmp_path: Path, verb: str, name: str) -> None:
+    path = tmp_path / "blank"
+    path.write_text("\n\n")
+    code, out, err = run_headway("data", verb, path)
+    assert (code, out) == (2, "")
+    assert err.endswith(f"blank: there are no {name} here\n")
+
+
 def test_constituents(run_headway: Command, tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
     path.write_text("1\tDogs\tdog\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n2\tbark\tbark\tVERB\tVBP\t_\t0\troot\t_\t_\n")

@@ -111,11 +111,21 @@ def data_labels(
     references: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="Their corrections.")] = None,
 ) -> None:
     """Write which words are wrong, a word a row: from the edits of an M2 file, or by comparing with corrections."""
+    from headway.errors import UserError, check_companions, option
     from headway.formats.corpus_format import ERRORS
     from headway.formats.edits import union
     from headway.formats.labelled_words import open_labelled, write_columns
+    from headway.formats.lines import check_file
 
-    given = {"m2": m2, "annotator": annotator, "source": source, "references": references or ()}
+    given = {"m2": m2, "annotator": annotator, "source": source, "references": references or None}
+    names = [name for name, value in given.items() if value is not None]
+    check_companions(names, {"annotator": ("m2",), "source": ("references",), "references": ("source",)})
+    if ("m2" in names) == ("source" in names):
+        allowed = f"{option('m2')}, or {option('source')} and {option('references')}"
+        raise UserError("one origin of the words is needed", received=names or "nothing", allowed=allowed)
+    for name, files in (("m2", [m2]), ("source", [source]), ("references", references or [])):
+        for path in filter(None, files):
+            check_file(path, option(name))
     sentences = open_labelled(given, "headway data labels", ERRORS)
     write(write_columns([(sentence.words, union(sentence.labels)) for sentence in sentences]), end="")
 
@@ -256,12 +266,15 @@ def data_constituents(
 ) -> None:
     """Make constituency trees of dependencies, one a line, by the head rules of docs/parsing.md."""
     from headway.corpora.constituents import convert_conllu
+    from headway.errors import UserError
     from headway.log import say
 
     trees, lifted = 0, 0
     for converted in convert_conllu(file, tags):
         write(converted.tree.write())
         trees, lifted = trees + 1, lifted + converted.lifted
+    if not trees:
+        raise UserError("there are no sentences here", where=str(file))
     say(f"{trees:,} trees; {lifted:,} crossing edges were lifted")
 
 

@@ -33,20 +33,24 @@ def write_trees(
         functions: keep grammatical functions.
 
     Raises:
-        UserError: an unknown style or kind of leaves; a file at fault.
+        UserError: an unknown style or kind of leaves; a file at fault, or without a tree.
     """
     if style not in STYLES:
         raise UserError("unknown format", where=option("format"), received=style, allowed=STYLES)
     if leaves not in get_args(Leaves):
         raise UserError("unknown leaves", where=option("leaves"), received=leaves, allowed=get_args(Leaves))
     trees = (tree for _, tree in read_trees(path, functions=functions))
+    empty = True
     for tree in trees if sample is None else _sample(trees, sample):
+        empty = False
         if tree is None:
             yield ""
         elif style == "linear":
             yield linearise(tree, "xx" if leaves == "xx" else "tags")
         else:
             yield STYLES[style](tree)
+    if empty:
+        raise UserError("there are no trees here", where=str(path))
 
 
 def _sample(trees: Iterator[Tree | None], count: int) -> list[Tree | None]:

@@ -108,6 +108,10 @@ class RunFolder:
         """The report page."""
         return self.path / "report.html"
 
+    def has_begun(self) -> bool:
+        """Whether training has begun here: before, a recipe may be here, whose data could not be prepared."""
+        return "status" in self.read_manifest() or bool(list_checkpoints(self.checkpoints)) or self.weights.is_file()
+
     def read_recipe(self) -> Recipe:
         """The recipe of this run. Raises UserError where it is no run, or names code that nobody allowed."""
         if not self.recipe_file.is_file():

@@ -77,6 +77,8 @@ def test_the_seed_decides_everything(folder, tmp_path):
 
 
 def test_mistakes(folder, tmp_path, run_headway):
+    ended = run_headway("data", "digits", tmp_path / "missing", "--output", tmp_path / "out")
+    assert (ended.code, "missing: there is no such folder" in ended.err) == (2, True)
     (tmp_path / "empty").mkdir()
     ended = run_headway("data", "digits", tmp_path / "empty", "--output", tmp_path / "out")
     assert (ended.code, "no recordings DIGIT_SPEAKER_TAKE.wav" in ended.err) == (2, True)

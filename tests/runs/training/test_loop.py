@@ -106,6 +106,20 @@ def test_a_run_is_not_overwritten(tmp_path):
         train(toys.recipe(tmp_path), tmp_path / "run")
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_whose_data_could_not_be_prepared_takes_the_mended_recipe(tmp_path, resume):
+    recipe = toys.recipe(tmp_path, seed=2)
+    missing = parse_corpus({"tsv": str(tmp_path / "missing.tsv")}, "data.dev")
+    data = recipe.data.model_copy(update={"dev": missing})
+    with pytest.raises(UserError, match=r"missing\.tsv"):
+        train(recipe.model_copy(update={"data": data}), tmp_path / "run")
+    RunFolder(tmp_path / "run").vocabulary.mkdir()  # made before the attempt ended: not of the mended recipe
+    train(recipe, tmp_path / "run", resume=resume)
+    train(recipe, tmp_path / "at once")
+    for name in ("model.safetensors", "recipe.yaml"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "at once" / name).read_bytes()
+
+
 def test_resuming_with_another_recipe_names_the_keys(tmp_path):
     toys.run(tmp_path)
     with pytest.raises(UserError, match=r"training\.seed: 1 -> 2"):

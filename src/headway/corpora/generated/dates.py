@@ -214,12 +214,16 @@ def generate_dates(
     dev_dates, test_dates, train_dates = dates[: held_out // 3], dates[held_out // 3 : held_out], dates[held_out:]
     unseen = hold_out(generator, held_out_pairs)
     seen = [way for language in languages() for way in writings(language) if way not in unseen]
-    return DateData(
-        train=_examples(generator, seen, train_dates, train_size),
-        dev=_examples(generator, seen, dev_dates, dev_size),
-        test_unseen_dates=_examples(generator, seen, test_dates, test_size),
-        test_unseen_pairs=_examples(generator, sorted(unseen), test_dates, test_size),
-    )
+    drawn = {
+        "train": (seen, train_dates, train_size),
+        "dev": (seen, dev_dates, dev_size),
+        "test_unseen_dates": (seen, test_dates, test_size),
+        "test_unseen_pairs": (sorted(unseen), test_dates, test_size),
+    }
+    for part, (ways, days, size) in drawn.items():
+        if size > len(ways) * len(days):  # which would be seen only after all of them were drawn
+            raise _too_many(part, size, len(ways) * len(days))
+    return DateData(**{part: _examples(generator, part, *choice) for part, choice in drawn.items()})
 
 
 def hold_out(generator: random.Random, share: float) -> set[Writing]:
@@ -244,8 +248,10 @@ def hold_out(generator: random.Random, share: float) -> set[Writing]:
     return chosen
 
 
-def _examples(generator: random.Random, ways: Sequence[Writing], dates: Sequence[date], size: int) -> list[DateExample]:
-    """`size` examples with different texts, every language as often as the others."""
+def _examples(
+    generator: random.Random, part: str, ways: Sequence[Writing], dates: Sequence[date], size: int
+) -> list[DateExample]:
+    """`size` examples of a part with different texts, every language as often as the others. Raises UserError."""
     by_language: dict[str, list[Writing]] = {}
     for way in ways:
         by_language.setdefault(way.language, []).append(way)
@@ -257,7 +263,12 @@ def _examples(generator: random.Random, ways: Sequence[Writing], dates: Sequence
         way, day = generator.choice(generator.choice(groups)), generator.choice(dates)
         text = way.write(day)
         examples.setdefault(text, DateExample(text, day.isoformat(), way.language, way.name))
-    raise UserError("more examples than there are different texts", received=size, allowed=f"about {len(examples)}")
+    raise _too_many(part, size, len(examples))
+
+
+def _too_many(part: str, size: int, most: int) -> UserError:
+    what = "more examples than there are different texts"
+    return UserError(what, where=part.replace("_", "-"), received=size, allowed=f"about {most:,}")
 
 
 def write_dates(data: DateData, folder: Path) -> None:

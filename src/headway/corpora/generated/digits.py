@@ -56,6 +56,8 @@ class DigitPart:
 
 def read_digits(folder: Path, sample_rate: int) -> list[Spoken]:
     """All recordings `DIGIT_SPEAKER_TAKE.wav` in a folder. Raises UserError where there are none, or one is broken."""
+    if not folder.is_dir():
+        raise UserError("there is no such folder", where=str(folder))
     recordings = []
     for path in sorted(folder.glob("*")):
         if named := NAME.fullmatch(path.name):

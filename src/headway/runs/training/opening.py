@@ -1,5 +1,6 @@
 """Opening a training run, new or resumed."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -69,7 +70,7 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
         with trusted, ExitStack() as held, nullcontext() if parallel.first else silenced():
             folder = RunFolder(output)
             parallel.from_first(partial(check_recipe, recipe))
-            if not folder.vocabulary.is_dir():
+            if not folder.has_begun():
                 parallel.from_first(partial(check_origin, recipe))
             arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel.device, held))
             parallel = replace(parallel, precision=arithmetic.precision)
@@ -88,15 +89,12 @@ def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device, hel
     held.enter_context(training_lock(folder.path))
     run_folder(output, resume)  # a run may have begun there before this process had the lock
     if folder.recipe_file.exists():
-        recipe, changes = compared_with_run(folder, recipe)
-        shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
-        if any(key not in FREE_TO_CHANGE for key in changes):
-            allowed = f"the run's own recipe, or changes of {', '.join(FREE_TO_CHANGE)}"
-            what = f"{option('resume')} with a changed recipe ({shown})"
-            raise UserError(what, where=str(output), allowed=allowed)
-        if changes:
-            _check_same_rates(recipe, folder)
-            warn(f"the recipe has changed: {shown}")
+        compared_recipe, changes = compared_with_run(folder, recipe)
+        if folder.has_begun():
+            recipe = compared_recipe
+            _check_changes(recipe, folder, changes)
+        elif changes and folder.vocabulary.is_dir():  # what an attempt prepared that ended before training
+            shutil.rmtree(folder.vocabulary)
     remove_leftovers(folder.path, LEFTOVERS)
     remove_leftovers(folder.checkpoints, CHECKPOINT_LEFTOVERS)
     arithmetic = choose_arithmetic(recipe, folder.read_manifest(), device)
@@ -104,6 +102,19 @@ def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device, hel
     if arithmetic.precision == "bf16" and arithmetic.bf16_speed is not None and arithmetic.bf16_speed < 1:
         warn(f"training.precision: bf16 {compared(arithmetic.bf16_speed)} on this processor ({instruction_set()})")
     return arithmetic
+
+
+def _check_changes(recipe: Recipe, folder: RunFolder, changes: dict[str, tuple[Any, Any]]) -> None:
+    """Name what has changed in the recipe of a run that goes on. Raises UserError where that may not change."""
+    if not changes:
+        return
+    shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
+    if any(key not in FREE_TO_CHANGE for key in changes):
+        allowed = f"the run's own recipe, or changes of {', '.join(FREE_TO_CHANGE)}"
+        what = f"{option('resume')} with a changed recipe ({shown})"
+        raise UserError(what, where=str(folder.path), allowed=allowed)
+    _check_same_rates(recipe, folder)
+    warn(f"the recipe has changed: {shown}")
 
 
 def _check_same_rates(recipe: Recipe, folder: RunFolder) -> None:

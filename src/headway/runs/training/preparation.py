@@ -121,7 +121,7 @@ def run_folder(path: Path, resume: bool) -> RunFolder:
     folder, where = RunFolder(path), f"{option('output')} {path}"
     if path.exists() and not path.is_dir():
         raise UserError("the run folder is a file", where=where)
-    if folder.recipe_file.exists() and not resume:
+    if folder.recipe_file.exists() and not resume and folder.has_begun():
         allowed = f"{option('resume')} to go on with it, or another folder"
         raise UserError("there is a run here already", where=where, allowed=allowed)
     try:
