@@ -76,6 +76,16 @@ def test_table_of_one_system_has_no_p(files: dict[str, Path]) -> None:
     assert "p:" not in text
 
 
+def test_one_segment_has_no_interval(files: dict[str, Path], tmp_path: Path) -> None:
+    groups = write(tmp_path / "groups", ["a"] * 11 + ["b"])
+    report = score_files([build_metric("exact_match")], [files["better"]], [files["reference"]], by=groups)
+    table = report.group_tables()[0].text().splitlines()
+    assert [line.split()[:2] for line in table[-2:]] == [["a", "11"], ["b", "1"]]
+    assert ["±" in line for line in table[-2:]] == [True, False]
+    alone = [write(tmp_path / name, ["a b"]) for name in ("hypothesis", "reference")]
+    assert "100.00 ±" not in score_files([build_metric("exact_match")], alone[:1], alone[1:]).text()
+
+
 def test_json_holds_everything(files: dict[str, Path]) -> None:
     options = {"significance": "bootstrap", "samples": 50}
     report = score_files([build_metric("ter")], [files["worse"], files["better"]], [files["reference"]], **options)  # type: ignore[arg-type]

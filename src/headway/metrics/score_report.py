@@ -63,7 +63,7 @@ class ScoreReport:
         cells: list[list[Cell]] = [[row.system for row in self.scores[0]]]
         for scores in self.scores:
             columns.append(Column(scores[0].score.metric, format=".2f"))
-            cells.append([_with_interval(row.score.value, row.interval) for row in scores])
+            cells.append([_with_interval(row.score.value, row.interval, row.score.segments) for row in scores])
             if any(row.comparison for row in scores):
                 columns.append(Column("p", format=".4f"))
                 cells.append([row.comparison.p_value if row.comparison else None for row in scores])
@@ -107,15 +107,16 @@ class ScoreReport:
 
 def _by_group(scores: Sequence[SystemScore]) -> Table:
     systems = [Column(row.system, format=".2f") for row in scores]
-    rows = [
-        [groups[0].group, groups[0].segments, *(_with_interval(group.value, group.interval) for group in groups)]
-        for groups in zip(*(row.groups for row in scores), strict=True)
+    rows: list[list[Cell]] = [
+        [some[0].group, some[0].segments, *(_with_interval(one.value, one.interval, one.segments) for one in some)]
+        for some in zip(*(row.groups for row in scores), strict=True)
     ]
     return Table([Column(f"{scores[0].score.metric} by group"), Column("segments"), *systems], rows)
 
 
-def _with_interval(value: float, interval: Interval) -> Spread:
-    return Spread(value, (interval.high - interval.low) / 2)
+def _with_interval(value: float, interval: Interval, segments: int) -> Cell:
+    """A score with half of its interval, which means nothing where all resamples are the same one segment."""
+    return Spread(value, (interval.high - interval.low) / 2) if segments > 1 else value
 
 
 @kept_pipes()
