@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from headway.errors import UserError
-from headway.formats.alignments import read_treebanks
+from headway.formats.alignments import read_alignments, read_treebanks
 from headway.formats.lines import LONGEST_LINE
 from headway.formats.tiger import read_tiger
+from headway.formats.treebanks import read_trees
 from headway.formats.xml_files import read_elements
 
 
@@ -38,6 +39,31 @@ def test_elements_come_in_their_order(tmp_path: Path) -> None:
     for name, content in (("a.xml", text), ("a.xml.gz", gzip.compress(text)), ("a.xml.xz", lzma.compress(text))):
         (tmp_path / name).write_bytes(content)
         assert elements(tmp_path / name) == [("a", {"x": "é"}, 2), ("b", {}, 3), "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "begun"),
+    [
+        ("iso-8859-1", '<?xml version="1.0" encoding="iso-8859-1"?>'),
+        ("utf-16", '<?xml version="1.0" encoding="utf-16"?>'),
+        ("utf-8-sig", '<?xml version="1.0" encoding="utf-8"?>'),
+        ("utf-16", "\n"),
+        ("utf-8-sig", "\n"),
+    ],
+)
+def test_a_treebank_of_one_line_in_any_encoding(tmp_path: Path, encoding: str, begun: str) -> None:
+    terminals = '<terminals><t id="s1_1" word="Müß" pos="NN"/></terminals>'
+    edges = '<nonterminals><nt id="s1_500" cat="NP"><edge idref="s1_1" label="--"/></nt></nonterminals>'
+    bank = f'<corpus><body><s id="s1"><graph root="s1_500">{terminals}{edges}</graph></s></body></corpus>'
+    (tmp_path / "a.xml").write_bytes(f"{begun}{bank}".encode(encoding))
+    (tree,) = [row.tree for row in read_trees(tmp_path / "a.xml")]
+    assert tree is not None
+    assert tree.words() == ["Müß"]
+    link = '<align type="good"><node treebank_id="a" node_id="s1_1"/><node treebank_id="b" node_id="s1_1"/></align>'
+    banks = '<treebank id="a" filename="a.xml"/><treebank id="b" filename="a.xml"/>'
+    aligned = f"<treealign><!-- Müß --><head>{banks}</head>{link}</treealign>"
+    (tmp_path / "a_b.xml").write_bytes(f"{begun}{aligned}".encode(encoding))
+    assert read_alignments(tmp_path / "a_b.xml") == ["0-0"]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.errors import UserError
-from headway.formats.lines import check_file, read_lines
-from headway.formats.xml_files import read_elements
+from headway.formats.lines import check_file, kept_pipes, read_lines
+from headway.formats.xml_files import begins_as_xml, read_elements
 
 Link = tuple[int, int]
 PHARAOH = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
@@ -51,17 +51,17 @@ def parse_pharaoh(line: str, where: str) -> Links:
     return make_links(sure, possible)
 
 
+@kept_pipes()
 def read_alignments(path: Path) -> list[str]:
     """The sentence pairs of a file in any of the formats, each as a line of Pharaoh links.
 
     Raises:
         UserError: a file that cannot be read or has a line that is no alignment.
     """
-    lines = list(read_lines(path))
-    first = next((line for line in lines if line.strip()), "")
-    if first.lstrip().startswith("<"):
+    if begins_as_xml(path):
         return [pair.links.pharaoh() for pair in read_treebanks(path)]
-    if NAACL.fullmatch(first):
+    lines = list(read_lines(path))
+    if NAACL.fullmatch(next((line for line in lines if line.strip()), "")):
         return _read_naacl(lines, path)
     for number, line in enumerate(lines, start=1):
         parse_pharaoh(line, f"{path}:{number}")

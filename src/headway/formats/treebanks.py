@@ -8,9 +8,9 @@ from pathlib import Path
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import PAIRS, TREES, CorpusFormat, Pair, PairSource
-from headway.formats.lines import read_rows
 from headway.formats.penn import TreeAtLine, read_penn
 from headway.formats.tiger import read_tiger
+from headway.formats.xml_files import begins_as_xml
 from headway.trees.linear_form import Leaves, linearise
 from headway.trees.tree import clean
 
@@ -29,11 +29,7 @@ def read_trees(path: Path, *, functions: bool = False) -> Iterator[TreeAtLine]:
 
 def tree_rows(path: Path, *, functions: bool = False) -> Iterator[TreeAtLine | UserError]:
     """`read_trees`, with the error in the place of a sentence that is no tree: the sentences after it can be read."""
-    first = next((line for line in read_rows(path) if isinstance(line, UserError) or line.strip()), "")
-    if isinstance(first, UserError) or not first.lstrip().startswith("<"):
-        rows: Iterator[TreeAtLine | UserError] = read_penn(path)
-    else:
-        rows = read_tiger(path)
+    rows: Iterator[TreeAtLine | UserError] = read_tiger(path) if begins_as_xml(path) else read_penn(path)
     for row in rows:
         if not isinstance(row, UserError) and row.tree is not None:
             row = row._replace(tree=clean(row.tree, functions=functions))

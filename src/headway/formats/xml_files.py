@@ -9,6 +9,8 @@ from xml.parsers import expat
 from headway.errors import UserError
 from headway.formats.lines import CHUNK, LONGEST_LINE, ReadingPosition, opened
 
+BEFORE_XML = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, halves of characters in UTF-16, white space
+
 
 class ElementReader(Protocol):
     """The receiver of the elements of a file, with the lines that they begin and end at."""
@@ -49,6 +51,13 @@ def read_elements(path: Path, reader: ElementReader) -> Iterator[None]:
             yield
             if not chunk:
                 return
+
+
+def begins_as_xml(path: Path) -> bool:
+    """Whether a file's first character, in whatever encoding, is that of XML; not where nothing can be read."""
+    with contextlib.suppress(UserError), opened(path, ReadingPosition()) as file:
+        return file.read(CHUNK).lstrip(BEFORE_XML).startswith(b"<")
+    return False
 
 
 def _check_encoding(path: Path) -> None:
