@@ -104,7 +104,8 @@ class ClaimFile(Section):
     `document`: whose claims these are. `table`: where in it. `setting`: what the document trained on, and how long.
     `data`: for the budget `small`, and for `full` unless `full_data` says otherwise. `grid`: the keys of a grid, or the
     path of a grid file; `$OUTPUT` in its texts is the folder of the data. `looks`: how often findings were looked at,
-    where seeds were added to what was still open; all looks share the probability of a wrong finding (Bonferroni).
+    where seeds or learning rates were added to what was still open, or all was measured again; all looks share the
+    probability of a wrong finding (Bonferroni).
     """
 
     title: str

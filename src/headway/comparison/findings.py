@@ -190,7 +190,7 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
     percent, difference = f"{100 * claims.level:.3g} %", "A difference is that of the left variant to the right"
     notes = [f"{difference}, above 0 where it is better, with the {percent} interval."]
     if claims.looks > 1:
-        notes += [f"Findings were looked at {claims.looks} times, seeds being added; all looks together keep 95 %."]
+        notes += [f"Findings were looked at {claims.looks} times; all looks together keep 95 %."]
     notes += [
         f"Open, {claim.claim}: {found.needs}."
         for claim in claims.claims
