@@ -12,6 +12,7 @@ import headway
 from headway.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run, formats_of, open_run
+from headway.export.parity import parity_lines
 from headway.tensors.batch import EOS
 from tests.conftest import Command, Reversal
 from tests.models.encoders import write_encoder
@@ -43,6 +44,12 @@ def test_huggingface_loads_the_folder_and_generates_the_same(
     source = headway.load(reversal.run).source
     for text in ("ab<pad>cd", "<pad> ab"):
         assert tokenizer(text)["input_ids"] == [*source.encode(text).values, EOS], text
+
+
+def test_lines_that_have_no_token_are_not_compared(reversal: Reversal, tmp_path: Path) -> None:
+    """A run leaves them out; a library decodes them."""
+    (tmp_path / "lines.txt").write_text("ab\n\u2581\n\nabcd\n", encoding="utf-8")
+    assert parity_lines(open_run(reversal.run), tmp_path / "lines.txt", 10) == ["ab", "abcd"]
 
 
 def test_the_lengths_of_outputs_are_those_of_the_run(reversal: Reversal, tmp_path: Path) -> None:

@@ -17,6 +17,10 @@ def test_words_without_a_known_head_do_not_count() -> None:
     assert UAS.aggregate(rows[2]) == 0
 
 
+def test_a_number_is_one_head_however_it_is_written() -> None:
+    assert UAS.statistics(["02 0"], [["2 00"]]).tolist() == [[2, 2]]
+
+
 def test_files_of_heads(tmp_path: Path) -> None:
     lines = tmp_path / "heads.txt"
     lines.write_text("2 0 2\n0 1\n")
@@ -33,6 +37,7 @@ def test_files_of_heads(tmp_path: Path) -> None:
     [
         ("1 0", "2 0 1", "segment 1: a sentence has one head a word; received '2 heads'"),
         ("3 0", "2 0", "hypotheses, segment 1: this is no head of a word; received '3'; allowed: 0 to 2, or _"),
+        (f"{'1' * 5000} 0", "2 0", "hypotheses, segment 1: this is no head of a word"),
         ("2 0", "x 0", "references, segment 1: this is no head of a word; received 'x'"),
     ],
 )

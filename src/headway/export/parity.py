@@ -106,7 +106,7 @@ class ParityReport:
 
 
 def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
-    """Lines of a file, or else of the recipe's dev: the first `count` that are not blank and not too long.
+    """Lines of a file, or else of the recipe's dev: the first `count` that have a token and are not too long.
 
     Raises:
         UserError: neither a file nor dev, or no such line in them.
@@ -127,7 +127,8 @@ def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
 
 
 def _fits(run: Run, line: str, longest: int | None) -> bool:
-    return longest is None or len(run.source.encode(line, run.recipe.data.truncation()).values) <= longest
+    """Whether the run decodes a line: it has a token, and no more than the model can read."""
+    return longest is None or 0 < len(run.source.encode(line, run.recipe.data.truncation()).values) <= longest
 
 
 def answering_of(run: Run) -> Answering:

@@ -13,6 +13,7 @@ from headway.metrics.metric import Metric, Statistics, check_segments
 from headway.metrics.signature import Signature
 
 UNKNOWN = "_"  # a word whose head is not known
+MOST_DIGITS = 9  # of the number of a head
 
 
 class UnlabelledAttachment(Metric):
@@ -65,9 +66,13 @@ class UnlabelledAttachment(Metric):
 
 
 def _heads(line: str, where: str) -> list[str]:
+    """The heads of a line, each number written in one way. Raises UserError."""
     heads = line.split()
-    for head in heads:
-        if head != UNKNOWN and not (head.isascii() and head.isdecimal() and int(head) <= len(heads)):
+    for index, head in enumerate(heads):
+        if head == UNKNOWN:
+            continue
+        if not (head.isascii() and head.isdecimal() and len(head) <= MOST_DIGITS and int(head) <= len(heads)):
             allowed = f"0 to {len(heads)}, or {UNKNOWN}"
             raise UserError("this is no head of a word", where=where, received=head, allowed=allowed)
+        heads[index] = str(int(head))
     return heads

@@ -1,6 +1,7 @@
 """Two processes give the weights of one, to rounding, replicated or sharded, and resume."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ import yaml
 from safetensors.torch import load_file
 
 from headway.recipe import dump_recipe
+from tests.conftest import write_reversal
 from tests.rounding import rounding
 from tests.runs.training import toys
+from tests.runs.training.test_recurrent import recipe as recurrent
 
 ROOT = Path(__file__).parents[3]
 
@@ -61,6 +64,20 @@ def test_two_processes_equal_one(tmp_path, strategy):
     assert "going on after update 6" in longer.stderr
     steps = load_file(tmp_path / "two/checkpoints/update-00000007/optimizer.safetensors")
     assert {float(value) for name, value in steps.items() if name.endswith("/step")} == {7.0}
+
+
+def test_all_processes_remember_the_same_baseline_of_hard_attention(tmp_path):
+    write_reversal(tmp_path)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(dump_recipe(recurrent(tmp_path, {"kind": "hard"}, 4)))
+    sharded = ("training.strategy=fsdp", "training.batch_tokens=600")
+    assert torchrun(recipe, tmp_path / "whole", *sharded).returncode == 0
+    shutil.copytree(tmp_path / "whole", tmp_path / "halves")
+    shutil.rmtree(tmp_path / "halves/checkpoints/update-00000004")
+    ended = torchrun(recipe, tmp_path / "halves", *sharded, "--resume")
+    assert "going on after update 2" in ended.stderr
+    whole, halves = (tmp_path / run / "checkpoints/update-00000004/model.safetensors" for run in ("whole", "halves"))
+    assert whole.read_bytes() == halves.read_bytes()
 
 
 def test_a_mistake_ends_all_processes_with_one_message(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from headway.runs.checkpoint_files import folder_of, list_checkpoints
 from headway.runs.training import evaluation, loop
 from headway.runs.training.loop import train
+from headway.runs.training.parallel import Parallel
 from headway.runs.training.signals import Interrupted, Signals, noted_signals
 from tests.runs.training import toys
 from tests.runs.training.kills import assert_same, metrics
@@ -61,6 +62,13 @@ def test_a_signal_in_the_evaluation_that_a_resumed_run_begins_with(tmp_path, mon
             assert train(toys.recipe(tmp_path, **SETTINGS), tmp_path / "run", resume=resume) == 128 + signal.SIGTERM
         assert [folder.name for folder in list_checkpoints(tmp_path / "run/checkpoints")] == ["update-00000002"]
     assert_same(alone, toys.run(tmp_path, resume=True, **SETTINGS))
+
+
+def test_a_signal_that_reached_another_process_before_the_first_update_ends_this_one_too(tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(Parallel, "sum", lambda *_: 1.0)
+    assert train(toys.recipe(tmp_path, **SETTINGS), tmp_path / "run") == 128 + signal.SIGTERM
+    assert caplog.messages[-1] == "stopped by SIGTERM after update 0; the run can be resumed"
 
 
 def signal_in_update(monkeypatch, number):

@@ -6,7 +6,7 @@ Shapes: B batch, T target, V vocabulary.
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from headway.models.choices import Choice
 from headway.tensors.batch import Batch
@@ -49,8 +49,12 @@ class Reinforce(nn.Module):
 
     @torch.no_grad()
     def _remember(self, rewards: Tensor, mask: Tensor) -> None:
-        mean = rewards.masked_fill(~mask, 0).sum() / mask.sum().clamp(min=1)
-        usable = mean.isfinite() & mask.any()
+        earned = rewards.masked_fill(~mask, 0).sum()
+        totals = torch.stack((earned, mask.sum().to(earned)))
+        if distributed.is_initialized():  # each process has rows of its own, and all need one baseline
+            distributed.all_reduce(totals)
+        mean = totals[0] / totals[1].clamp(min=1)
+        usable = mean.isfinite() & (totals[1] > 0)
         self.baseline.lerp_(torch.where(usable, mean.to(self.baseline), self.baseline), 1 - self.decay)
 
 

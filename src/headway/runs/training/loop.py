@@ -43,7 +43,8 @@ def train(recipe: Recipe, output: Path, *, resume: bool = False, report: bool = 
             state = session.state
             session.evaluate_beginning(signals)
             session.evaluate_pending(signals)
-            if not (state.evaluation_pending or signals.received):
+            asked = session.parallel.sum(signals.received is not None) > 0
+            if not (state.evaluation_pending or asked):
                 _loop(session, signals)
             if state.stopped and not state.evaluation_pending:
                 session.finish(signals)
