@@ -56,12 +56,26 @@ def test_a_model_of_the_claims_is_trained_on_it(name: str, tmp_path: Path) -> No
         assert train(variant.recipe, tmp_path / variant.name) == 0
 
 
-def test_sides_of_other_lengths_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("val.en", "one\n", "val: 3 and 1 lines"),
+        ("val.en", "one\n\nthree\n", "val: line 2 is blank in one of the languages"),
+        ("test_2016_flickr.en", "one\ntwo\nthree\n", "test_2016_flickr: 3 captions; at least 6 are needed"),
+        ("train.de", None, "train.de: cannot read this file (No such file or directory)"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_written(
+    tmp_path: Path, file: str, content: str | None, message: str
+) -> None:
     data = write_captions(tmp_path / "raw", {"train": 3, "val": 3, "test_2016_flickr": 3})
-    write(data / "val.en", "one\n")
+    if content is None:
+        (data / file).unlink()
+    else:
+        write(data / file, content)
     ended = prepare(SCRIPT, data, tmp_path / "data")
-    assert ended.returncode == 1
-    assert ended.stderr == f"texts.py: {data / 'val'}: 3 and 1 lines\n"
+    assert (ended.returncode, ended.stderr) == (1, f"texts.py: {data}/{message}\n")
+    assert not list((tmp_path / "data").glob("*"))
 
 
 def test_rare_separators_end_no_caption(tmp_path: Path) -> None:

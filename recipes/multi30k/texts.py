@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 
+from headway.errors import HeadwayError
 from headway.formats.lines import read_lines
 from headway.processing.text.segmentation import segmenter
 
@@ -24,14 +25,19 @@ LANGUAGES, MOST = ("de", "en"), 6
 Pair = tuple[str, ...]
 
 
-def captions(data: Path, name: str) -> list[Pair]:
-    """The captions of a part in both languages, tokenised; ends the program where there are not as many of both."""
-    sides = []
+def captions(data: Path, name: str, least: int) -> list[Pair]:
+    """The captions of a part in both languages, tokenised. Ends the program where there are too few."""
+    sides = list[list[str]]()
     for language in LANGUAGES:
         lines = list(read_lines(data / f"{name}.{language}"))
         sides.append([segmenter("moses", language).segment(line) for line in lines])
     if len(set(map(len, sides))) > 1:
         sys.exit(f"texts.py: {data / name}: {' and '.join(str(len(side)) for side in sides)} lines")
+    for number, pair in enumerate(zip(*sides, strict=True), start=1):
+        if not all(side.strip() for side in pair):
+            sys.exit(f"texts.py: {data / name}: line {number} is blank in one of the languages")
+    if len(sides[0]) < least:
+        sys.exit(f"texts.py: {data / name}: {len(sides[0])} captions; at least {least} are needed")
     return list(zip(*sides, strict=True))
 
 
@@ -54,9 +60,9 @@ def write(output: Path, name: str, pairs: Sequence[Pair]) -> None:
 
 def main(data: Path, output: Path) -> None:
     """Write all parts."""
-    output.mkdir(parents=True, exist_ok=True)
     in_turn = range(1, MOST + 1)
-    train, dev, test = (captions(data, name) for name in ("train", "val", "test_2016_flickr"))
+    train, dev, test = captions(data, "train", 1), captions(data, "val", 1), captions(data, "test_2016_flickr", MOST)
+    output.mkdir(parents=True, exist_ok=True)
     write(output, "train", [*train, *(pair for _, pair in joined(train, cycle(in_turn)))])
     write(output, "dev", [pair for _, pair in joined(dev, cycle(in_turn))])
     tests = list(joined(test, cycle(in_turn)))
@@ -68,4 +74,7 @@ def main(data: Path, output: Path) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
+    except (HeadwayError, OSError) as error:
+        sys.exit(f"texts.py: {error}")

@@ -9,6 +9,7 @@ from headway.comparison.cell_results import read_result, write_result
 from headway.comparison.run_results import LENGTH, learning_curve, result_of_run
 from headway.runs.inspect.parameters import parameters_of
 from headway.runs.run_folder import RunFolder
+from headway.runs.training.loop import train
 from headway.tensors import linear
 from headway.tensors.products import OneDnnProduct
 from tests.runs.training import toys
@@ -25,6 +26,16 @@ def test_flops_are_those_of_the_model_however_its_products_are_computed(
     assert costs.flops_per_token == parameters_of(run, (), None, LENGTH).flops_per_token
     assert costs.parameters is not None
     assert costs.flops_per_token > costs.parameters  # two operations for most weights
+
+
+@pytest.mark.parametrize("positions", [LENGTH - 2, LENGTH])
+def test_a_model_that_cannot_read_so_many_tokens_has_no_flops(tmp_path: Path, positions: int) -> None:
+    recipe = toys.recipe(tmp_path, model={"position": "learned", "max_position": positions}, updates=1)
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"max_length": 20})})
+    assert train(recipe, tmp_path / "run") == 0
+    costs = result_of_run(tmp_path / "run", "variant", 1, []).costs
+    assert costs.parameters is not None
+    assert (costs.flops_per_token is None, costs.decoding_state is None) == (positions < LENGTH, positions < LENGTH)
 
 
 def test_evaluations_that_are_not_finite_are_left_out_of_the_curve(tmp_path: Path) -> None:

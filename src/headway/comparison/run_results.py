@@ -222,7 +222,8 @@ def _costs(
     model = predictor.runs[0].model
     seconds, tokens = manifest.get("seconds"), manifest.get("target_tokens")
     flops = state = None
-    if isinstance(model, Seq2Seq):
+    # A model that cannot read so many tokens has none: costs at other lengths could not be compared.
+    if isinstance(model, Seq2Seq) and model.longest_pair(LENGTH - 1) == LENGTH - 1:
         # Of a model without weights: the counter knows none of the products that a loaded model has made of its own.
         flops, state = parameters_of(run, (), None, LENGTH).flops_per_token, decoding_state(model)
     return Costs(

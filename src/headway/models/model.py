@@ -6,6 +6,7 @@ Shapes: B batch, S source, T target, K heads, D model, V vocabulary, R rows of a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -174,6 +175,15 @@ class Seq2Seq(Model[Batch]):
     @abstractmethod
     def longest_target(self, source_length: int) -> int | None:
         """The most tokens that a target can have beside a source of so many, or None where there is no limit."""
+
+    def longest_pair(self, most: int) -> int:
+        """The most tokens, up to `most`, that a source and a target can both have, their end marks not counted."""
+
+        def too_long(length: int) -> bool:
+            longest = self.longest_target(length)
+            return length > self.longest_source() or (longest is not None and length > longest)
+
+        return bisect_left(range(1, most + 1), True, key=too_long)
 
     def source_lengths(self, lengths: Tensor) -> Tensor:
         """How many positions the memory has for sources of these lengths, end marks included."""

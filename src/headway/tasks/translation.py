@@ -1,6 +1,5 @@
 """Translation, and whatever else turns one line of text into another: two processors of text, pairs, search."""
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -221,37 +220,40 @@ def examples_of(predictor: SequencePredictor, pairs: Sequence[Pair]) -> list[Exa
 
 
 def _check_positions(recipe: Recipe, model: Seq2Seq) -> None:
-    def fit(length: int) -> bool:
-        """Whether the model can read a source and a target of `length` tokens, and will read such when it predicts."""
-        longest = model.longest_target(length)
-        return length <= model.longest_source() and (longest is None or length <= longest)
-
-    length = recipe.data.max_length
-    if not fit(length):
-        most = bisect_left(range(1, length + 1), True, key=lambda longer: not fit(longer))
+    """Raise UserError where training may have pairs that the model cannot read, or that it refuses to predict."""
+    most = model.longest_pair(recipe.data.max_length)
+    if most < recipe.data.max_length:
         raise UserError(
             "sentences may be longer than what the model reads",
             where="data.max_length",
-            received=length,
+            received=recipe.data.max_length,
             allowed=f"up to {most}, or a higher model.max_position",
         )
 
 
-def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcessor], train: Corpus) -> None:
-    """Raise UserError where training has longer sources, or targets, than the model reads: words have many pieces."""
+def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcessor], corpus: Corpus, where: str) -> None:
+    """Raise UserError where a corpus has longer sources, or targets, than the model reads: words have many pieces.
+
+    What is only evaluated may be longer than `max_position`, unless the model has learned each of its positions.
+    """
     config = recipe.model_as(ModelConfig)
     shared = processors[0].vocabulary.shares_ids_with(processors[1].vocabulary)
     with torch.device("meta"):
         model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, shared)
-    for source in np.unique(train.source_lengths).tolist():
-        target = int(train.target_lengths[train.source_lengths == source].max())
+    learned_from = where == "data.train"
+    for source in np.unique(corpus.source_lengths).tolist():
+        target = int(corpus.target_lengths[corpus.source_lengths == source].max())
         longest = model.longest_target(source)
+        if longest is None and not learned_from:
+            continue
         if source > model.longest_source() or (longest is not None and target > longest):
             most = model.longest_source() if longest is None else min(model.longest_source(), longest)
             raise UserError(
-                f"a pair of {source} and {target} pieces is longer than what the model reads", where="data.max_length",
-                received=recipe.data.max_length, allowed=f"up to {most} pieces, or a higher model.max_position",
-            )  # fmt: skip
+                f"a pair of {source} and {target} pieces is longer than what the model reads",
+                where="data.max_length" if learned_from else where,
+                received=recipe.data.max_length if learned_from else None,
+                allowed=f"up to {most} pieces, or a higher model.max_position",
+            )
 
 
 def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
@@ -274,6 +276,7 @@ def _dev_set(recipe: Recipe, both: tuple[TextProcessor, TextProcessor], source: 
     """All pairs of a corpus that are not learned from, saying what was read."""
     corpus = _encode(source, recipe, both, name, keep_all=True)
     say(corpus.report.text())
+    _check_lengths(recipe, both, corpus, name)
     pairs = list(source)
     sources, decode = [pair.source for pair in pairs], partial(_decode, recipe, Processors(*both))
     references = [list(texts) for texts in zip(*(pair.references for pair in pairs), strict=True)]
@@ -362,7 +365,7 @@ def _check_train(recipe: Recipe, both: tuple[TextProcessor, TextProcessor], trai
     """Raise UserError where training cannot learn from what is left of its corpora."""
     if not len(train):
         raise UserError("no pair is left to train on", where="data.train", received=train.report.dropped)
-    _check_lengths(recipe, both, train)
+    _check_lengths(recipe, both, train, "data.train")
     mixture_of(recipe.data.train, train.lines, train.report)
 
 

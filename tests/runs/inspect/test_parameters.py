@@ -75,6 +75,10 @@ def test_the_command_line(run_headway: Command, reversal: Reversal):
 def test_refusals(run_headway: Command, reversal: Reversal):
     changed = run_headway("inspect", "--parameters", reversal.run, "model.dim=64")
     assert (changed.code, "cannot be changed" in changed.err) == (2, True)
+    learned = ["inspect", "--parameters", reversal.recipe, "model.position=learned", "model.max_position=24"]
+    longer = run_headway(*learned, "data.max_length=20")
+    assert (longer.code, longer.err.split("; ", 1)[1]) == (2, "received 32; allowed: up to 24\n")
+    assert run_headway(*learned, "data.max_length=20", "--length", "24").code == 0
 
 
 def test_nothing_is_computed_of_a_recurrent_model():

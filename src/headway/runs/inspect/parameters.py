@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.models import ModelConfig, Seq2Seq, build_model
 from headway.recipe import Recipe, load_recipe
 from headway.registry import foreign_code
@@ -87,7 +87,13 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
     """Parameters and FLOPs of the parts of `model`, which may be on the meta device: nothing is computed.
 
     A part is a child of the model or, in stacks of layers, a child of a layer.
+
+    Raises:
+        UserError: the model cannot read a pair of `length` tokens each.
     """
+    if (most := model.longest_pair(length - 1) + 1) < length:
+        what = "this model cannot read a source and a target of so many tokens"
+        raise UserError(what, where=option("length"), received=length, allowed=f"up to {most}")
     ids = np.full(length - 1, 4)  # with the end mark, `length` tokens
     device = next(model.parameters()).device
     with FlopCounterMode(display=False) as counter, torch.no_grad():

@@ -83,7 +83,6 @@ def _loop(session: Session, signals: Signals) -> None:
             seconds = parallel.sum(time.monotonic() - began) / parallel.world_size
             state.cpu_seconds = _cpu_seconds(parallel.world_size) - cpu_began
             session.record(plan, gradients, rate, seconds, stop=stop)
-            line.update(state.update, session.progress_text(_left(config, state)))
             forecast.add(state)
             regular = state.update % config.checkpoint_every == 0
             if regular or stop:
@@ -92,6 +91,7 @@ def _loop(session: Session, signals: Signals) -> None:
                 # The seconds of training are those of updates, however often a run is evaluated.
                 began += time.monotonic() - clocks[0]
                 cpu_began += _cpu_seconds(parallel.world_size) - clocks[1]
+            line.update(state.update, session.progress_text(_left(config, state)))
             if stop or state.evaluation_pending:
                 return
 

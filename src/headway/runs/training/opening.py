@@ -196,8 +196,10 @@ def _check_same_data(folder: RunFolder, hashes: dict[str, str]) -> None:
     folder.check_vocabulary()
     known = folder.read_manifest().get("data", hashes)
     if known != hashes:
+        changed = ", ".join(f"data.{name}" for name in sorted(known | hashes) if known.get(name) != hashes.get(name))
+        allowed = "the data of its beginning, or a new run"
         raise UserError(
-            "the data has changed since this run began", where=str(folder.path), received=hashes, allowed=str(known)
+            f"the data has changed since this run began: {changed}", where=str(folder.path), allowed=allowed
         )
 
 
