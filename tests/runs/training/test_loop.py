@@ -151,7 +151,7 @@ def test_changed_data_is_noticed(tmp_path):
     toys.run(tmp_path)
     with (tmp_path / "train.tsv").open("a") as file:
         file.write("dd\tdd\n")
-    with pytest.raises(UserError, match="the data has changed"):
+    with pytest.raises(UserError, match=r"the data has changed since this run began: data\.train; allowed"):
         train(toys.recipe(tmp_path, updates=9), tmp_path / "run", resume=True)
 
 
