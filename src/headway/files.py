@@ -131,6 +131,20 @@ def write_text(path: Path, content: str) -> None:
     write_bytes(path, content.encode())
 
 
+def write_new_texts(texts: Mapping[Path, str]) -> None:
+    """`write_text` for several files, whose folders are made where they do not exist.
+
+    Raises UserError, before any is written, where a file is there already with another text.
+    """
+    for path, text in texts.items():
+        if exists(path) and (not path.is_file() or path.read_bytes() != text.encode()):
+            what = "there is a file of this name already, with another text"
+            raise UserError(what, where=option("output"), received=str(path), allowed="another folder")
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+
+
 def write_json(path: Path, content: Any) -> None:
     """`write_bytes` for a value that JSON can hold."""
     write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")

@@ -49,6 +49,8 @@ def test_mistakes(tmp_path: Path) -> None:
         split_table(path, ["00", "1"], tmp_path / "parts")
     with pytest.raises(UserError, match=r"too few pairs for these parts; received 9; allowed: fewer in counts"):
         split_table(path, ["1", "2"], tmp_path / "parts", SplitOptions(counts=(4, 5)))
+    with pytest.raises(UserError, match=r"columns: a column stands there twice; received \['1', '1'\]"):
+        split_table(path, ["1", "1"], tmp_path / "parts")
     with pytest.raises(UserError, match="of one or more targets"):
         split_table(path, ["1"], tmp_path / "parts")
     with pytest.raises(UserError, match="a part has no pair that is not in another one"):

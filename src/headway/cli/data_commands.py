@@ -182,19 +182,18 @@ def data_treebanks(
     output: Output,
 ) -> None:
     """Take a TreeAligner file apart: source.txt and target.txt, a sentence a line, and gold.txt, Pharaoh links."""
-    from headway.files import write_text
+    from headway.files import write_new_texts
     from headway.formats.alignments import read_treebanks
     from headway.formats.lines import kept_pipes
 
     with kept_pipes():
         pairs = read_treebanks(path)
-    output.mkdir(parents=True, exist_ok=True)
-    for name, lines in (
-        ("source", [" ".join(pair.source) for pair in pairs]),
-        ("target", [" ".join(pair.target) for pair in pairs]),
-        ("gold", [pair.links.pharaoh() for pair in pairs]),
-    ):
-        write_text(output / f"{name}.txt", "".join(f"{line}\n" for line in lines))
+    sides = {
+        "source": [" ".join(pair.source) for pair in pairs],
+        "target": [" ".join(pair.target) for pair in pairs],
+        "gold": [pair.links.pharaoh() for pair in pairs],
+    }
+    write_new_texts({output / f"{name}.txt": "".join(f"{line}\n" for line in lines) for name, lines in sides.items()})
 
 
 @command(data_app, "dates")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.errors import UserError, option
-from headway.files import write_text
+from headway.files import write_new_texts
 from headway.formats.corpus_format import PairSource
 from headway.formats.json_lines import JsonLines
 from headway.formats.lines import blocks, kept_pipes, read_rows
@@ -110,7 +110,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
         )
         for name in PARTS
     }
-    _write_new(texts)
+    write_new_texts(texts)
     return Split(Counter(parts), "sentences")
 
 
@@ -152,6 +152,8 @@ def split_table(
     if len(columns) < 2:
         what = "columns are those of the source and of one or more targets"
         raise UserError(what, where=option("columns"), received=list(columns))
+    if len(set(columns)) < len(columns):
+        raise UserError("a column stands there twice", where=option("columns"), received=list(columns))
     if _suffix(path) == ".jsonl":
         return _split_pairs(JsonLines(path, tuple(columns)), output, options, broken)
     if not all(column.isdecimal() for column in columns):
@@ -189,24 +191,13 @@ def _split_pairs(
                 if name == part or (header and number == 1):
                     texts[name].append(f"{row}\n")
         written |= {output / f"{name}{_suffix(path)}": "".join(rows) for name, rows in texts.items()}
-    _write_new(written)
+    write_new_texts(written)
     left_out = {
         "pairs without text on one side": empty,
         "rows that cannot be read": pairs.row_errors.count,
         **{f"of {name}, {what}": count for (name, what), count in shared.items()},
     }
     return Split({name: counts[name] for name in PARTS}, "pairs", left_out)
-
-
-def _write_new(texts: Mapping[Path, str]) -> None:
-    """Write files. Raises UserError, before any is written, where one is there already with another text."""
-    for path, text in texts.items():
-        if path.exists() and (not path.is_file() or path.read_bytes() != text.encode()):
-            what = "there is a file of this name already, with another text; it may be what was split"
-            raise UserError(what, where=option("output"), received=str(path), allowed="another folder")
-    for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text)
 
 
 def _without_shared(keys: Sequence[str], parts: list[str]) -> Counter[tuple[str, str]]:

@@ -210,6 +210,10 @@ def test_files_are_aligned(tmp_path: Path) -> None:
         assert [(*row, *way) for row, way in zip(rows, ways, strict=True)] == [
             tuple(vars(example).values()) for example in examples
         ]
+    write_dates(data, tmp_path / "new" / "folder")  # the same once more
+    other = generate_dates(seed=1, train_size=81, dev_size=30, test_size=40)
+    with pytest.raises(UserError, match=r"output: there is a file .* with another text; received '.*train\.tsv'"):
+        write_dates(other, tmp_path / "new" / "folder")
 
 
 def test_impossible_requests_are_user_errors() -> None:

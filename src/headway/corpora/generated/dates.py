@@ -23,7 +23,7 @@ from babel import Locale
 from babel.dates import tokenize_pattern
 
 from headway.errors import UserError
-from headway.files import write_text
+from headway.files import write_new_texts
 
 FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)
 
@@ -274,13 +274,14 @@ def _too_many(part: str, size: int, most: int) -> UserError:
 def write_dates(data: DateData, folder: Path) -> None:
     """Write each part as two aligned files: `train.tsv` holds text and ISO date, `train.ways.tsv` language and pattern.
 
-    The parts are train, dev, test-unseen-dates and test-unseen-pairs. The folder is made where it does not exist.
+    The parts are train, dev, test-unseen-dates and test-unseen-pairs. The folder is made where it does not exist. Raises
+    UserError, before any is written, where a file is there already with another text.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    texts = {}
     for part in fields(data):
         examples: list[DateExample] = getattr(data, part.name)
         name = part.name.replace("_", "-")
-        write_text(folder / f"{name}.tsv", "".join(f"{example.text}\t{example.iso}\n" for example in examples))
-        write_text(
-            folder / f"{name}.ways.tsv", "".join(f"{example.language}\t{example.pattern}\n" for example in examples)
-        )
+        texts[folder / f"{name}.tsv"] = "".join(f"{example.text}\t{example.iso}\n" for example in examples)
+        ways = (f"{example.language}\t{example.pattern}\n" for example in examples)
+        texts[folder / f"{name}.ways.tsv"] = "".join(ways)
+    write_new_texts(texts)

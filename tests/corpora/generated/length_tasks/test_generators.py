@@ -222,6 +222,10 @@ def test_parts_are_written_whole(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
         "dev.tsv", "lengths.json", "test.lengths", "test.tsv", "train.tsv",
     ]  # fmt: skip
+    facts = (tmp_path / "new" / "folder" / "lengths.json").read_bytes()
+    with pytest.raises(UserError, match=r"output: there is a file .* with another text; received '.*train\.tsv'"):
+        write_lengths(generate(LENGTH_TASKS["copy"], sizes=SMALL), tmp_path / "new" / "folder", {"task": "copy"})
+    assert (tmp_path / "new" / "folder" / "lengths.json").read_bytes() == facts
 
 
 def test_a_file_without_commands_is_named(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from headway.corpora.generated.length_tasks.length_task import (
     Sizes,
 )
 from headway.errors import UserError, option
-from headway.files import write_json, write_text
+from headway.files import write_json, write_new_texts
 
 Part = Literal["train", "dev", "test"]
 DEV_SHARE, TEST_SHARE = 0.02, 0.05  # of all prompts of the trained lengths
@@ -120,10 +120,13 @@ def _in_turn(sources: list[Iterator[LengthExample]], count: int) -> list[LengthE
 def write_lengths(data: LengthData, folder: Path, facts: dict[str, str | int]) -> None:
     """Write `train.tsv`, `dev.tsv` and `test.tsv` (prompt TAB answer), `test.lengths` and `lengths.json`.
 
-    `test.lengths` has the length of each line of the test; `lengths.json` the longest trained one, and `facts`.
+    `test.lengths` has the length of each line of the test; `lengths.json` the longest trained one, and `facts`. Raises
+    UserError, before any is written, where a file is there already with another text.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, part in (("train", data.train), ("dev", data.dev), ("test", data.test)):
-        write_text(folder / f"{name}.tsv", "".join(f"{example.prompt}\t{example.answer}\n" for example in part))
-    write_text(folder / "test.lengths", "".join(f"{example.length}\n" for example in data.test))
+    parts = {"train": data.train, "dev": data.dev, "test": data.test}
+    texts = {
+        folder / f"{name}.tsv": "".join(f"{example.prompt}\t{example.answer}\n" for example in part)
+        for name, part in parts.items()
+    }
+    write_new_texts(texts | {folder / "test.lengths": "".join(f"{example.length}\n" for example in data.test)})
     write_json(folder / "lengths.json", facts | {"trained": data.trained})
