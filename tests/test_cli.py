@@ -180,19 +180,21 @@ def test_mistakes_are_one_line_and_exit_2(
     ("arguments", "message"),
     [
         (["predict", "run", "--bean", "3"], "No such option: --bean"),
-        (["predict", "run", "--beam", "three"], "'--beam'"),
-        (["predict", "run", "--beam", "0"], "'--beam'"),
-        (["predict"], "Missing argument 'RUN...'"),
+        (["predict", "run", "--beam", "three"], "--beam: input should be a valid integer"),
+        (["predict", "run", "--beam", "0"], "--beam: input should be greater than or equal to 1; received '0'"),
+        (["predict"], "Missing argument 'RUN...'; see headway predict --help"),
         (["score", "--metric", "bleu"], "Missing option '--hypotheses'"),
+        (["data", "split", "f", "--shares", "98", "1", "--shuffle"], "--shares: input should be a valid number"),
+        (["data", "split", "f", "--shares", "98", "1", "--shuffle"], "received '98 1 --shuffle'"),
         (["score", "--hypotheses", "a", "--references", "b", "--target", "c"], "No such option: --target"),
         (["tarin"], "No such command 'tarin'"),
     ],
 )
 def test_bad_options_exit_2_and_name_the_option(run_headway: Command, arguments: list[str], message: str) -> None:
     code, out, err = run_headway(*arguments)
-    assert (code, out) == (2, "")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: ")
     assert message in err
-    assert "Traceback" not in err
 
 
 def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:

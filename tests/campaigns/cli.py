@@ -111,6 +111,7 @@ class CliCampaign(Campaign[CommandCase]):
 
     def prepare(self, folder: Path) -> None:
         """Make the files, import the modules of the verbs, and look at the options that they have."""
+        import matplotlib.axes  # it cannot be imported again where a signal stopped the first time
         import typer
 
         from headway.cli.commands import app

@@ -35,9 +35,10 @@ def failures_told(spell: Callable[[str], str]) -> Iterator[None]:
         sys.stdout.flush()
     except HeadwayError as error:
         _fail(error.spelled(spell), error.exit_code)
-    except TyperException as error:  # a wrong command line: typer shows `message`, in which its words stand
-        error.message = printable(error.message)
-        raise
+    except TyperException as error:  # a wrong command line
+        context = getattr(error, "ctx", None)
+        help_page = "" if context is None else f"; see {context.command_path} --help"
+        _fail(f"{error.format_message().rstrip('.')}{help_page}", error.exit_code)
     except OSError as error:
         if error.errno == errno.EPIPE:  # who reads has had enough, and typer ends in silence
             raise

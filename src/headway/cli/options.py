@@ -35,7 +35,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from headway.cli.failures import failures_told
-from headway.cli.given_flags import check_given_once, spread_variadic, variadic_flags
+from headway.cli.given_flags import GivenArgument, check_given_once, given_arguments, spread_variadic, variadic_flags
 from headway.cli.help_pages import ALL, write_command_help
 from headway.cli.standard_streams import write
 from headway.config import validated_options
@@ -66,10 +66,17 @@ class Command(TyperCommand):
             write_command_help(self, ctx, formatter, whole=True)
             write(formatter.getvalue(), end="")
             ctx.exit()
-        if not ctx.resilient_parsing:  # completion goes on whatever stands there
-            with failures_told(self.spell):
-                check_given_once(self, args)
-        return super().parse_args(ctx, spread_variadic(args, variadic_flags(self)))
+        spread = spread_variadic(args, variadic_flags(self))
+        if ctx.resilient_parsing:  # completion goes on whatever stands there
+            return super().parse_args(ctx, spread)
+        with failures_told(self.spell):
+            check_given_once(self, args)
+            try:
+                return super().parse_args(ctx, spread)
+            except typer.BadParameter as error:
+                if not error.message:  # of a parameter that is missing
+                    raise
+                raise _bad_value(error, given_arguments(self, args)) from error
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help in the space of a screen."""
@@ -89,6 +96,14 @@ class Command(TyperCommand):
                 off = parameter.default is True and parameter.secondary_opts
                 return str((parameter.secondary_opts if off else parameter.opts)[0])
         return POSITIONAL.get(name, flag_of(name))
+
+
+def _bad_value(error: typer.BadParameter, given: Iterable[GivenArgument]) -> UserError:
+    """The value of an option that typer refuses, as a mistake like any other."""
+    received = next((each.value for each in given if error.param is not None and each.option is error.param), None)
+    what = error.message.rstrip(".")
+    where = None if error.param is None else named_option(str(error.param.name))
+    return UserError(what[:1].lower() + what[1:], where=where, received=received)
 
 
 def command(app: typer.Typer, name: str | None = None, group: str | None = None) -> Callable[[Function], Function]:
