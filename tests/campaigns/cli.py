@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import tempfile
@@ -111,11 +112,11 @@ class CliCampaign(Campaign[CommandCase]):
 
     def prepare(self, folder: Path) -> None:
         """Make the files, import the modules of the verbs, and look at the options that they have."""
-        import matplotlib.axes  # it cannot be imported again where a signal stopped the first time
         import typer
 
         from headway.cli.commands import app
 
+        importlib.import_module("matplotlib.axes")  # a signal that stops its import leaves it broken
         self.shared, self.paths = prepared_files(folder)
         self.flags: dict[str, list[str]] = {}
         for verb in SOUND:

@@ -274,8 +274,8 @@ def _too_many(part: str, size: int, most: int) -> UserError:
 def write_dates(data: DateData, folder: Path) -> None:
     """Write each part as two aligned files: `train.tsv` holds text and ISO date, `train.ways.tsv` language and pattern.
 
-    The parts are train, dev, test-unseen-dates and test-unseen-pairs. The folder is made where it does not exist. Raises
-    UserError, before any is written, where a file is there already with another text.
+    The parts are train, dev, test-unseen-dates and test-unseen-pairs. The folder is made where it does not exist.
+    Raises UserError, before any is written, where a file is there already with another text.
     """
     texts = {}
     for part in fields(data):
