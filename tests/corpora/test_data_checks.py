@@ -75,16 +75,23 @@ def test_bad_rows_are_left_out_where_the_recipe_says_so(tmp_path: Path, run_head
 
 
 def test_what_training_would_refuse_is_refused(tmp_path: Path, run_headway: Command) -> None:
-    """Filters that leave nothing, of all pairs or of one corpus that has a weight: after the account, as training."""
-    recipe, other = write_recipe(tmp_path), tmp_path / "other.tsv"
+    """Filters that leave nothing, of all pairs or of one corpus that has a weight; a dev set beyond what is learned.
+
+    They are told after the account, as in training.
+    """
+    recipe, other = write_recipe(tmp_path, dev=("a b a b a b\tx",)), tmp_path / "other.tsv"
     other.write_text("a a a a a\tb\n", encoding="utf-8")
     weighed = [RECIPE["data"]["train"] | {"weight": 1}, {"tsv": "other.tsv", "weight": 2}]
     cases = (
-        ("data.max_length=1", "error: data.train: no pair is left to train on; received {'over max_length': 2}"),
-        (f"data.train={json.dumps(weighed)}", "error: data.train.1: no pair is left of this corpus to be drawn"),
+        (["data.max_length=1"], "error: data.train: no pair is left to train on; received {'over max_length': 2}"),
+        ([f"data.train={json.dumps(weighed)}"], "error: data.train.1: no pair is left of this corpus to be drawn"),
+        (
+            ["model.max_position=8", "model.position=learned"],
+            "error: data.dev: a pair of 12 and 2 pieces is longer than what",
+        ),
     )
-    for number, (change, message) in enumerate(cases):
-        options = (recipe, "data.broken=skip", "data.max_length=4", change)
+    for number, (changes, message) in enumerate(cases):
+        options = (recipe, "data.broken=skip", "data.max_length=4", *changes)
         ended = run_headway("data", "check", *options)
         assert (ended.code, ended.out.startswith("data.train: "), message in ended.err) == (2, True, True), ended.err
         assert message in run_headway("train", *options, "--output", tmp_path / f"run{number}").err

@@ -1,6 +1,6 @@
 """Translation, and whatever else turns one line of text into another: two processors of text, pairs, search."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -110,15 +110,14 @@ class Translation(Task):
         broken = {name: every_error(open_source(corpus, name, "skip")) for name, corpus in given.items()}
         sources = {name: open_source(corpus, name, "skip") for name, corpus in given.items()}
         processors = new_processors(lenient)
-        corpora = [
-            _encode(source, lenient, processors, name, keep_all=name != "data.train")
+        corpora = {
+            name: _encode(source, lenient, processors, name, keep_all=name != "data.train")
             for name, source in sources.items()
-        ]
+        }
         shared = shared_by(sources["data.train"], sources.get("data.dev"))
-        refused = refusal(partial(_check_train, lenient, processors, corpora[0]))
-        return DataCheck(
-            [corpus.report for corpus in corpora], broken, allowed_by(recipe.data.broken), *shared, refused
-        )
+        refused = refusal(partial(_check_corpora, lenient, processors, corpora))
+        reports = [corpus.report for corpus in corpora.values()]
+        return DataCheck(reports, broken, allowed_by(recipe.data.broken), *shared, refused)
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
         train_source = open_source(recipe.data.train, "data.train", recipe.data.broken)
@@ -367,6 +366,13 @@ def _check_train(recipe: Recipe, both: tuple[TextProcessor, TextProcessor], trai
         raise UserError("no pair is left to train on", where="data.train", received=train.report.dropped)
     _check_lengths(recipe, both, train, "data.train")
     mixture_of(recipe.data.train, train.lines, train.report)
+
+
+def _check_corpora(recipe: Recipe, both: tuple[TextProcessor, TextProcessor], corpora: Mapping[str, Corpus]) -> None:
+    """Raise UserError where `_check_train` does, or another corpus is longer than what the model reads."""
+    _check_train(recipe, both, corpora["data.train"])
+    for name, corpus in corpora.items():
+        _check_lengths(recipe, both, corpus, name)
 
 
 def _check_heads(labeller: HeadLabeller, report: CorpusReport) -> None:
