@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,7 @@ def test_attention_of_all_layers(run_headway: Command, reversal: Reversal, tmp_p
     [
         (["--layers", "decoder.7.cross"], "error: --layers: no attention of this model has such a name"),
         (["{run}"], "error: --attention: attention is one model's: give one run; received '2 runs'"),
+        (["{run}", "--alignments", "y"], "error: --attention: attention is one model's"),
     ],
 )
 def test_attention_that_cannot_be(
@@ -286,6 +288,25 @@ def test_attention_that_cannot_be(
     ended = run_headway("predict", reversal.run, "--attention", tmp_path / "no" / "x", stdin=lines("ab"))
     assert ended.code == 2
     assert ended.err.startswith("error: --attention: there is no such folder to write to; received '")
+
+
+def test_alignments_of_several_models(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    ended = run_headway("predict", reversal.run, reversal.run, "--alignments", tmp_path / "x", stdin=lines("ab"))
+    assert (ended.code, ended.err.startswith("error: --alignments: attention is one model's: give one run")) == (
+        2,
+        True,
+    )
+
+
+def test_where_there_are_fewer_outputs_lines_fill_up(run_headway: Command, reversal: Reversal) -> None:
+    flags = ("--beam", "30", "--nbest", "30", "--max-length", "1")
+    code, out, err = run_headway("predict", reversal.run, *flags, stdin=lines("ab", "", "abc"))
+    rows = [row.split("\t") for row in out.splitlines()]
+    assert (code, len(rows)) == (0, 90)
+    found = [float(score) > -math.inf for score, _ in rows]
+    assert 0 < sum(found[:30]) == sum(found[60:]) < 30
+    assert all(text == "" for (score, text), real in zip(rows, found, strict=True) if not real)
+    assert "2 of 3 have fewer outputs than were asked for" in err
 
 
 def test_a_line_that_is_too_long_is_refused_or_cut(run_headway: Command, reversal: Reversal) -> None:

@@ -1,6 +1,7 @@
 """Engines decode with the options of headway and give its outputs; their exports follow the weights."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -110,13 +111,16 @@ def test_a_line_longer_than_what_an_engine_reads(copied: Path) -> None:
         engine.predict(["ab", "a" * 4200], max_source_length=5000, beam=1)
 
 
-def test_a_damaged_export_is_made_again(reversal: Reversal, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("damage", [lambda whole: whole[:1000], lambda whole: whole[:-9] + b"\x7f" * 9])
+def test_a_damaged_export_is_made_again(
+    reversal: Reversal, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[bytes], bytes]
+) -> None:
     pytest.importorskip("ctranslate2")
     run = shutil.copytree(reversal.run, tmp_path / "run")
     headway.load(run, engine="ctranslate2")
     (folder,) = (run / "engines").iterdir()
     whole = (folder / "model.bin").read_bytes()
-    (folder / "model.bin").write_bytes(whole[:1000])
+    (folder / "model.bin").write_bytes(damage(whole))
     assert headway.load(run, engine="ctranslate2").predict("abcd")[0].text == "dcba"
     assert "this export is damaged" in caplog.text
     assert (folder / "model.bin").read_bytes() == whole

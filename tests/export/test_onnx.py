@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -145,6 +146,32 @@ def test_a_model_that_torch_makes_no_graph_of(tmp_path: Path, monkeypatch: pytes
 
 def test_every_model_that_writes_can_be_expressed(reversal: Reversal) -> None:
     assert OnnxExporter().refusal(open_run(reversal.run)) is None
+
+
+def test_n_grams_that_look_back_over_a_whole_sequence_are_refused() -> None:
+    prefix = {"layers": 1, "mixer": {"kind": "ngram", "n": 3, "global_context": "prefix"}}
+    only = {"kind": "decoder_only", "dim": 8, "heads": 2, "feed_forward": 10, "decoder": prefix}
+    for section, refused in ((SMALL | {"decoder": prefix}, False), (SMALL | {"encoder": prefix}, True), (only, True)):
+        run = SimpleNamespace(model=built(section))
+        assert ("global_context: prefix" in str(OnnxExporter().refusal(run))) == refused  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_graphs_read_frames_of_any_number(tmp_path: Path) -> None:
+    """A front end makes a quarter of the positions, so that lengths that differ little become the same."""
+    torch.manual_seed(1)
+    model = build_model(model_section(SMALL | {"front_end": {}}), 6, toys.TARGET_SIZE, False).eval()
+    write_onnx(model, tmp_path / "model")
+    graphs = OnnxModel(tmp_path / "model")
+    for lengths in ((90, 41, 7), (5,)):
+        frames = [np.random.default_rng(length).normal(size=(length, 6)).astype(np.float32) for length in lengths]
+        batch, limits = collate(frames, None), Limits(0, [5] * len(lengths))
+        with torch.inference_mode():
+            own, other = (
+                beam_search(each, each.encode(batch.source, batch.source_mask), limits, beam=2)
+                for each in (model, graphs)
+            )
+        assert [[each.ids for each in row] for row in own] == [[each.ids for each in row] for row in other]
 
 
 def test_cells_without_a_graph_are_refused() -> None:

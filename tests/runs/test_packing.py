@@ -12,6 +12,8 @@ import yaml
 
 import headway
 from headway.errors import UserError
+from headway.export.export_options import ExportOptions
+from headway.export.exporting import export_run
 from headway.runs.packing import pack_run, unpack_run
 from headway.runs.portable import portable
 from tests.conftest import Command, Reversal
@@ -104,6 +106,14 @@ def test_code_travels_and_is_asked_for(with_code: Path) -> None:
     assert refused.returncode == 2
     assert "mine_packed:Mine" in refused.stderr
     allowed = predict(with_code, "--allow-code")
+    assert (allowed.returncode, allowed.stdout) == (0, "dcba\n"), allowed.stderr
+
+
+def test_code_is_in_an_export_that_is_a_run(with_code: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("ab\n", encoding="utf-8")
+    options = ExportOptions(output=tmp_path / "model", input=tmp_path / "lines.txt")
+    assert export_run("huggingface", with_code, options, {}, allow_code=True).passed
+    allowed = predict(tmp_path / "model", "--allow-code")
     assert (allowed.returncode, allowed.stdout) == (0, "dcba\n"), allowed.stderr
 
 

@@ -86,8 +86,10 @@ def train(
     if dry_run:
         from headway.recipe import load_recipe
         from headway.runs.training.dry_run import dry_run as run_dry
+        from headway.runs.training.parallel import told_once
 
-        write(run_dry(load_recipe(recipe, overrides or ())).table().text())
+        with told_once():
+            write(run_dry(load_recipe(recipe, overrides or ())).table().text())
         return
     from headway.runs.training.trained import train as run_training
 

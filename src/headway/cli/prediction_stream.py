@@ -40,6 +40,7 @@ class Writer:
 
     Args:
         with_scores: write the score before the text.
+        nbest: the lines of an input; where there are fewer outputs, empty ones with a score of -inf are the rest.
         attention: a file of JSON lines with the weights between tokens.
         patterns: of the names that go to that file.
         alignments: a file of Pharaoh links between words or, where its name ends in .jsonl, of JSON lines with weights.
@@ -47,26 +48,33 @@ class Writer:
 
     Attributes:
         shown: the alignments of the first `MOST_SHOWN` lines.
+        short: how many inputs have had fewer outputs than `nbest`.
     """
 
     def __init__(
         self,
         *,
         with_scores: bool = False,
+        nbest: int = 1,
         attention: Path | None = None,
         patterns: tuple[str, ...] = (),
         alignments: Path | None = None,
         aligner: Aligner | None = None,
     ) -> None:
-        self.with_scores, self.attention, self.patterns = with_scores, attention, patterns
+        self.with_scores, self.nbest, self.attention, self.patterns = with_scores, nbest, attention, patterns
         self.alignments, self.aligner = alignments, aligner
         self.shown: list[WordAlignment] = []
+        self.short = 0
 
     def write(self, prediction: Prediction) -> None:
-        """Write one prediction: a line for each of its hypotheses."""
+        """Write one prediction: `nbest` lines, with its hypotheses."""
         for hypothesis in prediction.hypotheses:
             score = f"{hypothesis.score:.4f}\t" if self.with_scores else ""
             write(f"{score}{hypothesis.text}")
+        missing = self.nbest - len(prediction.hypotheses)
+        self.short += missing > 0
+        for _ in range(missing):
+            write("-inf\t")
 
     @contextmanager
     def files(self) -> Iterator[Callable[[Prediction, int], None]]:
@@ -203,7 +211,7 @@ def predict_stream(
     capture = output.patterns + ((aligner.layer,) if aligner else ())
     options = options.model_copy(update={"capture": capture})
     writer = Writer(
-        with_scores=output.scores or options.nbest > 1,
+        with_scores=output.scores or options.nbest > 1, nbest=options.nbest,
         attention=output.attention, patterns=output.patterns, alignments=output.alignments, aligner=aligner,
     )  # fmt: skip
     size = RECORDINGS if isinstance(predictor.source, AudioProcessor) else WINDOW
@@ -228,7 +236,7 @@ def predict_stream(
             read.update(chain.from_iterable(formatter.source(line) for line in window if isinstance(line, str)))
             sys.stdout.flush()
             line.update(done)
-    _tell_losses(done, truncated, skipped)
+    _tell_losses(done, truncated, skipped, writer.short)
     if prefixes is not None:
         prefixes.check(done)
     if repairs.trees:
@@ -259,12 +267,14 @@ def _checked(
     return number
 
 
-def _tell_losses(done: int, truncated: int, skipped: int) -> None:
-    """Log how many lines were not read to their end, or not at all."""
+def _tell_losses(done: int, truncated: int, skipped: int, short: int) -> None:
+    """Log how many lines were not read to their end, or not at all, or have fewer outputs than were asked for."""
     if truncated:
         say(f"{truncated:,} of {done:,} lines are longer than the limit: only their beginning was read")
     if skipped:
         warn(f"{skipped:,} of {done:,} were skipped; their lines are empty")
+    if short:
+        warn(f"{short:,} of {done:,} have fewer outputs than were asked for; lines with a score of -inf fill them up")
 
 
 def _tell_unseen(predictor: SequencePredictor, read: Counter[str]) -> None:
@@ -279,11 +289,11 @@ def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> Non
         if getattr(output, name) and "capture" in predictor.backend.lacks:
             what = f"the engine {predictor.backend.name} gives no attention"
             raise UserError(what, where=option(name), allowed=f"{option(name)} without {option('engine')}")
+        if getattr(output, name) and len(predictor.models) > 1:
+            what, received = "attention is one model's: give one run", f"{len(predictor.models)} runs"
+            raise UserError(what, where=option(name), received=received)
     if output.attention is None:
         return
-    if len(predictor.models) > 1:
-        what, received = "attention is one model's: give one run", f"{len(predictor.models)} runs"
-        raise UserError(what, where=option("attention"), received=received)
     if not predictor.attention_names(output.patterns):
         raise UserError(
             "no attention of this model has such a name",

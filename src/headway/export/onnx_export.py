@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from torch import nn
+
 from headway.export.exporter import Answering, Exporter
 from headway.export.onnx_model import write_onnx
 from headway.export.onnx_search import OnnxModel
 from headway.export.parity import answering_by
 from headway.export.tokenizer_files import write_tokenizers
+from headway.mixers.ngram import Ngram
 from headway.models import Seq2Seq
+from headway.models.decoder_only import DecoderOnly
 from headway.models.recurrent.cells import ChoGru
 from headway.predictors.backend import TorchBackend
 from headway.predictors.run import Run
@@ -44,6 +48,12 @@ class OnnxBackend(TorchBackend):
     lacks: ClassVar[tuple[str, ...]] = ("capture",)
 
 
+def _looks_back(name: str, module: nn.Module, model: Seq2Seq) -> bool:
+    """Whether a module reads the context of each prefix of a whole sequence; a decoder reads token by token."""
+    whole = isinstance(model, DecoderOnly) or not name.startswith("decoder.")
+    return isinstance(module, Ngram) and module.prefix and module.global_weight is not None and whole
+
+
 class OnnxExporter(Exporter):
     """An encoder and a decoding step as graphs of ONNX, for models of every kind that write token by token."""
 
@@ -57,6 +67,8 @@ class OnnxExporter(Exporter):
             return "a graph has no step for each word of a source, which the cell cho_gru needs; gru needs none"
         if any(getattr(module, "choice", "soft") != "soft" for module in run.model.modules()):
             return "a graph has no attention that chooses one position (choice hard or monotonic)"
+        if any(_looks_back(name, module, run.model) for name, module in run.model.named_modules()):
+            return "a graph has no highest value of each beginning, which n-grams with global_context: prefix need"
         return None
 
     def form(self, run: Run) -> str:

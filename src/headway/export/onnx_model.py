@@ -29,6 +29,7 @@ ENCODER, DECODER, DESCRIPTION = "encoder.onnx", "decoder.onnx", "onnx.json"
 FORMAT = 1
 # Sizes of two examples, all different: a dimension in which their states differ is free.
 EXAMPLES = (((5, 3, 2), 11), ((8, 1, 4, 6, 2), 13))
+FRAMES = 16  # in a recording, for each token of a sentence: a front end makes fewer positions of them
 AnyState = TypeVar("AnyState")
 
 
@@ -130,7 +131,8 @@ def write_onnx(model: Seq2Seq, folder: Path) -> None:
 
 def _example(model: Seq2Seq, lengths: Sequence[int], room: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sources of these lengths, and room for so many tokens."""
-    batch = collate([model.trial_source(length) for length in lengths], None)
+    times = FRAMES if model.trial_source(1).ndim > 1 else 1
+    batch = collate([model.trial_source(times * length) for length in lengths], None)
     return batch.source, batch.source_mask, torch.zeros(room, dtype=torch.bool)
 
 

@@ -13,12 +13,12 @@ import torch
 
 from headway.errors import UserError, option
 from headway.export.exporter import Answer, Answering, Search
-from headway.formats.lines import read_lines
 from headway.models import Seq2Seq
 from headway.models.model import log_probabilities
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.pretrained import Window
 from headway.processing.text.text_processor import TextProcessor
 from headway.tasks import build_task
 from headway.tensors.batch import SPECIALS, UNKNOWN, collate
@@ -115,20 +115,22 @@ def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
     if source is None and recipe.data.dev is None:
         what = "the run has no dev to compare the export on"
         raise UserError(what, where="data.dev", allowed=f"{option('input')} FILE, lines to decode")
-    if source is not None:
-        raw: Iterable[str] = read_lines(source)
-    else:
-        raw = (example.source for example in build_task(recipe.task).raw_corpus(recipe).examples)
-    longest = run.model.longest_source() if isinstance(run.model, Seq2Seq) else None
-    lines = list(islice((line for line in raw if line.strip() and _fits(run, line, longest)), count))
+    corpus = build_task(recipe.task).raw_corpus(recipe, () if source is None else (source,))
+    raw = (example.source for example in corpus.examples)
+    lines = list(islice((line for line in raw if line.strip() and _fits(run, line)), count))
     if not lines:
         raise UserError("there is no line to decode", where=option("input"), received=source and str(source))
     return lines
 
 
-def _fits(run: Run, line: str, longest: int | None) -> bool:
-    """Whether the run decodes a line: it has a token, and no more than the model can read."""
-    return longest is None or 0 < len(run.source.encode(line, run.recipe.data.truncation()).values) <= longest
+def _fits(run: Run, line: str) -> bool:
+    """Whether the run reads a line at once and whole: it has a token, and leaves room for as long an output."""
+    model, source = run.model, run.source.encode(line, run.recipe.data.truncation()).values
+    if isinstance(source, Window):  # of a tagger, which reads longer ones in parts
+        return len(source.ids) <= run.recipe.data.max_length
+    assert isinstance(model, Seq2Seq)
+    room = model.longest_target(run.source.length(source))
+    return 0 < len(source) <= model.longest_source() and (room is None or room >= len(source))
 
 
 def answering_of(run: Run) -> Answering:
@@ -170,7 +172,7 @@ def longest_output(run: Run, lines: Sequence[str]) -> int:
     model, decoding = run.model, run.recipe.decoding
     if not isinstance(model, Seq2Seq):
         return 1
-    lengths = [run.source.length(run.source.encode(line).values) for line in lines]
+    lengths = [run.source.length(run.source.encode(line, run.recipe.data.truncation()).values) for line in lines]
     length = int(decoding.max_length_ratio * max(lengths)) + decoding.max_length_offset
     room = model.longest_target(max(lengths))
     return min(length, 255 if room is None else room)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from headway.device import pick_device
@@ -10,23 +9,16 @@ from headway.export.exporter import Answering
 from headway.export.parity import answering_of
 from headway.predictors.run import Run
 from headway.runs.load import load_run
-from headway.runs.run_folder import RunFolder
+from headway.runs.packing import pack_run, unpack_run
+from headway.storage import workspace
 
 
 def copy_run(run: Run, folder: Path) -> None:
-    """Copy the parts of a run that using its model needs."""
+    """Copy what using a run's model needs, and nothing that tells of this machine: the run as its pack holds it."""
     assert run.path is not None
-    folder.mkdir()
-    old, new = RunFolder(run.path), RunFolder(folder)
-    for source, target in (
-        (old.recipe_file, new.recipe_file),
-        (old.weights, new.weights),
-        (old.manifest_file, new.manifest_file),
-        (old.metrics, new.metrics),
-    ):
-        if source.is_file():
-            shutil.copyfile(source, target)
-    shutil.copytree(old.vocabulary, new.vocabulary)
+    with workspace(folder.parent) as place:
+        pack_run(run.path, place / "run.zip")
+        unpack_run(place / "run.zip", folder)
 
 
 def open_copy(folder: Path) -> Answering:

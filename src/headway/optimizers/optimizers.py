@@ -74,7 +74,11 @@ class FusedSgd(SGD):
     Config = SgdConfig
 
     def __init__(self, parameters: Iterable[nn.Parameter], config: SgdConfig) -> None:
-        super().__init__(parameters, lr=0.0, **config.model_dump(), fused=True)
+        from torch.distributed.tensor import DTensor  # which takes a second to import
+
+        given = list(parameters)
+        fused = not any(isinstance(parameter, DTensor) for parameter in given)  # torch has no fused step of shards
+        super().__init__(given, lr=0.0, **config.model_dump(), fused=fused)
 
 
 class AdadeltaConfig(Section):

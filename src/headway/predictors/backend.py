@@ -54,7 +54,7 @@ class Backend(ABC):
 
     @abstractmethod
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
-        """The outputs for each source, best first, as many as are asked for at least."""
+        """The outputs for each source, best first: as many as are asked for, or all that there are."""
 
     def check(self, options: PredictOptions, search: SearchOptions) -> None:
         """Raise UserError for an option, also one of the recipe's search, that this backend does not have."""

@@ -123,7 +123,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                     raise
                 sources.append(Encoded([]))
                 problems[row] = str(error)
-        prefixes = self._prefixes(options, len(raw))
+        prefixes = self._prefixes(options, len(raw), first_line)
         unknown = self._unknown_words(options) if search.unknown_words == "copy" else None
         return PredictionRequest(raw, sources, problems, prefixes, options, search, formatter, first_line, unknown)
 
@@ -173,7 +173,8 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         truncation = None if whole else self.recipe.data.truncation()
         return self.source.encode((formatter or self.formatter(self.Options())).source(line), truncation)
 
-    def _prefixes(self, options: PredictOptions, count: int) -> list[list[int]]:
+    def _prefixes(self, options: PredictOptions, count: int, first_line: int) -> list[list[int]]:
+        """The beginnings of the outputs. Raises UserError where one has what no output can have."""
         if options.prefixes is None:
             return [[]] * count
         if len(options.prefixes) != count:
@@ -181,7 +182,12 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             raise UserError(
                 "there must be one prefix a line", where=option("prefixes"), received=received, allowed=f"{count}"
             )
-        return self.target.encode_lines(options.prefixes)
+        prefixes = self.target.encode_lines(options.prefixes)
+        for line, (text, ids) in enumerate(zip(options.prefixes, prefixes, strict=True), start=first_line):
+            if UNKNOWN in ids:
+                what = "this beginning of an output has pieces that are not in the vocabulary"
+                raise UserError(what, where=f"line {line}", received=text)
+        return prefixes
 
     def _search(self, request: PredictionRequest, rows: Sequence[int]) -> list[list[Hypothesis]]:
         lines = [request.first_line + row for row in rows]

@@ -8,8 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
+from headway.documents import read_json
 from headway.errors import UserError, option
-from headway.files import sha256
+from headway.files import sha256, write_json
 from headway.log import say
 from headway.predictors.backend import Backend
 from headway.predictors.run import Run
@@ -18,6 +19,7 @@ from headway.runs.run_folder import RunFolder
 from headway.storage import put_in_place, workspace
 
 FOLDER = "engines"  # in the folder of a run
+HASHES = "files.json"  # the SHA-256 of each file of an export
 
 
 class Engine(ABC):
@@ -72,6 +74,18 @@ def export_folder(engine: Engine, run: Path) -> Path:
     return run / FOLDER / f"{engine.name}-{sha256(RunFolder(run).weights)[:16]}"
 
 
+def check_export(folder: Path) -> None:
+    """Raise UserError where the files of an export are not those that were written."""
+    known = read_json(folder / HASHES)
+    if known != _hashes(folder):
+        raise UserError("its files are not those that were written", where=str(folder / HASHES))
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != HASHES)
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
+
+
 def keep_export(engine: Engine, run: Run) -> Path:
     """Make the export of a run for an engine, in the place of one that is there, and of those of other weights.
 
@@ -83,6 +97,7 @@ def keep_export(engine: Engine, run: Run) -> Path:
     try:
         with workspace(folder.parent) as space:
             engine.export(run, space / "export")
+            write_json(space / "export" / HASHES, _hashes(space / "export"))
             shutil.rmtree(folder, ignore_errors=True)
             put_in_place(space / "export", folder)
         for old in folder.parent.glob(f"{engine.name}-*"):

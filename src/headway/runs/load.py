@@ -22,7 +22,7 @@ from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.registry import foreign_code
-from headway.runs.engines import build_engine, export_folder, keep_export
+from headway.runs.engines import build_engine, check_export, export_folder, keep_export
 from headway.runs.migration import FORMAT, todays_weights
 from headway.runs.packing import offer_sources, unpacked
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
@@ -128,6 +128,7 @@ def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, 
         predictor = task.predictor([run], cpu)
         assert isinstance(predictor, SequencePredictor)
         try:
+            check_export(export_folder(engine, path))
             predictor.backend = engine.backend(export_folder(engine, path), run)
         except Exception as error:  # what a library raises at a damaged file is of no common kind
             if isinstance(error, MemoryError):

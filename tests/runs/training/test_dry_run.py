@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from headway.errors import UserError
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import dry_run as room
@@ -29,6 +30,12 @@ def test_the_estimate_counts_all_of_training(written: Recipe, tmp_path: Path) ->
     assert estimate.seconds == pytest.approx(expected)
     assert estimate.memory > 10_000_000
     assert estimate.disk > 3 * 4 * estimate.parameters, "two checkpoints with their optimizer, and the weights"
+
+
+def test_one_process_makes_it(written: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="dry_run: a dry run is made by one process; received '2 processes'"):
+        dry_run(written)
 
 
 @pytest.mark.parametrize(

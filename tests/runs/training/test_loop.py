@@ -145,6 +145,17 @@ def test_more_updates_may_be_asked_for(tmp_path, caplog):
     toys.run(tmp_path, updates=9, resume=True)
     assert metrics(tmp_path / "run")[-1]["update"] == 9
     assert "training.updates: 6 -> 9" in caplog.text
+    with pytest.raises(UserError, match=r"training\.updates: this run has made more updates already; received 8"):
+        toys.run(tmp_path, updates=8, resume=True)
+
+
+def test_another_number_of_processes_is_told(tmp_path, caplog):
+    run = toys.run(tmp_path)
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["processes"] == 1
+    (run / "manifest.json").write_text(json.dumps(manifest | {"processes": 2}))
+    toys.run(tmp_path, updates=7, resume=True)
+    assert "there were 2 processes, and now 1: random draws, as in dropout, are other ones" in caplog.text
 
 
 def test_changed_data_is_noticed(tmp_path):

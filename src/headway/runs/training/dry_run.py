@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from headway.device import peak_memory
-from headway.errors import RunError
+from headway.errors import RunError, UserError, option
 from headway.log import duration, silenced
 from headway.metrics import Metric
 from headway.recipe import Recipe, TrainingConfig
@@ -78,9 +79,12 @@ def dry_run(recipe: Recipe) -> TrainingEstimate:
     """Read, check and build everything, make a few updates, evaluate a few examples, and leave nothing behind.
 
     Raises:
-        UserError: a recipe or data that cannot be used.
+        UserError: a recipe or data that cannot be used, or several processes.
         RunError: what training itself raises; a signal that came.
     """
+    if (processes := int(os.environ.get("WORLD_SIZE", 1))) > 1:
+        what, allowed = "a dry run is made by one process", "headway train without torchrun"
+        raise UserError(what, where=option("dry_run"), received=f"{processes} processes", allowed=allowed)
     few: dict[str, Any] = dict.fromkeys(("epochs", "minutes", "patience", "evaluate_every", "best_by"))
     few |= {"updates": UPDATES, "checkpoint_every": UPDATES, "log_every": 1, "tensorboard": False, "dev_metrics": ()}
     metrics = dev_metrics(recipe)

@@ -113,14 +113,16 @@ def _check_changes(recipe: Recipe, folder: RunFolder, changes: dict[str, tuple[A
         allowed = f"the run's own recipe, or changes of {', '.join(FREE_TO_CHANGE)}"
         what = f"{option('resume')} with a changed recipe ({shown})"
         raise UserError(what, where=str(folder.path), allowed=allowed)
-    _check_same_rates(recipe, folder)
+    checkpoints = list_checkpoints(folder.checkpoints)
+    _check_end(recipe, folder, made=update_of(checkpoints[-1]) if checkpoints else 0)
     warn(f"the recipe has changed: {shown}")
 
 
-def _check_same_rates(recipe: Recipe, folder: RunFolder) -> None:
-    """Raise UserError where the updates that were made would have had other learning rates with this recipe."""
-    checkpoints = list_checkpoints(folder.checkpoints)
-    made = update_of(checkpoints[-1]) if checkpoints else 0
+def _check_end(recipe: Recipe, folder: RunFolder, made: int) -> None:
+    """Raise UserError where more updates were made than the recipe has, or would have had other learning rates."""
+    if recipe.training.updates is not None and recipe.training.updates < made:
+        what, allowed = "this run has made more updates already", f"{made:,} or more"
+        raise UserError(what, where="training.updates", received=recipe.training.updates, allowed=allowed)
     before, now = (new_schedule(one) for one in (folder.read_recipe(), recipe))
     looked_at = {*range(1, made + 1, max(1, made // LOOKED_AT)), *([made] if made else [])}
     if any(before(TrainingProgress(update)) != now(TrainingProgress(update)) for update in looked_at):
@@ -156,7 +158,7 @@ def _session(
         restore_optimizer(step, optimizer, checkpoint.optimizer, str(folder.checkpoints))
     metrics = dev_metrics(recipe)
     baselines = parallel.on_first(partial(baseline_scores, corpora, metrics)) or {}
-    parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic))
+    parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic, parallel.world_size))
     tensorboard = recipe.training.tensorboard
     return Session(
         recipe,
@@ -218,6 +220,7 @@ def _start_records(
     corpora: Corpora,
     state: TrainingState,
     arithmetic: Arithmetic,
+    processes: int,
 ) -> None:
     """Write the manifest, and metrics.jsonl without what came after the checkpoint that training goes on from."""
     parameters = sum(parameter.numel() for name, parameter in model.named_parameters() if CHANGE not in name)
@@ -226,6 +229,8 @@ def _start_records(
     manifest, now = folder.read_manifest(), machine()
     if state.update:
         _warn_of_another_machine(manifest.get("machine", {}), now)
+        if (before := manifest.get("processes", processes)) != processes:
+            warn(f"there were {before} processes, and now {processes}: random draws, as in dropout, are other ones")
     origin = {"from": manifest["from"]} if state.update and "from" in manifest else provenance(recipe)
     folder.write_manifest(
         {
@@ -238,6 +243,7 @@ def _start_records(
             "vocabulary": folder.vocabulary_hashes(),
             **origin,
             "machine": now,
+            "processes": processes,
             "precision": arithmetic.precision,
             "bf16_speed": arithmetic.bf16_speed,
             "backend": arithmetic.backend,
