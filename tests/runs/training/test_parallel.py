@@ -71,7 +71,8 @@ def test_all_processes_remember_the_same_baseline_of_hard_attention(tmp_path):
     write_reversal(tmp_path)
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(dump_recipe(recurrent(tmp_path, {"kind": "hard"}, 4)))
-    sharded = ("training.strategy=fsdp", "training.batch_tokens=600", "optimizer.kind=sgd")
+    descent = "optimizer={kind: sgd, learning_rate: 0.1, momentum: 0.5}"
+    sharded = ("training.strategy=fsdp", "training.batch_tokens=600", descent)
     assert torchrun(recipe, tmp_path / "whole", *sharded).returncode == 0
     shutil.copytree(tmp_path / "whole", tmp_path / "halves")
     shutil.rmtree(tmp_path / "halves/checkpoints/update-00000004")
