@@ -71,11 +71,12 @@ class Command(TyperCommand):
             return super().parse_args(ctx, spread)
         with failures_told(self.spell):
             check_given_once(self, args)
-            try:
-                return super().parse_args(ctx, spread)
-            except typer.BadParameter as error:
-                if not error.message:  # of a parameter that is missing
-                    raise
+        try:
+            return super().parse_args(ctx, spread)
+        except typer.BadParameter as error:
+            if not error.message:  # of a parameter that is missing
+                raise
+            with failures_told(self.spell):
                 raise _bad_value(error, given_arguments(self, args)) from error
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
