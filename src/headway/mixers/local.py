@@ -168,7 +168,9 @@ def _blocks(x: Tensor, size: int) -> Tensor:
 
 def _with_neighbours(blocks: Tensor, before: int, after: int) -> Tensor:
     """Blocks (B, C, K, M, d) with the last positions of the one before and the first of the next: (B, C, K, S, d)."""
-    size = blocks.shape[3]
-    left = F.pad(blocks[:, :-1, :, size - before :], (0, 0, 0, 0, 0, 0, 1, 0))
-    right = F.pad(blocks[:, 1:, :, :after], (0, 0, 0, 0, 0, 0, 0, 1))
-    return torch.cat([left, blocks, right], 3)
+    parts, size = [blocks], blocks.shape[3]
+    if before:
+        parts.insert(0, F.pad(blocks[:, :-1, :, size - before :], (0, 0, 0, 0, 0, 0, 1, 0)))
+    if after:
+        parts.append(F.pad(blocks[:, 1:, :, :after], (0, 0, 0, 0, 0, 0, 0, 1)))
+    return torch.cat(parts, 3)
