@@ -124,13 +124,13 @@ def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
 
 
 def _fits(run: Run, line: str) -> bool:
-    """Whether the run reads a line at once and whole: it has a token, and leaves room for as long an output."""
+    """Whether the run reads a line at once and whole: it has a token, and leaves half of the room to the output."""
     model, source = run.model, run.source.encode(line, run.recipe.data.truncation()).values
     if isinstance(source, Window):  # of a tagger, which reads longer ones in parts
         return len(source.ids) <= run.recipe.data.max_length
     assert isinstance(model, Seq2Seq)
-    room = model.longest_target(run.source.length(source))
-    return 0 < len(source) <= model.longest_source() and (room is None or room >= len(source))
+    room, most = (model.longest_target(length) for length in (run.source.length(source), 1))
+    return 0 < len(source) <= model.longest_source() and (room is None or most is None or 2 * room >= most)
 
 
 def answering_of(run: Run) -> Answering:
