@@ -119,23 +119,23 @@ def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, 
         what, allowed = "an engine runs the final weights of one run", f"one run, without {option('average')}"
         raise UserError(what, where=option("engine"), received=name, allowed=allowed)
     path, task, cpu = paths[0], task_of(paths, allow_code=allow_code), torch.device("cpu")
-    weights = RunFolder(path).weights
-    if not weights.is_file() or not export_folder(engine, path).is_dir():
-        keep_export(engine, load_run(path, cpu, allow_code=allow_code))
+    folder = export_folder(engine, path) if RunFolder(path).weights.is_file() else None
+    if folder is None or not folder.is_dir():
+        folder = keep_export(engine, load_run(path, cpu, allow_code=allow_code))
     with foreign_code(allow_code):
         with torch.device("meta"):
             run = without_weights(path)
         predictor = task.predictor([run], cpu)
         assert isinstance(predictor, SequencePredictor)
         try:
-            check_export(export_folder(engine, path))
-            predictor.backend = engine.backend(export_folder(engine, path), run)
+            check_export(folder)
+            predictor.backend = engine.backend(folder, run)
         except Exception as error:  # what a library raises at a damaged file is of no common kind
             if isinstance(error, MemoryError):
                 raise
-            warn(f"{export_folder(engine, path)}: this export is damaged ({error}), and is made again")
-            keep_export(engine, load_run(path, cpu, allow_code=allow_code))
-            predictor.backend = engine.backend(export_folder(engine, path), run)
+            warn(f"{folder}: this export is damaged ({error}), and is made again")
+            folder = keep_export(engine, load_run(path, cpu, allow_code=allow_code))
+            predictor.backend = engine.backend(folder, run)
     return predictor
 
 
