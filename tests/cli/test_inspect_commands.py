@@ -16,10 +16,10 @@ from tests.conftest import Command, Reversal
         ("run --output=a.html", "page run --output=a.html"),
         ("run", "page run"),
         ("run --text a", "page run --text a"),
-        ("run --text a --figure a.pdf --head 2", "heat-map run --text a --output a.pdf --head 2"),
-        ("run --figures DIR --within 4", "figures run --output DIR --within 4"),
+        ("run --text a --figure a.pdf --head 2", "heat-map run --text a --figure a.pdf --head 2"),
+        ("run --figures DIR --within 4", "figures run --figures DIR --within 4"),
         ("--parameters recipe.yaml model.dim=3", "parameters recipe.yaml model.dim=3"),
-        ("run --layers words.tsv --json", "layers run --data words.tsv --json"),
+        ("run --layers words.tsv --json", "layers run --layers words.tsv --json"),
         ("--dependencies run --figures DIR", "dependencies run --figures DIR"),
     ],
 )
@@ -43,6 +43,14 @@ def test_both_ways_say_the_same(run_headway: Command, reversal: Reversal) -> Non
     assert "layer 0" not in verb.out
     values = json.loads(run_headway("inspect", "parameters", reversal.run, "--json").out)
     assert "encoder.0.mixer" in [part["name"] for part in values["parts"]]
+
+
+@pytest.mark.parametrize("flag", ["--figure", "--output"])
+def test_an_error_names_the_flag_that_was_given(run_headway: Command, reversal: Reversal, flag: str) -> None:
+    told = run_headway("inspect", "heat-map", reversal.run, "--text", "a", flag, "weights.doc").err
+    assert told.startswith(f"error: {flag}: ")
+    told = run_headway("inspect", reversal.run, "--text", "a", "--figure", "weights.doc").err
+    assert told.startswith("error: --figure: ")
 
 
 def test_help_lists_the_verbs_and_their_options(run_headway: Command) -> None:

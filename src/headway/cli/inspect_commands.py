@@ -20,15 +20,16 @@ from headway.runs.inspect.inspect_options import (
     ParameterOptions,
 )
 
-# The option that stands for a verb, and the flag of the verb that has its value; None for one without a value.
-VERBS: dict[str, tuple[str, str | None]] = {
-    "--output": ("page", "--output"),
-    "--figure": ("heat-map", "--output"),
-    "--figures": ("figures", "--output"),
-    "--parameters": ("parameters", None),
-    "--layers": ("layers", "--data"),
-    "--dependencies": ("dependencies", None),
+# The option that stands for a verb. It is an option of the verb as well, but for those of NO_VALUE.
+VERBS = {
+    "--output": "page",
+    "--figure": "heat-map",
+    "--figures": "figures",
+    "--parameters": "parameters",
+    "--layers": "layers",
+    "--dependencies": "dependencies",
 }
+NO_VALUE = ("--parameters", "--dependencies")
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")]
 
 
@@ -56,15 +57,7 @@ def with_verb(arguments: Sequence[str]) -> list[str]:
         allowed = "one of --output PAGE.html, --figure FILE, --figures DIR, --parameters, --layers FILE, --dependencies"
         received = " ".join(chosen) or None
         raise UserError("say what to look at", where="headway inspect", received=received, allowed=allowed)
-    verb, flag = VERBS[chosen[0]]
-    rest = []
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        if name != chosen[0]:
-            rest.append(argument)
-        elif flag is not None:
-            rest.append(flag + equals + value)
-    return [verb, *rest]
+    return [VERBS[chosen[0]], *(argument for argument in arguments if argument not in NO_VALUE)]
 
 
 inspect_app = typer.Typer(

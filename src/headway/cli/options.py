@@ -59,6 +59,8 @@ class Given:
 class Command(TyperCommand):
     """A command that spells the options in errors as its own flags; the error is one message and an exit code."""
 
+    written: Mapping[str, str] = {}  # the flags that stand on the command line, by their options' keys
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; `--references a b` is `--references a --references b`."""
         if ALL in args:
@@ -69,6 +71,7 @@ class Command(TyperCommand):
         spread = spread_variadic(args, variadic_flags(self))
         if ctx.resilient_parsing:  # completion goes on whatever stands there
             return super().parse_args(ctx, spread)
+        self.written = {each.option.name: each.flag for each in given_arguments(self, args) if each.option and each.flag}
         with failures_told(self.spell):
             check_given_once(self, args)
         try:
@@ -89,7 +92,9 @@ class Command(TyperCommand):
             return super().invoke(ctx)
 
     def spell(self, name: str) -> str:
-        """An option or argument, named by key, as it is written in this command."""
+        """An option or argument, named by key, as it is written in this command: by the flag that was given."""
+        if name in self.written:
+            return self.written[name]
         for parameter in self.params:
             if parameter.name == name:
                 if parameter.param_type_name == "argument":
