@@ -225,10 +225,10 @@ def test_each_format_says_how(reversal: Reversal, tmp_path: Path, norm: str) -> 
 
 
 class TestMistakes:
-    def test_a_runwithout_weights(self, run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    def test_a_run_without_weights(self, run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
         shutil.copytree(reversal.run, tmp_path / "run", ignore=shutil.ignore_patterns("*.safetensors", "checkpoints"))
         code, _, err = run_headway("export", "ctranslate2", tmp_path / "run", "--output", tmp_path / "model")
-        assert (code, "this run has no model yet" in err) == (2, True)
+        assert (code, "the weights of this run are missing" in err) == (2, True)
 
     def test_no_run(self, run_headway: Command, tmp_path: Path) -> None:
         code, _, err = run_headway("export", "ctranslate2", tmp_path, "--output", tmp_path / "model")

@@ -211,6 +211,13 @@ def change_manifest(folder: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 2}), encoding="utf-8")
 
 
+def before_its_first_checkpoint(folder: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    del manifest["model_sha256"]
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (folder / "model.safetensors").unlink()
+
+
 def cut_short(path: Path, share: float = 0.5) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
@@ -220,7 +227,8 @@ def cut_short(path: Path, share: float = 0.5) -> None:
     ("damage", "message"),
     [
         (lambda run: shutil.rmtree(run), "copied: this is not a run folder: it has no recipe.yaml"),
-        (lambda run: (run / "model.safetensors").unlink(), "copied: this run has no model yet"),
+        (before_its_first_checkpoint, "copied: this run has no model yet"),
+        (lambda run: (run / "model.safetensors").unlink(), "model.safetensors: the weights of this run are missing"),
         (lambda run: shutil.rmtree(run / "vocabulary"), "copied: this run has no vocabulary yet"),
         (change_manifest, "written by a newer version of headway; received 'format 2'; allowed: formats up to 1"),
         (lambda run: cut_short(run / "manifest.json"), "the manifest is damaged: "),

@@ -43,8 +43,7 @@ def pack_run(run: Path, output: Path) -> list[str]:
     folder = RunFolder(run)
     if not folder.recipe_file.is_file():
         raise UserError("this is not a run folder: it has no recipe.yaml", where=str(run))
-    if not folder.weights.is_file():
-        raise UserError("this run has no model yet: training has not reached its first checkpoint", where=str(run))
+    folder.check_has_weights()
     folder.check_vocabulary()
     if not output.absolute().parent.is_dir():
         raise UserError("there is no such folder", where=option("output"), received=str(output.parent))

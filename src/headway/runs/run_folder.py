@@ -190,15 +190,23 @@ class RunFolder:
                 what = "this file is missing" if name not in now else "this file is not the one that training used"
                 raise UserError(what, where=str(self.vocabulary / name))
 
+    def check_has_weights(self) -> None:
+        """Raise UserError where the weights are missing: training has not written them yet, or they are lost."""
+        if self.weights.is_file():
+            return
+        if "model_sha256" in self.read_manifest():
+            raise UserError("the weights of this run are missing", where=str(self.weights))
+        raise UserError(
+            "this run has no model yet: training has not reached its first checkpoint", where=str(self.path)
+        )
+
     def read_weights(self) -> dict[str, Tensor]:
         """The weights, which are those that training wrote.
 
         Raises:
             UserError: they are missing, damaged, or not those that the manifest knows.
         """
-        if not self.weights.is_file():
-            where = str(self.path)
-            raise UserError("this run has no model yet: training has not reached its first checkpoint", where=where)
+        self.check_has_weights()
         with _reading(self.weights):
             before, after = None, _identity(self.weights)
             while after != before:  # until no run that goes on has replaced them meanwhile

@@ -94,7 +94,7 @@ def test_no_run(tree: dict[str, Any], tmp_path: Path) -> None:
 def test_a_run_without_weights(reversal: Reversal, tree: dict[str, Any], tmp_path: Path) -> None:
     shutil.copytree(reversal.run, tmp_path / "older", ignore=shutil.ignore_patterns("*.safetensors", "checkpoints"))
     tree["training"]["from"] = str(tmp_path / "older")
-    with pytest.raises(UserError, match="this run has no model yet"):
+    with pytest.raises(UserError, match="the weights of this run are missing"):
         headway.train(tree, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
