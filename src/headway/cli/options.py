@@ -71,7 +71,9 @@ class Command(TyperCommand):
         spread = spread_variadic(args, variadic_flags(self))
         if ctx.resilient_parsing:  # completion goes on whatever stands there
             return super().parse_args(ctx, spread)
-        self.written = {each.option.name: each.flag for each in given_arguments(self, args) if each.option and each.flag}
+        self.written = {
+            each.option.name: each.flag for each in given_arguments(self, args) if each.option and each.flag
+        }
         with failures_told(self.spell):
             check_given_once(self, args)
         try:

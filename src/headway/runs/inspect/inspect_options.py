@@ -107,9 +107,7 @@ class ParameterOptions(CodeOptions, OutputOptions):
 class LayerOptions(CodeOptions, OutputOptions):
     """Words that are read, and the sentence that is drawn."""
 
-    data: Path = _path(
-        "A word a row with its label, separated by a tab.", metavar="TSV", alias="layers", required=True
-    )
+    data: Path = _path("A word a row with its label, separated by a tab.", metavar="TSV", alias="layers", required=True)
     beside: Path | None = _path("The run whose last layer is compared.", metavar="RUN")
     figure: Annotated[Path | None, WRITES_FIGURE] = _path("Draw the self-attention of a sentence there.")
     sentence: int = Field(1, ge=1, le=10**9, description="The sentence of the file that is drawn.")
