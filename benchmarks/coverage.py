@@ -5,6 +5,9 @@ sentence has a length, a difficulty for all systems, one for each system, and on
 n-grams are drawn by the chance that results, and BLEU is computed from their sums as `headway compare` does. The true
 difference is that of infinitely many seeds and sentences.
 
+A counted metric, exact match, has tables of its own: an output is right by chance alone, for every seed of either system.
+Seeds often have equal scores there, on a small test set.
+
 Beside the method of headway stand three that are in use: the bootstrap over segments with the outputs of all seeds, a
 bootstrap over both seeds and segments, and a t-test over seeds alone; and Satterthwaite's degrees of freedom for the
 same variances.
@@ -27,7 +30,7 @@ from headway.comparison.results import Figure, ResultRecord, measured_now, write
 from headway.comparison.statistics import Linearised, linearise
 from headway.comparison.verdicts import compared_pairs
 from headway.log import Progress, progress
-from headway.metrics import Metric, Signature
+from headway.metrics import Metric, Signature, build_metric
 from headway.metrics.metric import Statistics
 from headway.runs.inspect.charts import Panel, panel_chart
 from headway.tables import Cell, Column, Table
@@ -36,11 +39,13 @@ ORDERS = 4
 DIFFICULTY, BY_SYSTEM, BY_SEED = 0.6, 0.3, 0.4  # standard deviations of the log-odds of a match, between sentences
 QUALITY = 0.5  # the log-odds of a match of system A
 PLANTED = 1.0  # BLEU
-SEEDS, DEVIATIONS = (3, 5, 10), (0.0, 0.5, 1.0)
+SEEDS, DEVIATIONS = (2, 3, 5, 10), (0.0, 0.5, 1.0)
+COUNTED_SENTENCES, COUNTED_SHARES = (20, 100, 500), (5, 50)  # of a test set; right outputs, in percent
 METHODS = ("headway", "Satterthwaite", "seeds alone", "segments alone", "bootstrap of both")
 RESAMPLES = 500
+COUNTED_TITLE = "False verdicts by exact match on two equal systems"
 TITLE = "Share of 95 % intervals that hold the true difference, by seeds and method"
-SIMULATION_SEEDS = (1, 2, 3)  # of tables of unequal, equal, and four equal systems
+SIMULATION_SEEDS = (1, 2, 3, 4)  # of tables of unequal, equal, and four equal systems, and of a counted metric
 
 Floats = NDArray[np.float64]
 
@@ -210,7 +215,7 @@ class Simulation:
         """The shares of all kinds of tables, in percent."""
         held, seen = dict.fromkeys(METHODS, 0), 0
         wrong, width = dict.fromkeys(METHODS, 0), dict.fromkeys(METHODS, 0.0)
-        unequal, equal, four_equal = SIMULATION_SEEDS
+        unequal, equal, four_equal, _ = SIMULATION_SEEDS
         for systems, truth in self._tables(2, PLANTED, unequal):
             seen += verdicts(systems) == ["better"]
             for name, (low, high) in self._intervals(systems):
@@ -256,6 +261,39 @@ def verdicts(systems: Sequence[Linearised]) -> list[str]:
     return [pair.verdict for pair in compared_pairs(Measure("bleu", "BLEU", BLEU), named, 0.0, None)]
 
 
+def counted_false(seeds: int, sentences: int, share: int, count: int) -> float:
+    """The share of tables of two equal systems with a verdict by exact match, in percent.
+
+    Args:
+        seeds: of both systems.
+        sentences: of the test set.
+        share: of outputs that are right, in percent.
+        count: tables.
+    """
+    metric, seen = build_metric("exact_match"), 0
+    for table in range(count):
+        rng = np.random.default_rng((SIMULATION_SEEDS[-1], table))
+        right = (rng.random((2, seeds, sentences)) < share / 100).astype(float)
+        one, other = (linearise(metric, [np.stack([row, np.ones_like(row)], axis=1) for row in rows]) for rows in right)
+        named = {"one": one, "other": other}
+        seen += compared_pairs(Measure("exact_match", "exact match", metric), named, 0.0, None)[0].verdict != "none"
+    return 100 * seen / count
+
+
+def counted_table(count: int, bar: Progress) -> Table:
+    """False verdicts by exact match, a row a number of seeds and a column a test set."""
+    kinds = [(sentences, share) for sentences in COUNTED_SENTENCES for share in COUNTED_SHARES]
+    rows = list[list[Cell]]()
+    for seeds in SEEDS:
+        row: list[Cell] = [seeds]
+        for sentences, share in kinds:
+            row.append(counted_false(seeds, sentences, share, count))
+            bar.update(bar.done + count)
+        rows.append(row)
+    names = [f"{sentences} sentences, {share} % right" for sentences, share in kinds]
+    return Table([Column("seeds"), *(Column(name, "%", ".1f") for name in names)], rows, title=COUNTED_TITLE)
+
+
 def tables_of(conditions: Sequence[Condition]) -> list[Table]:
     """Two tables with a row a condition: the method of headway, and others."""
     ours: list[list[Cell]] = [
@@ -290,7 +328,7 @@ def draw(conditions: Sequence[Condition], path: Path) -> None:
 
 
 def record_of(
-    conditions: Sequence[Condition], count: int, sentences: int, bleu: float, command: str, figure: Path | None = None
+    tables: Sequence[Table], count: int, sentences: int, bleu: float, command: str, figure: Path | None = None
 ) -> ResultRecord:
     """The results with how they came about."""
     text = (
@@ -300,8 +338,9 @@ def record_of(
         "Held is the share of 95 % intervals around the difference of the unequal systems that hold the true one.",
         "Power is the share of them with the verdict better.",
         "Four equal systems make six pairs; a table of them is false where any pair has a verdict.",
+        "By exact match, an output of either system is right by chance alone.",
     )
-    made = tuple(table.to_json() for table in tables_of(conditions))
+    made = tuple(table.to_json() for table in tables)
     return ResultRecord(
         title="Coverage of intervals and verdicts", measured=measured_now([command], SIMULATION_SEEDS), text=text,
         tables=made, figures=() if figure is None else (Figure(file=figure.name, title=TITLE),),
@@ -317,16 +356,18 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="the figure")
     given = parser.parse_args()
     world, conditions = World.measured(), []
-    with show(), progress("simulating", 3 * given.tables * len(SEEDS) * len(DEVIATIONS), "tables") as bar:
+    kinds = 3 * len(DEVIATIONS) + len(COUNTED_SENTENCES) * len(COUNTED_SHARES)
+    with show(), progress("simulating", given.tables * len(SEEDS) * kinds, "tables") as bar:
         for seeds in SEEDS:
             for deviation in DEVIATIONS:
                 simulation = Simulation(world, seeds, deviation, count=given.tables, sentences=given.sentences, bar=bar)
                 conditions.append(simulation.run())
-    print("\n\n".join(table.text() for table in tables_of(conditions)))
+        tables = [*tables_of(conditions), counted_table(given.tables, bar)]
+    print("\n\n".join(table.text() for table in tables))
     if given.output is not None:
         command = " ".join(["python", *sys.argv])
         bleu = world.truth(0.0, 0.0)
-        record = record_of(conditions, given.tables, given.sentences, bleu, command, given.figure)
+        record = record_of(tables, given.tables, given.sentences, bleu, command, given.figure)
         write_record(given.output, record)
     if given.figure is not None:
         draw(conditions, given.figure)

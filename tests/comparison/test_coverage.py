@@ -57,3 +57,8 @@ def test_intervals_hold_the_truth_and_verdicts_are_seldom_false(
     assert 0 <= found.power < 50
     if deviation:  # the segments alone say too much where seeds differ
         assert found.coverage["segments alone"] < found.coverage["headway"]
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_verdicts_by_a_counted_metric_are_seldom_false(coverage: ModuleType, seeds: int) -> None:
+    assert coverage.counted_false(seeds, sentences=20, share=5, count=200) <= 5

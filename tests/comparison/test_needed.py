@@ -5,13 +5,14 @@ import pytest
 from headway.comparison.needed import MOST_SEEDS, needed, needed_in_words, scaled
 from headway.comparison.statistics import Estimate
 
-ESTIMATE = Estimate(0.5, 3, 400, seed_variance=0.3, segment_variance=0.04)
+ESTIMATE = Estimate(0.5, 3, 400, seed_variance=0.3, segment_variance=0.04, interaction_variance=0.1)
 
 
 def test_variances_shrink_as_there_is_more() -> None:
     assert scaled(ESTIMATE, 3, 400) == ESTIMATE
     more = scaled(ESTIMATE, 12, 1600)
     assert (more.seed_variance, more.segment_variance) == pytest.approx((0.075, 0.01))
+    assert more.interaction_variance == pytest.approx(0.1 / 16)
 
 
 def test_seeds_alone_where_they_are_enough() -> None:

@@ -63,6 +63,42 @@ def test_intervals_hold_the_truth_as_often_as_they_say(seeds: int, sds: tuple[fl
     assert held >= 0.93
 
 
+def counted(right: np.ndarray) -> Linearised:
+    """Exact match of systems without and with an error, from which of N segments each seed has right, (n, N)."""
+    metric = build_metric("exact_match")
+    return linearise(metric, [np.stack([row, np.ones(len(row))], axis=1) for row in right.astype(float)])
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_seeds_with_equal_scores_do_not_make_a_verdict(seeds: int) -> None:
+    one_error_each = np.ones((seeds, 20)) - np.eye(seeds, 20)  # another segment by every seed
+    estimate = (counted(np.ones((seeds, 20))) - counted(one_error_each)).estimate()
+    assert estimate.value == pytest.approx(5)
+    assert estimate.seed_variance == 0
+    low, high = estimate.interval()
+    assert low < 0 < high
+    assert (estimate.p_value() or 0) > 0.05
+
+
+def test_no_interval_is_narrower_than_that_of_the_test_set_alone() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        effects = crossed(3, 50, (0.0, 0.2, 1.0), rng)
+        means = effects.influences.mean(axis=0)
+        alone = stats.t.isf(0.025, 49) * np.sqrt(means.var(ddof=1) / 50)
+        assert effects.estimate().half_width() >= alone * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_equal_systems_with_two_seeds_seldom_differ_by_a_counted_metric(share: float) -> None:
+    rng = np.random.default_rng(4)
+    wrong = 0
+    for _ in range(400):
+        one, other = (counted(rng.random((2, 20)) < share) for _ in range(2))
+        wrong += ((one - other).estimate().p_value() or 1.0) <= 0.05
+    assert wrong <= 0.05 * 400
+
+
 def test_the_p_value_is_where_the_interval_ends_at_nothing() -> None:
     estimate = Estimate(1.2, 3, 500, 0.04, 0.09)
     p = estimate.p_value()

@@ -23,7 +23,6 @@ from headway.tables import Cell, Column, Spread, Table
 
 FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the least of each bucket
 SCORE_STEP = 10
-MOST_GROUPS = 60  # more names than these are no groups
 
 
 class BucketScore(NamedTuple):
@@ -115,7 +114,7 @@ class _Part(NamedTuple):
 def _parts_of(comparison: Comparison, test: int, groups: str = "group") -> Iterator[_Part]:
     """The ways to part a test set; `groups` is the axis of those that it comes with."""
     given = comparison.tests[test]
-    if given.groups and len(set(given.groups)) <= MOST_GROUPS:
+    if given.groups:
         labels, lengths = ordered_groups(given.groups)
         yield _Part(groups, labels, [labels.index(group) for group in given.groups], lengths)
     of_text = any(measure.metric.of_text for measure in comparison.measures if measure.test == test)

@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from headway.comparison.cell_results import CellName, CellOutput, CellResult
+from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet
 from headway.errors import UserError, nearest, option
 from headway.metrics import Metric
 
 SURE = 0.9  # the share from which on outputs are called tokenised; below 1 - SURE they are not
 LEAST = 10  # places that must be seen before anything is said
+MOST_GROUPS = 500  # of a test set: each is a row of a table, with an interval of its own
 
 PUNCTUATION = re.compile(r"(?<=\w)( ?)[.,!?;:](?=\s|$)")
 WIDE = r"[\u3040-\u30ff\u3400-\u9fff]"
@@ -87,6 +88,15 @@ def _check_tests(cells: Sequence[CellResult]) -> None:
                 what = f"the references of {output.test.name} are not those of {first.name}"
                 raise UserError(what, where=str(cell.name), allowed="the same test set for all variants")
             check_lines(output, str(cell.name))
+
+
+def check_set(test: EvaluationSet, where: str, where_groups: str) -> None:
+    """Raise UserError where a test set is too small for an interval, or has more groups than a table can show."""
+    if len(test) < 2:
+        raise UserError("an interval needs two segments or more", where=where, received=len(test))
+    if (count := len(set(test.groups))) > MOST_GROUPS:
+        allowed = f"up to {MOST_GROUPS}, each with a score of its own"
+        raise UserError("these are too many groups", where=where_groups, received=count, allowed=allowed)
 
 
 def check_lines(output: CellOutput, where: str) -> None:

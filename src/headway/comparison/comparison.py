@@ -337,5 +337,5 @@ def _significance_in_json(pair: ComparedPair) -> dict[str, Any]:
     return {
         "a": pair.a, "b": pair.b, "metric": pair.metric, "p": pair.p_value, "p_holm": pair.raised_p_value,
         "seeds": estimate.seeds, "segments": estimate.segments, "seed_variance": estimate.seed_variance,
-        "segment_variance": estimate.segment_variance,
+        "segment_variance": estimate.segment_variance, "interaction_variance": estimate.interaction_variance,
     }  # fmt: skip

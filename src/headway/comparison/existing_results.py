@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet, read_result, write_result
-from headway.comparison.checks import check_lines, check_margin, check_names
+from headway.comparison.checks import check_lines, check_margin, check_names, check_set
 from headway.comparison.compare_options import ExistingOptions
 from headway.comparison.comparison import Comparison
 from headway.comparison.grid import SEED, NamedCorpus, content, corpus_files, name_of_corpus, slug
@@ -236,7 +236,7 @@ def test_sets(options: ExistingOptions, recipe: Recipe) -> list[NamedCorpus]:
 
 
 def evaluation_set(options: ExistingOptions, metrics: Sequence[Metric]) -> EvaluationSet:
-    """The test set of files. Raises UserError where references are missing, or are not one a source."""
+    """The test set of files. Raises UserError where references are missing or too few, or are not one a source."""
     if options.test:
         what, allowed = "files of outputs are scored by references", f"{option('references')} FILE"
         raise UserError(what, where=option("test"), allowed=allowed)
@@ -254,7 +254,9 @@ def evaluation_set(options: ExistingOptions, metrics: Sequence[Metric]) -> Evalu
         if path is not None and len(lines) != len(references[0]):
             what = f"{len(lines):,} lines for {len(references[0]):,} references; there must be one a segment"
             raise UserError(what, where=str(path))
-    return EvaluationSet(options.references[0].name.split(".")[0] or "test", references, sources, groups)
+    test = EvaluationSet(options.references[0].name.split(".")[0] or "test", references, sources, groups)
+    check_set(test, option("references"), option("by"))
+    return test
 
 
 def results_of_file(name: CellName, tests: Sequence[EvaluationSet], metrics: Sequence[Metric]) -> CellResult:

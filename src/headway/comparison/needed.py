@@ -12,10 +12,12 @@ MOST_SEEDS, MOST_TIMES = 100, 1000
 def scaled(estimate: Estimate, seeds: int, segments: int) -> Estimate:
     """The same difference, with the variances that so many seeds and segments would leave of it."""
     assert estimate.seed_variance is not None
+    of_seeds, of_segments = estimate.seeds / seeds, estimate.segments / segments
     return replace(
         estimate, seeds=seeds, segments=segments,
-        seed_variance=estimate.seed_variance * estimate.seeds / seeds,
-        segment_variance=estimate.segment_variance * estimate.segments / segments,
+        seed_variance=estimate.seed_variance * of_seeds,
+        segment_variance=estimate.segment_variance * of_segments,
+        interaction_variance=estimate.interaction_variance * of_seeds * of_segments,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from headway.comparison.cell_results import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet
+from headway.comparison.checks import check_set
 from headway.comparison.grid import NamedCorpus
 from headway.errors import UserError
 from headway.formats.alignments import read_alignments
@@ -50,7 +51,8 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
     """The examples of a test set, as the task of a recipe reads them.
 
     Raises:
-        UserError: files that are missing or at fault, examples without references, or not as many groups.
+        UserError: files that are missing or at fault, examples without references, not as many groups, fewer than two
+            examples, or too many groups.
     """
     where = corpus.key or f"test.{corpus.name}"
     examples = list(build_task(recipe.task).named_corpus(recipe, corpus.corpus, where).examples)
@@ -66,7 +68,9 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
         if path is not None and len(lines) != len(examples):
             raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=f"{where}: {path}")
     sources = tuple(example.source for example in examples)
-    return ReadCorpus(examples, EvaluationSet(corpus.name, references, sources, groups))
+    scored = EvaluationSet(corpus.name, references, sources, groups)
+    check_set(scored, where, f"{where}: {corpus.groups}")
+    return ReadCorpus(examples, scored)
 
 
 def _words(example: RawExample, where: str) -> Sequence[str]:
