@@ -5,8 +5,8 @@ sentence has a length, a difficulty for all systems, one for each system, and on
 n-grams are drawn by the chance that results, and BLEU is computed from their sums as `headway compare` does. The true
 difference is that of infinitely many seeds and sentences.
 
-A counted metric, exact match, has tables of its own: an output is right by chance alone, for every seed of either system.
-Seeds often have equal scores there, on a small test set.
+A counted metric, exact match, has tables of its own: an output is right by chance alone, for every seed of either
+system. Seeds often have equal scores there, on a small test set.
 
 Beside the method of headway stand three that are in use: the bootstrap over segments with the outputs of all seeds, a
 bootstrap over both seeds and segments, and a t-test over seeds alone; and Satterthwaite's degrees of freedom for the
