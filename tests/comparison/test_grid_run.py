@@ -142,6 +142,26 @@ def test_the_value_with_the_best_mean_over_seeds_is_chosen(
         assert GridRun(grid, tmp_path / "out", threads=1).variants[0].value == chosen
 
 
+def test_another_metric_chooses_anew(tmp_path: Path) -> None:
+    files = write_grid(tmp_path, tune=TUNE | {"seeds": [4]}, metrics=["exact_match", "ter"])
+    run = GridRun(load_grid(files), tmp_path / "out", threads=1)
+    (tmp_path / "out" / "tuning").mkdir(parents=True)
+    references = ("a b c d e f", "g h")
+    outputs = (("a b c d e f", "h h h h h h h h h"), ("a b c d e", "g i"))  # one of two right, and few edits
+    for short, said in zip(run.variants[0].tuning, outputs, strict=True):
+        short.status, short.code = "finished", 0
+        output = CellOutput(EvaluationSet("tuning", (references,)), said)
+        short.result = CellResult("attention", short.planned.seed, (output,))
+    run._choose(run.variants[0])
+    assert run.variants[0].value == 0.01
+    assert GridRun(run.grid, tmp_path / "out", threads=1).variants[0].value == 0.01
+    by_ter = load_grid(files, ["metrics=[ter]"])
+    assert not GridRun(by_ter, tmp_path / "out", threads=1).variants[0].chosen
+    run.grid = by_ter
+    run._choose(run.variants[0])
+    assert run.variants[0].value == 0.02
+
+
 def test_a_second_call_changes_nothing(made: tuple[Grid, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     grid, out = made
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.name != ".lock"}
@@ -354,13 +374,19 @@ def test_cells_without_others_are_left_out(made: tuple[Grid, Path], caplog: pyte
     assert [variant.seeds for variant in some.variants] == [(1,), (1,)]
     assert "attention, seed 2 is left out" in caplog.text
     assert comparison_of(grid, replace(result, cells=result.cells[:2])) is None
-    assert "nothing is compared" in caplog.text
+    assert "fewer than two variants have cells: nothing is compared" in caplog.text
+    apart = [cell for cell in result.cells if (cell.variant == "ngram") == (cell.seed == 1)]
+    assert comparison_of(grid, replace(result, cells=apart)) is None
+    assert "no seed has cells of all variants that have any: nothing is compared" in caplog.text
 
 
 def test_a_test_set_at_fault_is_named_before_any_work(tmp_path: Path) -> None:
     path = write_grid(tmp_path)
     (tmp_path / "test.tsv").write_text("a b\n")
     with pytest.raises(UserError, match=r"test\.tsv:1"):
+        compare_grid(load_grid(path), tmp_path / "out", GridOptions())
+    (tmp_path / "test.tsv").write_text("a b\tb a\n")
+    with pytest.raises(UserError, match="an interval needs two segments or more; received 1"):
         compare_grid(load_grid(path), tmp_path / "out", GridOptions())
     assert not (tmp_path / "out").exists()
 

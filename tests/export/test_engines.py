@@ -9,7 +9,9 @@ import torch
 
 import headway
 from headway.errors import UserError
+from headway.export.ctranslate2_search import _alike
 from headway.runs.run_folder import RunFolder, read_tensors
+from headway.search.limits import Limits
 from tests.conftest import Command, Reversal
 
 
@@ -60,6 +62,16 @@ def test_prefixes_are_forced(copied: Path, ours, words: list[str], engine: str) 
     assert [each.text for each in own] == [each.text for each in other]
     assert all(each.text.startswith(prefix) for each, prefix in zip(other, prefixes, strict=True))
     assert [each.score for each in own] == pytest.approx([each.score for each in other], abs=1e-4)
+
+
+def test_rows_with_a_prefix_are_decoded_apart_from_others() -> None:
+    limits = Limits(0, [5, 5, 7, 5], [[4], [], [], [5, 6]])
+    assert _alike(limits, 4) == [
+        ([0, 3], Limits(0, [5, 5], [[4], [5, 6]])),
+        ([1], Limits(0, [5], ())),
+        ([2], Limits(0, [7], ())),
+    ]
+    assert _alike(Limits(0, [5, 5]), 2) == [([0, 1], Limits(0, [5, 5]))]
 
 
 @pytest.mark.parametrize(

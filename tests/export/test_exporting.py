@@ -2,17 +2,22 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+import transformers
 import yaml
 
 import headway
 from headway.errors import UserError
 from headway.export.export_options import ExportOptions
+from headway.export.exporter import Answer, Search
 from headway.export.exporting import export_run, formats_of, open_run
-from headway.export.parity import longest_output, parity_lines
+from headway.export.marian_export import marian_refusal
+from headway.export.parity import answering_of, compare, longest_output, parity_lines
+from headway.export.tagger_export import _is_linear
 from headway.tensors.batch import EOS
 from tests.conftest import Command, Reversal
 from tests.models.encoders import write_encoder
@@ -77,6 +82,48 @@ def test_the_lengths_of_outputs_are_those_of_the_run(reversal: Reversal, tmp_pat
     said = [prediction.text for prediction in headway.load(run).predict(words)]
     assert [len(text) for text in said] == [2, 2, 2]  # and the mark of a word's beginning
     assert tokenizer.batch_decode(ids, skip_special_tokens=True) == said
+
+
+def test_sources_are_cut_where_the_run_cuts_them(reversal: Reversal, tmp_path: Path) -> None:
+    run, folder = Path(shutil.copytree(reversal.run, tmp_path / "run")), tmp_path / "marian"
+    recipe = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
+    recipe["data"]["truncate_source"] = 3  # the mark of a word's beginning, and two letters
+    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    report = export_run("huggingface", run, ExportOptions(output=folder, sentences=20), {})
+    assert (report.passed, report.equal) == (True, report.lines)
+    assert "The model reads the first 3 pieces of a source" in (folder / "README.md").read_text(encoding="utf-8")
+    recipe["data"]["count"] = "words"
+    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    assert "cuts sources by pieces, not by words" in str(marian_refusal(open_run(run)))
+
+
+def test_tokens_that_share_a_name_are_told_apart(tmp_path: Path) -> None:
+    """Gigaword and the like have `<unk>` as a word, which is not the token for unknown words."""
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("a b\t<unk> c\nb a\tc <unk>\n" * 8, encoding="utf-8")
+    model = {"dim": 8, "heads": 2, "feed_forward": 8, "encoder": {"layers": 1}, "decoder": {"layers": 1}}
+    recipe = {
+        "task": "translation", "data": {"train": {"tsv": str(pairs)}, "dev": {"tsv": str(pairs)}},
+        "vocabulary": {"kind": "word"}, "model": model, "optimizer": {"learning_rate": 0.01},
+        "training": {"updates": 20, "checkpoint_every": 20},
+    }  # fmt: skip
+    headway.train(recipe, tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    lines = ["a b", "b a"]
+    report = compare("the run itself", run, answering_of(run), lines, Search(3, 4), exact=True)
+    assert (report.passed, report.equal_lists) == (True, 2)
+    assert report.score_difference < 1e-4
+
+
+def test_scores_that_are_no_numbers_fail(reversal: Reversal) -> None:
+    run = open_run(reversal.run)
+    own = answering_of(run)
+
+    def broken(lines: Sequence[str], search: Search) -> list[list[Answer]]:
+        return [[each._replace(score=float("nan")) for each in answers] for answers in own(lines, search)]
+
+    report = compare("broken", run, broken, ["abcd"], Search(1, 9), exact=True)
+    assert (report.equal, report.passed) == (1, False)
 
 
 def test_the_card_says_task_data_scores_recipe_and_licence(reversal: Reversal, tmp_path: Path) -> None:
@@ -280,6 +327,23 @@ class TestMistakes:
         with pytest.raises(OSError, match="full"):
             export_run("ctranslate2", reversal.run, ExportOptions(output=tmp_path / "model"), {})
         assert not list(tmp_path.iterdir())
+
+
+def test_classes_that_are_more_than_a_linear_map_are_told_apart() -> None:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 20}
+    marks = {"vocab_size": 9, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
+    classes = transformers.AutoModelForTokenClassification
+    plain, with_head, of_decoder = (
+        classes.from_config(config)
+        for config in (
+            transformers.BertConfig(**sizes, vocab_size=9),
+            transformers.ModernBertConfig(**sizes, **marks, cls_token_id=0, sep_token_id=0),
+            transformers.Qwen2Config(**sizes, **marks, num_key_value_heads=2),
+        )
+    )
+    assert _is_linear(plain)
+    assert not _is_linear(with_head)
+    assert not _is_linear(of_decoder)
 
 
 def test_a_tagger_becomes_the_class_of_its_encoder(run_headway: Command, tmp_path: Path) -> None:

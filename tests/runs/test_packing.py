@@ -173,6 +173,11 @@ def test_what_is_no_pack(tmp_path: Path, reversal: Reversal) -> None:
         with pytest.raises(UserError, match="a pack is no part of what it packs"):
             pack_run(reversal.run, output)
     assert (reversal.run / "model.safetensors").read_bytes() == before
+    with pytest.raises(UserError, match=r"a pack is a zip file; received '.*notes.txt'; allowed: a name.zip"):
+        pack_run(reversal.run, tmp_path / "notes.txt")
+    with pytest.raises(UserError, match="there is something else there already"):
+        pack_run(reversal.run, tmp_path / "bad.zip")
+    assert (tmp_path / "bad.zip").read_bytes() == b"PK no zip"
 
 
 def test_names_of_columns_are_no_code(reversal: Reversal, tmp_path: Path) -> None:

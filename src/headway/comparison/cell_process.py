@@ -125,8 +125,8 @@ def _make(job: CellJob) -> int:
         if code := train(job.recipe, job.run, resume=RunFolder(job.run).recipe_file.exists()):
             return code
         write_json(job.run / TRAINING, {"peak_memory": peak_memory()})
-        if job.page:
-            write_run_report(job.run)
+    if job.page and not RunFolder(job.run).report.is_file():
+        write_run_report(job.run)
     if job.result() is None:
         known = job.run / TRAINING
         memory = read_json(known).get("peak_memory") if known.is_file() else None

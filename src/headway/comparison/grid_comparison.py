@@ -45,7 +45,7 @@ def compare_grid(grid: Grid, output: Path, options: GridOptions) -> GridComparis
         options: the workers.
 
     Raises:
-        UserError: test sets that cannot be read, or runs that were made with other recipes.
+        UserError: test sets that cannot be read or are too small, or runs that were made with other recipes.
         RunError: another call is at work in the folder.
     """
     check_sets(grid)
@@ -82,7 +82,12 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         seeds.setdefault(cell.variant, set()).add(cell.seed)
     shared = set.intersection(*seeds.values()) if seeds else set()
     if len(seeds) < 2 or not shared:
-        warn("there are no two variants with cells of one seed: nothing is compared")
+        why = (
+            "no seed has cells of all variants that have any"
+            if len(seeds) > 1
+            else "fewer than two variants have cells"
+        )
+        warn(f"{why}: nothing is compared")
         return None
     missing = [variant.name for variant in grid.variants if variant.name not in seeds]
     left_out = [cell.name for cell in result.cells if cell.seed not in shared]

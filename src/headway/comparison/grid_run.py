@@ -109,7 +109,7 @@ class GridRun:
         if not path.is_file():
             return
         known = shaped(read_json(path, what="choice"), CHOICE, str(path), "this choice")
-        if known.stamp == _stamp(state) and known.chosen < len(state.by_value):
+        if known.stamp == self._stamp(state) and known.chosen < len(state.by_value):
             state.value, state.chosen = state.by_value[known.chosen][0].planned.value, True
             for run in state.tuning:
                 run.status = "finished"
@@ -130,13 +130,20 @@ class GridRun:
             state.failed = f"{state.variant.name}: not tuned, since {why}"
             return
         chosen = best_score(scores, metric)
-        write_json(self._choice_file(state), {"stamp": _stamp(state), "chosen": chosen, metric.label: scores})
+        write_json(self._choice_file(state), {"stamp": self._stamp(state), "chosen": chosen, metric.label: scores})
         state.value, state.chosen = state.by_value[chosen][0].planned.value, True
         say(f"{state.variant.name}: {tune.key} {state.value} has the best {metric.label} of the short runs")
         if not self._is_told_apart(state):
             known = [score for score in scores if score is not None]
             spread = f"{metric.label} from {min(known):.2f} to {max(known):.2f}"
             warn(f"{state.variant.name}: the short runs do not tell the values apart ({spread})")
+
+    def _stamp(self, state: VariantState) -> dict[str, Any]:
+        """What a choice is made of: the metric, and the short runs of a variant with what their results are of."""
+        runs = [
+            [run.planned.name, run.job.recipe.model_dump(mode="json"), run.job.stamp()["tests"]] for run in state.tuning
+        ]
+        return {"metric": self.grid.metrics[0], "runs": runs}
 
     def _is_told_apart(self, state: VariantState) -> bool:
         """Whether the short runs of a variant tell the values of the tuned key apart."""
@@ -284,13 +291,6 @@ def _outputs(runs: Sequence[CellState]) -> list[CellOutput] | None:
     """The outputs of the short runs of a value, one a seed; None where one of them failed."""
     outputs = [run.result.outputs[0] for run in runs if run.result is not None]
     return outputs if len(outputs) == len(runs) else None
-
-
-def _stamp(state: VariantState) -> list[list[Any]]:
-    """The short runs of a variant, and what their results are of, but for their weights."""
-    return [
-        [run.planned.name, run.job.recipe.model_dump(mode="json"), run.job.stamp()["tests"]] for run in state.tuning
-    ]
 
 
 def _failure(run: CellState) -> str:

@@ -103,7 +103,10 @@ def answering_by_ctranslate2(folder: Path, source: TextProcessor, target: TextPr
             limits = Limits(0, [search.longest] * len(some))
             for hypotheses in engine.search(some, limits, beam=search.beam, alpha=0.0, count=search.beam):
                 answers.append(
-                    [Answer(tuple(target.tokens(each.ids)), each.score, target.decode(each.ids)) for each in hypotheses]
+                    [
+                        Answer(tuple(target.tokens(each.ids)), each.score, target.decode(each.ids), each.ids)
+                        for each in hypotheses
+                    ]
                 )
         return answers
 

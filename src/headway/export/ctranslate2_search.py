@@ -59,7 +59,7 @@ class CTranslate2Search:
     def _some(
         self, sources: list[Tokens], limits: Limits, beam: int, alpha: float, count: int
     ) -> list[list[Hypothesis]]:
-        """`search` for sources whose outputs have one longest length."""
+        """`search` for sources whose outputs have one longest length, and all a prefix or none."""
         prefixes = [[self._target[id] for id in prefix] for prefix in limits.prefix] or None
         found = self._translate(sources, limits, beam, prefixes)
         marks = [SPECIALS[PAD], SPECIALS[BOS]]
@@ -103,16 +103,21 @@ class CTranslate2Search:
 
 
 def _alike(limits: Limits, count: int) -> list[tuple[list[int], Limits]]:
-    """The rows whose outputs have the same longest length, and their limits: CTranslate2 knows one a call."""
-    groups: dict[int, list[int]] = {}
+    """Rows that CTranslate2 decodes in one call, with their limits.
+
+    It knows one longest length a call. Beside a row with a prefix, it does not let a row without one end at once.
+    """
+    groups: dict[tuple[int, bool], list[int]] = {}
     for row in range(count):
-        groups.setdefault(limits.longest[row], []).append(row)
+        groups.setdefault((limits.longest[row], bool(limits.prefix and limits.prefix[row])), []).append(row)
     return [
         (
             rows,
             replace(
-                limits, longest=[longest] * len(rows), prefix=[limits.prefix[row] for row in rows if limits.prefix]
+                limits,
+                longest=[longest] * len(rows),
+                prefix=[limits.prefix[row] for row in rows] if has_prefix else (),
             ),
         )
-        for longest, rows in groups.items()
+        for (longest, has_prefix), rows in groups.items()
     ]

@@ -18,11 +18,13 @@ class Answer(NamedTuple):
         tokens: the tokens that were written, without the end mark.
         score: their log probability, the end mark included; of labels, the sum of those of all words.
         text: what the format's own tokenizer makes of the tokens.
+        ids: of the tokens, which may share a name; none for labels.
     """
 
     tokens: tuple[str, ...]
     score: float
     text: str
+    ids: tuple[int, ...] = ()
 
 
 class Search(NamedTuple):

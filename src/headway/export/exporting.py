@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -97,7 +98,7 @@ def export_run(
     output = options.output
     if output is None:
         raise UserError("an export needs a folder to write to", where=option("output"), allowed="a folder to make")
-    if output.exists():
+    if os.path.lexists(output):
         raise UserError("there is something there already", where=option("output"), received=str(output))
     path, exporter = unpacked(path), build_exporter(name, given)
     require(exporter)
@@ -110,7 +111,7 @@ def export_run(
             search = Search(options.beam or run.recipe.decoding.beam, longest_output(run, lines))
             report = _write(exporter, run, folder, lines, search)
             card = card_of(
-                RunFolder(path), run.recipe, exporter.usage(run),
+                RunFolder(path), run.recipe, exporter.usage(run) + _beginnings(run),
                 head=exporter.card(run), licence=options.licence, export=_told(report),
             )  # fmt: skip
             write_text(folder / CARD, card)
@@ -140,6 +141,12 @@ def _told(report: ParityReport) -> str:
     if report.unknown:
         text += f" {report.unknown} outputs have unknown tokens, which libraries write in ways of their own."
     return text
+
+
+def _beginnings(run: Run) -> str:
+    """A sentence on how much of a source is read, where that is not all of it."""
+    truncation = run.recipe.data.truncation()
+    return "" if truncation is None else f"\n\nThe model reads the first {truncation} of a source, and no more."
 
 
 def _size(folder: Path) -> float:

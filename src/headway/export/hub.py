@@ -81,7 +81,7 @@ def pull(repository: str, output: Path, *, revision: str | None = None) -> None:
         UserError: no such repository, or a folder that is there already.
         RunError: the hub refuses, or cannot be reached.
     """
-    if output.exists():
+    if os.path.lexists(output):
         raise UserError("there is something there already", where=option("output"), received=str(output))
     with workspace(output.absolute().parent) as space, _hub(option("repository")) as hub:
         hub.snapshot_download(

@@ -22,7 +22,7 @@ MARIAN = """```python
 from transformers import AutoTokenizer, MarianMTModel
 
 tokenizer, model = AutoTokenizer.from_pretrained(FOLDER), MarianMTModel.from_pretrained(FOLDER)
-ids = model.generate(**tokenizer(["..."], return_tensors="pt", padding=True))
+ids = model.generate(**tokenizer(["..."], return_tensors="pt", padding=True, truncation=True))
 print(tokenizer.batch_decode(ids, skip_special_tokens=True))
 ```
 
@@ -69,7 +69,7 @@ class HuggingFaceExporter(Exporter):
     def open(self, folder: Path, run: Run) -> Answering:
         if is_classifier(run):
             return open_classifier(folder, run)
-        return open_marian(folder) if marian_refusal(run) is None else open_copy(folder)
+        return open_marian(folder, run) if marian_refusal(run) is None else open_copy(folder)
 
     def usage(self, run: Run) -> str:
         if is_classifier(run):

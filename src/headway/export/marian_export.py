@@ -85,6 +85,9 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
 
 
 def _text_faults(run: Run) -> Iterator[str]:
+    truncation = run.recipe.data.truncation()
+    if truncation is not None and truncation.unit == "words":
+        yield "a tokenizer of transformers cuts sources by pieces, not by words (data.truncate_source, data.count)"
     for processor, name in ((run.source, "source"), (run.target, "target")):
         fault = sentencepiece_fault(processor)
         if fault is not None:
@@ -183,12 +186,18 @@ def _write_tokenizer(run: Run, folder: Path, transformers: Any, *, separate: boo
         unk_token=SPECIALS[UNKNOWN],
         eos_token=SPECIALS[EOS],
         pad_token=SPECIALS[PAD],
-        model_max_length=LONGEST,
+        model_max_length=_longest_source(run),
         clean_up_tokenization_spaces=False,
         split_special_tokens=True,  # `<pad>` within a text is text
     )
     tokenizer.save_pretrained(str(folder))
     _make_portable(folder / "tokenizer_config.json")
+
+
+def _longest_source(run: Run) -> int:
+    """The most tokens of a source with its end mark: as many as the run reads."""
+    truncation = run.recipe.data.truncation()
+    return LONGEST if truncation is None else min(LONGEST, truncation.length + 1)
 
 
 def _make_portable(file: Path) -> None:
@@ -198,22 +207,25 @@ def _make_portable(file: Path) -> None:
     write_json(file, {key: value for key, value in settings.items() if key not in here})
 
 
-def open_marian(folder: Path) -> Answering:
+def open_marian(folder: Path, run: Run) -> Answering:
     """The answers of `generate`, model and tokenizer loaded as everybody loads them."""
+    cut = run.recipe.data.truncation() is not None
     with transformers_quiet() as transformers:
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
         model = transformers.MarianMTModel.from_pretrained(str(folder)).eval()
 
+    def read(lines: list[str]) -> Any:
+        return tokenizer(lines, return_tensors="pt", padding=True, truncation=cut)
+
     def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
         batches = (lines[start : start + BATCH] for start in range(0, len(lines), BATCH))
-        return [found for some in batches for found in _generate(model, tokenizer, list(some), search)]
+        return [found for some in batches for found in _generate(model, tokenizer, read(list(some)), search)]
 
     return answer
 
 
 @torch.inference_mode()
-def _generate(model: Any, tokenizer: Any, lines: list[str], search: Search) -> list[list[Answer]]:
-    inputs = tokenizer(lines, return_tensors="pt", padding=True)
+def _generate(model: Any, tokenizer: Any, inputs: Any, search: Search) -> list[list[Answer]]:
     # As headway's own search, it goes on while a hypothesis that is alive can still be the best.
     beams = {"early_stopping": False, "length_penalty": 0.0} if search.beam > 1 else {}
     ids = model.generate(
@@ -226,7 +238,7 @@ def _generate(model: Any, tokenizer: Any, lines: list[str], search: Search) -> l
     for row, score in zip(ids.tolist(), scores, strict=True):
         kept = [id for id in row[1:] if id not in (PAD, EOS)]
         text = tokenizer.decode(row, skip_special_tokens=True)
-        answers.append(Answer(tuple(tokenizer.convert_ids_to_tokens(kept)), score, text))
+        answers.append(Answer(tuple(tokenizer.convert_ids_to_tokens(kept)), score, text, tuple(kept)))
     return [answers[start : start + search.beam] for start in range(0, len(answers), search.beam)]
 
 

@@ -21,7 +21,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.pretrained import Window
 from headway.processing.text.text_processor import TextProcessor
 from headway.tasks import build_task
-from headway.tensors.batch import SPECIALS, UNKNOWN, collate
+from headway.tensors.batch import UNKNOWN, collate
 
 TOLERANCE = 1e-3  # of a log probability: float32 sums in another order differ by less
 SHOWN = 5  # differences in a text
@@ -155,7 +155,10 @@ def answering_by(predictor: SequencePredictor) -> Answering:
             no_repeat_ngram=0, min_length=0,
         )  # fmt: skip
         return [
-            [Answer(tuple(each.tokens), sum(each.log_probabilities), each.written) for each in prediction.hypotheses]
+            [
+                Answer(tuple(each.tokens), sum(each.log_probabilities), each.written, each.ids)
+                for each in prediction.hypotheses
+            ]
             for prediction in predictions
         ]
 
@@ -190,12 +193,13 @@ def compare(
     scores = _scores_by_run(run, lines, theirs)
     differences, lists, largest, unknown = list[Difference](), 0, 0.0, 0
     for number, (line, own, other, scored) in enumerate(zip(lines, ours, theirs, scores, strict=True), start=1):
-        largest = max(largest, *(abs(answer.score - score) for answer, score in zip(other, scored, strict=True)), 0.0)
-        lists += [answer.tokens for answer in own] == [answer.tokens for answer in other]
-        has_unknown = SPECIALS[UNKNOWN] in own[0].tokens
+        gaps = [abs(answer.score - score) for answer, score in zip(other, scored, strict=True)]
+        largest = float(np.max([largest, *gaps]))  # NaN where any is
+        lists += [(answer.tokens, answer.ids) for answer in own] == [(answer.tokens, answer.ids) for answer in other]
+        has_unknown = UNKNOWN in own[0].ids
         unknown += has_unknown
         same_text = own[0].text == other[0].text or has_unknown
-        if own[0].tokens != other[0].tokens or not same_text:
+        if (own[0].tokens, own[0].ids) != (other[0].tokens, other[0].ids) or not same_text:
             pairs = (own[0].text, own[0].score), (other[0].text, other[0].score)
             differences.append(Difference(number, line, *pairs, scored[0]))
     equal = len(lines) - len(differences)
@@ -208,11 +212,10 @@ def _scores_by_run(run: Run, lines: Sequence[str], answers: Sequence[Sequence[An
     if not (isinstance(run.model, Seq2Seq) and isinstance(run.target, TextProcessor)):
         own = answering_of(run)(lines, Search(1, 1))
         return [[first.score] for (first, *_) in own]
-    ids = {token: id for id, token in enumerate(run.target.tokens(range(run.target.size)))}
     truncation, scores = run.recipe.data.truncation(), []
     for line, outputs in zip(lines, answers, strict=True):
         source = np.asarray(run.source.encode(line, truncation).values)
-        targets = [np.array([ids[token] for token in answer.tokens], dtype=np.int64) for answer in outputs]
+        targets = [np.array(answer.ids, dtype=np.int64) for answer in outputs]
         batch = collate([source] * len(targets), targets).to(next(run.model.parameters()).device)
         chosen = log_probabilities(run.model(batch).logits).gather(2, batch.target_output[..., None]).squeeze(2)
         scores.append([float(each) for each in (chosen * batch.target_mask).sum(1)])

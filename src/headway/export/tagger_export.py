@@ -19,8 +19,17 @@ def is_classifier(run: Run) -> bool:
     """Whether a run labels words by a linear map of its encoder's last layer, as the library's own classes do."""
     if not isinstance(run.model, Tagger) or not isinstance(run.model.mix, LastLayer):
         return False
-    with transformers_quiet() as transformers:
-        return type(run.model.encoder.config) in transformers.AutoModelForTokenClassification._model_mapping
+    config: Any = run.model.encoder.config
+    with transformers_quiet() as transformers, torch.device("meta"):
+        classes = transformers.AutoModelForTokenClassification
+        return type(config) in classes._model_mapping and _is_linear(classes.from_config(config))
+
+
+def _is_linear(classifier: Any) -> bool:
+    """Whether a class is its encoder and a linear map called `classifier`; some have more, or call it otherwise."""
+    encoder = f"{classifier.base_model_prefix}."
+    own = {name for name in classifier.state_dict() if not name.startswith(encoder)}
+    return own == {"classifier.weight", "classifier.bias"}
 
 
 def write_classifier(run: Run, folder: Path) -> None:

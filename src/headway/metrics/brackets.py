@@ -146,11 +146,12 @@ def _read(text: str, words: Sequence[str]) -> tuple[Tree | None, Counter[str]]:
     """The tree of a hypothesis, and what had to be repaired for it; None where there is no hypothesis."""
     if not text.strip():
         return None, Counter({NO_TREE: 1})
-    if not is_linear(text):
-        try:
-            return clean(parse_tree(text)), Counter()
-        except UserError:
-            pass  # subwords can spell anything
+    try:
+        tree = clean(parse_tree(text))
+    except UserError:
+        tree = None  # subwords can spell anything
+    if tree is not None and (not is_linear(text) or tree.words() == words):  # `(DT the )` looks linear
+        return tree, Counter()
     repaired = repair(text, words)
     return clean(repaired.tree), repaired.counts
 

@@ -40,6 +40,7 @@ class TextHypothesis:
         log_probabilities: of each token and, last, of the end mark.
         written: the text that the model wrote, of which its task made `text`.
         repairs: how often what had to be repaired in it, by kind; None where nothing can need repair.
+        ids: of the tokens, in the target vocabulary.
     """
 
     text: str
@@ -48,6 +49,7 @@ class TextHypothesis:
     log_probabilities: list[float]
     written: str = ""
     repairs: Mapping[str, int] | None = None
+    ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)

@@ -304,8 +304,8 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         ids = hypothesis.ids
         written = self.target.decode_words(ids, unknown) if unknown else self.target.decode(ids)
         text, repairs = formatter.output(raw, written)
-        tokens, log_probabilities = self.target.tokens(hypothesis.ids), list(hypothesis.log_probabilities)
-        return TextHypothesis(text, hypothesis.score, tokens, log_probabilities, written, repairs)
+        tokens, log_probabilities = self.target.tokens(ids), list(hypothesis.log_probabilities)
+        return TextHypothesis(text, hypothesis.score, tokens, log_probabilities, written, repairs, ids)
 
     def score(self, sources: Sequence[Any], targets: Sequence[str]) -> list[TextHypothesis]:
         """Given targets with the log probability of each token and of the end mark, and the score of the whole.

@@ -10,6 +10,7 @@ after the last of them, and ends with the same corpus.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -123,7 +124,7 @@ def check_output(options: BulkOptions) -> Path:
     """The folder to make. Raises UserError where there is none, or something is there already."""
     if options.output is None:
         raise UserError("a new corpus needs a folder", where=option("output"), allowed="a folder to make")
-    if options.output.exists():
+    if os.path.lexists(options.output):
         raise UserError("there is something there already", where=option("output"), received=str(options.output))
     return options.output
 

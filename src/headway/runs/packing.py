@@ -8,6 +8,7 @@ hash that the pack says.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
 import zipfile
@@ -38,7 +39,7 @@ def pack_run(run: Path, output: Path) -> list[str]:
 
     Raises:
         UserError: no trained run, or one whose vocabulary is not that of training; foreign code whose source is not
-            found here.
+            found here; an output that does not end in .zip, or is there already and no zip file.
     """
     folder = RunFolder(run)
     if not folder.recipe_file.is_file():
@@ -52,6 +53,11 @@ def pack_run(run: Path, output: Path) -> list[str]:
         raise UserError(
             "a pack is no part of what it packs", where=option("output"), received=str(output), allowed=allowed
         )
+    if output.suffix != ".zip":
+        raise UserError("a pack is a zip file", where=option("output"), received=str(output), allowed="a name.zip")
+    if os.path.lexists(output) and not zipfile.is_zipfile(output):
+        what = "there is something else there already"
+        raise UserError(what, where=option("output"), received=str(output), allowed="a new file, or an older pack")
     tree = read_tree(folder.recipe_file, alone=True)
     sources = dict(_sources(tree))
     with workspace(output.absolute().parent) as place:
@@ -86,7 +92,7 @@ def unpack_run(file: Path, folder: Path) -> None:
         UserError: a file that is not there or no pack, a file in it that no run has, or a folder that is there already.
     """
     check_file(file, option("file"))
-    if folder.exists():
+    if os.path.lexists(folder):
         raise UserError("there is something of this name already", where=option("folder"), received=str(folder))
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)
     with workspace(folder.absolute().parent) as place:

@@ -119,8 +119,13 @@ class Session:
         state, window = self.state, self.state.window
         best = f"best {self._best_by} {abs(state.best[0][0]):.2f}" if state.best else ""
         loss = self.records.loss or (f"loss {window.loss / window.tokens:.3f}" if window.tokens else "")
-        parts = (f"update {state.update}", loss, left, best, f"epoch {state.epoch + 1}", self.records.speed)
+        parts = (f"update {state.update}", loss, left, best, f"epoch {self._epoch}", self.records.speed)
         return " · ".join(part for part in parts if part)
+
+    @property
+    def _epoch(self) -> int:
+        """The number of the epoch of the last update, from 1."""
+        return max(1, self.state.epoch + (self.state.batch > 0))
 
     @property
     def _best_by(self) -> str:
@@ -288,7 +293,7 @@ class Session:
                 "evaluation_seconds": time.monotonic() - began,
             }
         )
-        facts = (f"update {self.state.update} · epoch {self.state.epoch + 1}", self.records.loss, self.records.speed)
+        facts = (f"update {self.state.update} · epoch {self._epoch}", self.records.loss, self.records.speed)
         say(" · ".join(filter(None, facts)) + f" · dev loss {result.loss:.3f}{_shown(result.scores)}")
         if result.fault:
             warn(f"update {self.state.update}: {result.fault}; training may be diverging")
