@@ -139,7 +139,7 @@ class GridRun:
             warn(f"{state.variant.name}: the short runs do not tell the values apart ({spread})")
 
     def _stamp(self, state: VariantState) -> dict[str, Any]:
-        """What a choice is made of: the metric, and the short runs of a variant with what their results are of."""
+        """The ground of a choice: the metric, and the short runs of a variant with what their results are of."""
         runs = [
             [run.planned.name, run.job.recipe.model_dump(mode="json"), run.job.stamp()["tests"]] for run in state.tuning
         ]
