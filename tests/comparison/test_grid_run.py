@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from headway.comparison import grid_run, workers
-from headway.comparison.cell_process import CellJob, locked
+from headway.comparison.cell_process import CellJob, locked, run_cell
 from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
 from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import compare_grid, comparison_of, plan_of
@@ -309,6 +309,16 @@ def test_kills_lose_no_cell_and_run_none_twice(made: tuple[Grid, Path]) -> None:
         # A kill may come between the result and the line that tells of it.
         assert sum(line.endswith(": finished") for line in log.read_text().splitlines()) <= 1
     assert any(log.read_text().count(": process ") > 1 for log in (killed / "logs").iterdir())
+
+
+def test_a_cell_that_was_killed_before_its_report_still_gets_one(made: tuple[Grid, Path], tmp_path: Path) -> None:
+    out = Path(shutil.copytree(made[1], tmp_path / "out"))
+    job = GridRun(made[0], out, threads=1).variants[0].cells[0].job
+    for name in ("report.html", "cell.json"):
+        (job.run / name).unlink()
+    assert run_cell(job) == 0
+    assert (job.run / "report.html").is_file()
+    assert job.result() is not None
 
 
 def test_the_comparison_of_a_grid(made: tuple[Grid, Path]) -> None:
