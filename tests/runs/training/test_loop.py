@@ -224,11 +224,13 @@ def test_running_out_of_memory_says_what_to_do(tmp_path, monkeypatch):
         train(toys.recipe(tmp_path), tmp_path / "run")
 
 
-def test_epochs_and_patience_end_training(tmp_path):
+def test_epochs_and_patience_end_training(tmp_path, caplog):
     run = toys.run(
         tmp_path, "epochs", optimizer={"schedule": "constant"}, updates=None, epochs=1, checkpoint_every=1000
     )
     assert metrics(run)[-1]["epoch"] == 1
+    assert "epoch 1 ·" in caplog.text
+    assert "epoch 2" not in caplog.text
     run = toys.run(tmp_path, "patience", updates=1000, patience=2, best_by="exact_match", dev_metrics=["exact_match"],
                    checkpoint_every=1)  # fmt: skip
     assert metrics(run)[-1]["update"] < 50
