@@ -225,6 +225,7 @@ def test_running_out_of_memory_says_what_to_do(tmp_path, monkeypatch):
 
 
 def test_epochs_and_patience_end_training(tmp_path, caplog):
+    caplog.set_level("INFO")
     run = toys.run(
         tmp_path, "epochs", optimizer={"schedule": "constant"}, updates=None, epochs=1, checkpoint_every=1000
     )
