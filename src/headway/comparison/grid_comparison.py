@@ -82,12 +82,8 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         seeds.setdefault(cell.variant, set()).add(cell.seed)
     shared = set.intersection(*seeds.values()) if seeds else set()
     if len(seeds) < 2 or not shared:
-        why = (
-            "no seed has cells of all variants that have any"
-            if len(seeds) > 1
-            else "fewer than two variants have cells"
-        )
-        warn(f"{why}: nothing is compared")
+        few, apart = "fewer than two variants have cells", "no seed has cells of all variants that have any"
+        warn(f"{few if len(seeds) < 2 else apart}: nothing is compared")
         return None
     missing = [variant.name for variant in grid.variants if variant.name not in seeds]
     left_out = [cell.name for cell in result.cells if cell.seed not in shared]
