@@ -12,7 +12,7 @@ from headway.comparison.checks import check_lines, check_margin, check_names, ch
 from headway.comparison.compare_options import ExistingOptions
 from headway.comparison.comparison import Comparison
 from headway.comparison.grid import SEED, NamedCorpus, content, corpus_files, name_of_corpus, slug
-from headway.comparison.run_results import read_corpus, result_of_run
+from headway.comparison.run_results import read_test_set, result_of_run
 from headway.comparison.verdicts import compare_cells
 from headway.documents import parse_yaml
 from headway.errors import UserError, option
@@ -95,7 +95,7 @@ def compare_existing(
             tests, writes = test_sets(options, recipe), build_task(recipe.task).writes
             for test in tests:
                 check_kind(chosen, test.kind(writes), option("metric") if metrics is None else "metrics")
-            scored = [read_corpus(recipe, test).scored for test in tests]
+            scored = [read_test_set(recipe, test) for test in tests]
     outputs = [results_of_file(name, scored, chosen) for name in named[len(planned) :]]
     if outputs:
         check_words(chosen[0], [*options.references, *(file.path for file in files)])

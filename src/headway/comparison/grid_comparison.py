@@ -13,7 +13,7 @@ from headway.comparison.grid_config import TuneConfig
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_run import CELLS, TUNING, GridRun
 from headway.comparison.grid_state import GridResult
-from headway.comparison.run_results import read_corpus
+from headway.comparison.run_results import read_test_set
 from headway.comparison.statistics import SIGNIFICANT
 from headway.comparison.verdicts import compare_cells
 from headway.comparison.workers import LocalWorkers, RayWorkers, Workers, room_here
@@ -63,7 +63,7 @@ def check_sets(grid: Grid) -> None:
     """Read all test sets, and score their own references. Raises UserError where that cannot be done."""
     recipe = grid.variants[0].recipe
     for test in (*grid.tests, *([grid.tuning_set] if grid.tuning_set else [])):
-        scored = read_corpus(recipe, test).scored
+        scored = read_test_set(recipe, test)
         for metric in grid.metrics_of(test):
             metric.statistics(scored.references[0], scored.references)
 

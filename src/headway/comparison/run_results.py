@@ -51,8 +51,7 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
     """The examples of a test set, as the task of a recipe reads them.
 
     Raises:
-        UserError: files that are missing or at fault, examples without references, not as many groups, fewer than two
-            examples, or too many groups.
+        UserError: files that are missing or at fault, examples without references, or not as many groups.
     """
     where = corpus.key or f"test.{corpus.name}"
     examples = list(build_task(recipe.task).named_corpus(recipe, corpus.corpus, where).examples)
@@ -68,9 +67,14 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
         if path is not None and len(lines) != len(examples):
             raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=f"{where}: {path}")
     sources = tuple(example.source for example in examples)
-    scored = EvaluationSet(corpus.name, references, sources, groups)
-    check_set(scored, where, f"{where}: {corpus.groups}")
-    return ReadCorpus(examples, scored)
+    return ReadCorpus(examples, EvaluationSet(corpus.name, references, sources, groups))
+
+
+def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
+    """A test set that systems can be compared on. Raises UserError as `read_corpus` and `check_set`."""
+    test, where = read_corpus(recipe, corpus).scored, corpus.key or f"test.{corpus.name}"
+    check_set(test, where, f"{where}: {corpus.groups}")
+    return test
 
 
 def _words(example: RawExample, where: str) -> Sequence[str]:
