@@ -91,7 +91,8 @@ def test_sources_are_cut_where_the_run_cuts_them(reversal: Reversal, tmp_path: P
     (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     report = export_run("huggingface", run, ExportOptions(output=folder, sentences=20), {})
     assert (report.passed, report.equal) == (True, report.lines)
-    assert "The model reads the first 3 pieces of a source" in (folder / "README.md").read_text(encoding="utf-8")
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "The run reads the first 3 pieces of a source. Longer sources have to be cut there." in card
     recipe["data"]["count"] = "words"
     (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     assert "cuts sources by pieces, not by words" in str(marian_refusal(open_run(run)))

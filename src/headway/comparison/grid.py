@@ -33,6 +33,11 @@ class NamedCorpus:
     metrics: tuple[dict[str, Any], ...] | None = None
     key: str | None = None
 
+    @property
+    def where(self) -> str:
+        """Its place, for messages."""
+        return self.key or f"test.{self.name}"
+
     def kind(self, writes: Kind) -> Kind:
         """The kind of outputs that are scored, of models that write outputs of a kind."""
         return "links" if self.alignments else "numbers" if self.evenness else writes

@@ -53,7 +53,7 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
     Raises:
         UserError: files that are missing or at fault, examples without references, or not as many groups.
     """
-    where = corpus.key or f"test.{corpus.name}"
+    where = corpus.where
     examples = list(build_task(recipe.task).named_corpus(recipe, corpus.corpus, where).examples)
     if not examples or not all(example.references for example in examples):
         raise UserError("a test set has examples, each with a reference", where=where)
@@ -72,8 +72,8 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
 
 def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
     """A test set that systems can be compared on. Raises UserError as `read_corpus` and `check_set`."""
-    test, where = read_corpus(recipe, corpus).scored, corpus.key or f"test.{corpus.name}"
-    check_set(test, where, f"{where}: {corpus.groups}")
+    test = read_corpus(recipe, corpus).scored
+    check_set(test, corpus.where, f"{corpus.where}: {corpus.groups}")
     return test
 
 

@@ -146,7 +146,9 @@ def _told(report: ParityReport) -> str:
 def _beginnings(run: Run) -> str:
     """A sentence on how much of a source is read, where that is not all of it."""
     truncation = run.recipe.data.truncation()
-    return "" if truncation is None else f"\n\nThe model reads the first {truncation} of a source, and no more."
+    if truncation is None:
+        return ""
+    return f"\n\nThe run reads the first {truncation} of a source. Longer sources have to be cut there."
 
 
 def _size(folder: Path) -> float:
