@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.storage import GrowingArray, cache_folder, read_array, workspace
+from headway.errors import UserError
+from headway.storage import GrowingArray, cache_folder, check_new, read_array, workspace
+
+
+def test_a_link_to_nothing_is_something(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    check_new(tmp_path / "free", "output")
+    with pytest.raises(UserError, match=r"output: there is something there already; received .*link"):
+        check_new(tmp_path / "link", "output")
 
 
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

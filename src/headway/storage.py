@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from headway.errors import UserError, option
 from headway.files import sync
 
 
@@ -37,6 +38,12 @@ def workspace(folder: Path) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def check_new(path: Path, name: str) -> None:
+    """Raise UserError where there is something, if only a link, at a path that an option, by its key, says to make."""
+    if os.path.lexists(path):
+        raise UserError("there is something there already", where=option(name), received=str(path))
 
 
 def put_in_place(built: Path, folder: Path) -> None:

@@ -162,7 +162,7 @@ def test_what_is_no_pack(tmp_path: Path, reversal: Reversal) -> None:
     (tmp_path / "bad.zip").write_bytes(b"PK no zip")
     with pytest.raises(UserError, match="cannot be read"):
         headway.load(tmp_path / "bad.zip")
-    with pytest.raises(UserError, match="something of this name"):
+    with pytest.raises(UserError, match="something there already"):
         unpack_run(tmp_path / "bad.zip", tmp_path)
     with pytest.raises(UserError, match="not a run folder"):
         pack_run(tmp_path, tmp_path / "x.zip")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +22,7 @@ from headway.runs.load import load_run
 from headway.runs.model_card import card_of
 from headway.runs.packing import unpacked
 from headway.runs.run_folder import CARD, RunFolder
-from headway.storage import put_in_place, workspace
+from headway.storage import check_new, put_in_place, workspace
 from headway.tables import Column, Table
 
 PARITY = "parity.json"
@@ -98,8 +97,7 @@ def export_run(
     output = options.output
     if output is None:
         raise UserError("an export needs a folder to write to", where=option("output"), allowed="a folder to make")
-    if os.path.lexists(output):
-        raise UserError("there is something there already", where=option("output"), received=str(output))
+    check_new(output, "output")
     path, exporter = unpacked(path), build_exporter(name, given)
     require(exporter)
     run = open_run(path, allow_code=allow_code)

@@ -15,7 +15,7 @@ from headway.export.exporting import PARITY
 from headway.log import say
 from headway.processing.pretrained import hub_errors
 from headway.runs.run_folder import CARD
-from headway.storage import put_in_place, workspace
+from headway.storage import check_new, put_in_place, workspace
 
 
 @contextmanager
@@ -81,8 +81,7 @@ def pull(repository: str, output: Path, *, revision: str | None = None) -> None:
         UserError: no such repository, or a folder that is there already.
         RunError: the hub refuses, or cannot be reached.
     """
-    if os.path.lexists(output):
-        raise UserError("there is something there already", where=option("output"), received=str(output))
+    check_new(output, "output")
     with workspace(output.absolute().parent) as space, _hub(option("repository")) as hub:
         hub.snapshot_download(
             repository, revision=revision, local_dir=str(space / "files"), cache_dir=str(space / "cache"),

@@ -10,7 +10,6 @@ after the last of them, and ends with the same corpus.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +35,7 @@ from headway.processing.text.text_processor import TextProcessor
 from headway.runs.bulk_options import BulkOptions
 from headway.runs.load import AnyPredictor
 from headway.runs.run_folder import RunFolder
-from headway.storage import put_in_place, workspace
+from headway.storage import check_new, put_in_place, workspace
 from headway.tasks import build_task
 
 Kind = Literal["backtranslate", "distill"]
@@ -124,8 +123,7 @@ def check_output(options: BulkOptions) -> Path:
     """The folder to make. Raises UserError where there is none, or something is there already."""
     if options.output is None:
         raise UserError("a new corpus needs a folder", where=option("output"), allowed="a folder to make")
-    if os.path.lexists(options.output):
-        raise UserError("there is something there already", where=option("output"), received=str(options.output))
+    check_new(options.output, "output")
     return options.output
 
 

@@ -25,7 +25,7 @@ from headway.log import warn
 from headway.recipe import read_tree
 from headway.runs.portable import portable
 from headway.runs.run_folder import RunFolder
-from headway.storage import cache_folder, put_in_place, workspace
+from headway.storage import cache_folder, check_new, put_in_place, workspace
 
 SOURCES, HASHES = "source", "source.json"
 FILES = re.compile(r"(recipe\.yaml|manifest\.json|metrics\.jsonl|model\.safetensors|README\.md|source\.json)")
@@ -92,8 +92,7 @@ def unpack_run(file: Path, folder: Path) -> None:
         UserError: a file that is not there or no pack, a file in it that no run has, or a folder that is there already.
     """
     check_file(file, option("file"))
-    if os.path.lexists(folder):
-        raise UserError("there is something of this name already", where=option("folder"), received=str(folder))
+    check_new(folder, "folder")
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)
     with workspace(folder.absolute().parent) as place:
         built = place / "run"
