@@ -20,6 +20,7 @@ import yaml
 
 import headway
 from headway.cli import main
+from headway.log import logger
 
 # The same examples in every run, and no limit on the time of the first, which builds tables.
 hypothesis.settings.register_profile("headway", deadline=None, derandomize=True)
@@ -41,6 +42,14 @@ def _float32_suits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headway.runs.training.run_arithmetic.measured_speed", lambda recipe, device, backend: 1.0)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """A test that leaves the library's log changed fails, in place of a later one."""
+    before = logger.level, list(logger.handlers)
+    yield
+    assert (logger.level, logger.handlers) == before
 
 
 @pytest.fixture
