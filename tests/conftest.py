@@ -44,12 +44,18 @@ def _float32_suits() -> Iterator[None]:
         yield
 
 
+def _state() -> tuple[object, ...]:
+    """Settings of the process that no test may leave changed."""
+    torch_settings = torch.is_grad_enabled(), torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+    return logger.level, list(logger.handlers), torch_settings, Path.cwd()
+
+
 @pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    """A test that leaves the library's log changed fails, in place of a later one."""
-    before = logger.level, list(logger.handlers)
+def _process_as_before() -> Iterator[None]:
+    """A test that leaves the process changed fails itself, in place of a later one."""
+    before = _state()
     yield
-    assert (logger.level, logger.handlers) == before
+    assert _state() == before
 
 
 @pytest.fixture
