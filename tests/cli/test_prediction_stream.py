@@ -319,6 +319,13 @@ def test_a_line_that_is_too_long_is_refused_or_cut(run_headway: Command, reversa
     assert run_headway(*predict, "--truncate", stdin=given) == (0, "ba\ncba\nab\n", said)
 
 
+def test_outputs_that_may_be_cut_are_counted(run_headway: Command, reversal: Reversal) -> None:
+    given = lines("abcd", "ab", "")
+    assert run_headway("predict", reversal.run, stdin=given) == (0, "dcba\nba\n\n", "")
+    said = "1 of 3 outputs are as long as they may be: their ends may be missing\n"
+    assert run_headway("predict", reversal.run, "--max-length", "4", stdin=given) == (0, "dcb\nba\n\n", said)
+
+
 def test_an_ensemble_with_itself_says_the_same(run_headway: Command, reversal: Reversal) -> None:
     given = lines(*reversal.words[:30], "abcdabcdab")
     alone = run_headway("predict", reversal.run, "--scores", stdin=given)

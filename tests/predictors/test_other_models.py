@@ -55,7 +55,9 @@ def test_attention_that_is_not_there_is_an_error_that_names_what_is(predictor: S
 def test_learned_positions_bound_source_and_output_together(predictor: SequencePredictor) -> None:
     own = untrained(predictor, position="learned", max_position=12)
     (said,) = own.predict(["abcd"], min_length=5)  # 5 pieces, two marks, and 5 pieces more
-    assert len(said.tokens) == 5
+    assert (len(said.tokens), said.at_limit) == (5, True)
+    (full,) = own.predict(["abcdabcda"])  # 10 pieces and two marks leave no position to an output
+    assert (full.text, full.at_limit) == ("", True)
     with pytest.raises(UserError, match=r"line 1: the shortest output is longer than the longest output.* up to 5"):
         own.predict(["abcd"], min_length=6)
     with pytest.raises(UserError, match=r"line 2: this prefix is longer .*received '7 tokens'; allowed: up to 6"):

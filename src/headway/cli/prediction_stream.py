@@ -217,7 +217,7 @@ def predict_stream(
     size = RECORDINGS if isinstance(predictor.source, AudioProcessor) else WINDOW
     prefixes = Prefixes(output.prefix) if output.prefix else None
     total = _checked(predictor, options, sources, prefixes) if source is None else None
-    done = truncated = skipped = 0
+    done, losses = 0, Counter[str]()
     formatter, repairs, read = predictor.formatter(options), RepairCount(), Counter[str]()
     with writer.files() as write, progress("decoding", total, "lines") as line:
         for window in windows(sources, size, source):
@@ -225,18 +225,18 @@ def predict_stream(
                 options = prefixes.given_to(options, done, len(window))
             for prediction in predictor.predict(window, options, first_line=done + 1):
                 done += 1
-                truncated += prediction.truncated
+                skipped = prediction.problem is not None
+                losses.update(truncated=prediction.truncated, at_limit=prediction.at_limit, skipped=skipped)
                 for hypothesis in prediction.hypotheses:
                     repairs.add(hypothesis.repairs)
-                if prediction.problem is not None:
-                    skipped += 1
+                if skipped:
                     warn(f"skipped: {prediction.problem}")
                 writer.write(prediction)
                 write(prediction, done)
             read.update(chain.from_iterable(formatter.source(line) for line in window if isinstance(line, str)))
             sys.stdout.flush()
             line.update(done)
-    _tell_losses(done, truncated, skipped, writer.short)
+    _tell_losses(done, losses + Counter(short=writer.short))
     if prefixes is not None:
         prefixes.check(done)
     if repairs.trees:
@@ -267,14 +267,16 @@ def _checked(
     return number
 
 
-def _tell_losses(done: int, truncated: int, skipped: int, short: int) -> None:
-    """Log how many lines were not read to their end, or not at all, or have fewer outputs than were asked for."""
-    if truncated:
-        say(f"{truncated:,} of {done:,} lines are longer than the limit: only their beginning was read")
-    if skipped:
-        warn(f"{skipped:,} of {done:,} were skipped; their lines are empty")
-    if short:
-        warn(f"{short:,} of {done:,} have fewer outputs than were asked for; lines with a score of -inf fill them up")
+def _tell_losses(done: int, losses: Counter[str]) -> None:
+    """Log how many lines were not read to their end, or not at all, or have outputs that may be cut or too few."""
+    if count := losses["truncated"]:
+        say(f"{count:,} of {done:,} lines are longer than the limit: only their beginning was read")
+    if count := losses["at_limit"]:
+        say(f"{count:,} of {done:,} outputs are as long as they may be: their ends may be missing")
+    if count := losses["skipped"]:
+        warn(f"{count:,} of {done:,} were skipped; their lines are empty")
+    if count := losses["short"]:
+        warn(f"{count:,} of {done:,} have fewer outputs than were asked for; lines with a score of -inf fill them up")
 
 
 def _tell_unseen(predictor: SequencePredictor, read: Counter[str]) -> None:

@@ -67,6 +67,7 @@ class Prediction:
         axes: with attention, what the axes of each stand for.
         attended: the labels of what is read of the source: tokens and the end mark, or seconds of a recording.
         truncated: whether only the beginning of the source was read.
+        at_limit: whether the best output has as many tokens as it may have, so that its end may be missing.
         problem: why a source was skipped, where it was.
     """
 
@@ -79,6 +80,7 @@ class Prediction:
     axes: dict[str, Axes] = field(default_factory=dict)
     attended: list[str] = field(default_factory=lambda: [END])
     truncated: bool = False
+    at_limit: bool = False
     problem: str | None = None
 
     @property

@@ -89,13 +89,14 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         lengths = [len(source.values) for source in request.sources]
         for rows in batches(lengths, request.search.batch_tokens, end_marks=1):
             with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
-                outputs = self._search(request, rows)
+                limits = self._limits(request, rows)
+                outputs = self._search(request, rows, limits)
                 best = [hypotheses[0] for hypotheses in outputs]
                 captured = self._capture([request.sources[row].values for row in rows], best, request.options.capture)
                 replaced = self._replace_unknown(request, rows, outputs)
-            for row, hypotheses, attention in zip(rows, replaced, captured, strict=True):
+            for row, hypotheses, attention, end in zip(rows, replaced, captured, limits.ends(), strict=True):
                 results[row] = self._prediction(
-                    raw[row], request.sources[row], hypotheses, attention, request.formatter
+                    raw[row], request.sources[row], hypotheses, attention, request.formatter, end
                 )
         empty = [TextHypothesis("", 0.0, [], [])] * request.options.nbest
         return [
@@ -189,10 +190,9 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 raise UserError(what, where=f"line {line}", received=text)
         return prefixes
 
-    def _search(self, request: PredictionRequest, rows: Sequence[int]) -> list[list[Hypothesis]]:
+    def _search(self, request: PredictionRequest, rows: Sequence[int], limits: Limits) -> list[list[Hypothesis]]:
         lines = [request.first_line + row for row in rows]
         sources = [request.sources[row].values for row in rows]
-        limits = self._limits(request, rows)
         return self.backend.hypotheses(SearchRequest(sources, limits, lines, request.options, request.search))
 
     def _limits(self, request: PredictionRequest, rows: Sequence[int]) -> Limits:
@@ -282,7 +282,9 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         hypotheses: Sequence[tuple[Hypothesis, Sequence[str]]],
         attention: dict[str, NDArray[np.float32]],
         formatter: Formatter,
+        end: int | None = None,
     ) -> Prediction:
+        """One prediction; `end` is the most tokens that its outputs could have."""
         words = (NO_WORDS, NO_WORDS)
         if attention:
             words = self.source.words(source.values), self.target.words(hypotheses[0][0].ids)
@@ -296,6 +298,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             axes,
             self.attended(source.values),
             source.truncated,
+            at_limit=end is not None and len(hypotheses[0][0].ids) >= end,
         )
 
     def _hypothesis(
