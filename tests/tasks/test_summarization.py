@@ -116,14 +116,15 @@ def test_prediction_reads_as_much_as_training(trained: Trained, run_headway: Com
 
 
 def test_options_of_search(trained: Trained, run_headway: Command) -> None:
-    def predict(*options: str) -> list[str]:
+    def predict(*options: str, said: str = "") -> list[int]:
         code, out, err = run_headway("predict", trained.run, *options, stdin="a b c\nf e d\n")
-        assert (code, err) == (0, "")
+        assert (code, err) == (0, said)
         return [len(line.split()) for line in out.splitlines()]
 
     assert predict() == [2, 2]
     assert predict("--min-length", "4") == [4, 4]
-    assert max(predict("--max-length-ratio", "0", "--max-length-offset", "1")) == 1
+    said = "2 of 2 outputs are as long as they may be: their ends may be missing\n"
+    assert max(predict("--max-length-ratio", "0", "--max-length-offset", "1", said=said)) == 1
     repeated = run_headway("predict", trained.run, "--min-length", "5", "--no-repeat-ngram", "0", stdin="a b c\n").out
     assert len(set(repeated.split())) < 5
     blocked = run_headway("predict", trained.run, "--min-length", "5", stdin="a b c\n").out.split()
