@@ -34,7 +34,8 @@ def test_backtranslation_has_outputs_as_sources(reversal: Reversal, tmp_path: Pa
     source, target, manifest = made(tmp_path / "new")
     assert target == ["abcd", "dacb", "zzzz"]
     assert source[:2] == ["dcba", "bcad"]
-    assert manifest["counts"] == {"read": 4, "kept": 3, "dropped": {"empty": 1}}
+    assert manifest["counts"] == {"read": 4, "kept": 3, "at_limit": 0, "dropped": {"empty": 1}}
+    assert "3 of 4 pairs are kept; left out: empty (1)" in ended.err
     assert manifest["first_dropped"] == {"empty": [2]}
     known = json.loads((reversal.run / "manifest.json").read_text(encoding="utf-8"))["model_sha256"]
     assert manifest["runs"] == [{"run": str(reversal.run), "model_sha256": known}]
@@ -76,6 +77,19 @@ def test_filters_leave_out_and_count(reversal: Reversal, tmp_path: Path) -> None
     with pytest.raises(UserError, match=r"min_score: no pair is left; received .*min_score.*weaker filters"):
         decode_corpus("distill", predictor, tmp_path / "in.txt", nothing, {})
     assert not (tmp_path / "none").exists()
+
+
+def test_outputs_whose_ends_may_be_missing_are_counted(
+    reversal: Reversal, tmp_path: Path, run_headway: Command
+) -> None:
+    (tmp_path / "in.txt").write_text("abcd\n\ncb\n", encoding="utf-8")
+    given = ["--input", tmp_path / "in.txt", "--max-length", "4"]
+    ended = run_headway("distill", reversal.run, *given, "--output", tmp_path / "new")
+    assert ended.code == 0
+    _, target, manifest = made(tmp_path / "new")
+    assert target == ["dcb", "bc"]
+    assert manifest["counts"] == {"read": 3, "kept": 2, "at_limit": 1, "dropped": {"empty": 1}}
+    assert "1 of the outputs that are kept are as long as they may be: their ends may be missing" in ended.err
 
 
 def test_a_killed_process_goes_on(reversal: Reversal, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class DecodedLine(NamedTuple):
         score: its mean log probability a token, the end mark among them.
         lengths: the tokens of both.
         truncated: whether the model could not read all of the line.
+        at_limit: whether the output is as long as it may be, so that its end may be missing.
     """
 
     read: str
@@ -62,6 +63,7 @@ class DecodedLine(NamedTuple):
     score: float
     lengths: tuple[int, int]
     truncated: bool
+    at_limit: bool
 
 
 CHUNK = TypeAdapter(list[DecodedLine])
@@ -114,9 +116,17 @@ def decode_corpus(
     chunks = _decode(predictor, given, search, options.chunk, work, kind)
     manifest = _write(kind, chunks, options, begun | {"files": list(given.files)}, output)
     shutil.rmtree(work)
-    counts = manifest["counts"]
-    say(f"{output}: {counts['kept']:,} of {counts['read']:,} pairs are kept")
+    _tell(output, manifest["counts"])
     return manifest
+
+
+def _tell(output: Path, counts: dict[str, Any]) -> None:
+    """Log how many pairs are kept, why others are not, and how many of the outputs may lack their ends."""
+    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in counts["dropped"].items())
+    left_out = f"; left out: {reasons}" if reasons else ""
+    say(f"{output}: {counts['kept']:,} of {counts['read']:,} pairs are kept{left_out}")
+    if count := counts["at_limit"]:
+        say(f"{count:,} of the outputs that are kept are as long as they may be: their ends may be missing")
 
 
 def check_output(options: BulkOptions) -> Path:
@@ -188,7 +198,9 @@ def _line(read: str, prediction: Prediction, predictor: SequencePredictor) -> De
     best = prediction.hypotheses[0]
     score = sum(best.log_probabilities) / max(1, len(best.log_probabilities))
     cut = prediction.truncated and predictor.recipe.data.truncate_source is None
-    return DecodedLine(read, best.text, score, (len(prediction.source_tokens), len(best.tokens)), cut)
+    return DecodedLine(
+        read, best.text, score, (len(prediction.source_tokens), len(best.tokens)), cut, prediction.at_limit
+    )
 
 
 def _fault(line: DecodedLine, options: BulkOptions) -> str | None:
@@ -207,7 +219,7 @@ def _write(
     kind: Kind, chunks: Sequence[Path], options: BulkOptions, begun: dict[str, Any], output: Path
 ) -> dict[str, Any]:
     """Write the corpus of what is kept, whole or not at all."""
-    counts, first = Counter[str](), dict[str, list[int]]()
+    counts, first, at_limit = Counter[str](), dict[str, list[int]](), 0
     with workspace(output.absolute().parent) as space:
         folder = space / "corpus"
         folder.mkdir()
@@ -220,6 +232,7 @@ def _write(
                 if fault is None:
                     read.write(f"{line.read}\n")
                     written.write(f"{line.written}\n")
+                    at_limit += line.at_limit
                 elif len(shown := first.setdefault(fault, [])) < SHOWN:
                     shown.append(number)
         dropped = {reason: counts[reason] for reason in REASONS if counts[reason]}
@@ -229,7 +242,7 @@ def _write(
             "headway": headway.__version__,
             **begun,
             "filters": {"min_score": options.min_score, "max_ratio": options.max_ratio},
-            "counts": {"read": counts.total(), "kept": counts["kept"], "dropped": dropped},
+            "counts": {"read": counts.total(), "kept": counts["kept"], "at_limit": at_limit, "dropped": dropped},
             "first_dropped": first,
             "sha256": {name: sha256(folder / name) for name in (SOURCE, TARGET)},
         }
