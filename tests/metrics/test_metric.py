@@ -21,6 +21,7 @@ TEXTS = [
     for name in METRICS
     if name not in {"aer", "uas", "deviation", *TREES} and not build_metric(name).each_reference
 ]
+SACREBLEU = {"bleu", "chrf", "ter"}
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -31,8 +32,25 @@ def test_score_is_aggregate_of_summed_statistics_and_carries_its_signature(name:
     assert statistics.dtype == np.float64
     assert statistics.shape[0] == score.segments == 4
     assert score.value == metric.aggregate(statistics.sum(axis=0))
-    assert score.signature["nrefs"] == "2"
+    assert score.signature["nrefs"] == ("2" if name in SACREBLEU else "var")  # of the second segment one is blank
     assert "version" in score.signature
+
+
+@pytest.mark.parametrize("options", [{}, {"jackknife": True}])
+@pytest.mark.parametrize("name", [name for name in TEXTS if name not in SACREBLEU])
+def test_a_blank_text_is_no_reference_beside_another(name: str, options: dict[str, bool]) -> None:
+    if options and "rouge" not in name:
+        return
+    metric = build_metric(name, **options)
+    outputs = ["", "a b c", "x y", " ", "a b x d"]
+    wanted = ["a b c d e f g h", "a b c d e f g h", "x y z w", "", "a b c d"]
+    blank = ["", " ", "\t", "", "a x c d"]
+    by_both = metric.statistics(outputs, [wanted, blank])
+    assert metric.signature()["nrefs"] == "var"
+    assert metric.statistics(outputs[:4], [wanted[:4]]).tolist() == by_both[:4].tolist()
+    assert metric.statistics(outputs, [blank, wanted]).tolist() == by_both.tolist()
+    assert metric.statistics(outputs[:4], [wanted[:4], wanted[:4]]).tolist() == by_both[:4].tolist()
+    assert metric.signature()["nrefs"] == "2"
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -100,7 +118,7 @@ def test_a_tokenizer_whose_library_is_missing_is_named(monkeypatch: pytest.Monke
 def test_exact_match_is_the_share_equal_to_any_reference_without_outer_space() -> None:
     metric = build_metric("exact_match")
     hypotheses = [" 2024-01-02\t", "2024-01-03", "2024-1-4", "", "x  y"]
-    references = [["2024-01-02", "2024-01-04", "2024-01-04", "", "x y"], ["?", "2024-01-03 ", "?", "?", "?"]]
+    references = [["2024-01-02", "2024-01-04", "2024-01-04", "", "x y"], ["?", "2024-01-03 ", "?", "", "?"]]
     assert metric.statistics(hypotheses, references).tolist() == [[1, 1], [1, 1], [0, 1], [1, 1], [0, 1]]
     assert metric.score(hypotheses, references).value == pytest.approx(60)
     assert str(metric.signature()).startswith("nrefs:2|case:mixed|space:stripped|version:headway-")

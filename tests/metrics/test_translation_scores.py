@@ -208,6 +208,22 @@ def test_bleu_equals_the_official_mteval_v13a() -> None:
         assert totals[2 + order] / totals[6 + order] == pytest.approx(individual[order], abs=5e-5)
 
 
+@pytest.mark.parametrize("name", ["bleu", "ter"])
+def test_blank_references_beside_others_count_as_in_sacrebleu_and_are_told_once(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    outputs, references = ["a b c d e", "x"], [["a b c d e f g h i j k l", "x"], ["", "y"]]
+    metric = build_metric(name)
+    expected = getattr(sacrebleu, name.upper())().corpus_score(outputs, references).score
+    assert metric.score(outputs, references).value == pytest.approx(expected, abs=1e-9)
+    assert metric.score(outputs, references[:1]).value != pytest.approx(expected, abs=1e-3)
+    (record,) = caplog.records
+    assert "1 of 4 references are blank beside others of their segment" in record.message
+    metric.score(outputs, references)
+    build_metric("chrf").score(outputs, references)
+    assert len(caplog.records) == 1
+
+
 def test_tokenised_text_is_warned_of_once_in_words_of_ours(caplog: pytest.LogCaptureFixture) -> None:
     lines = ["it rains ."] * 100
     tokenised, meant = build_metric("bleu"), build_metric("bleu", force=True)

@@ -9,7 +9,7 @@ from typing import Any
 import jiwer
 import numpy as np
 
-from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.metric import Metric, Statistics, check_segments, present, references_of_each
 from headway.metrics.signature import Signature
 
 CHUNKS = ("equal", "substitute", "delete", "insert")  # jiwer's names of what its alignments are made of
@@ -33,7 +33,7 @@ class ErrorRate(Metric):
 
     def __init__(self, *, lowercase: bool = False, punctuation: bool = True) -> None:
         self._lowercase, self._punctuation = lowercase, punctuation
-        self._reference_sets: int | None = None
+        self._references: int | str | None = None
 
     @property
     def label(self) -> str:
@@ -50,11 +50,14 @@ class ErrorRate(Metric):
         return " ".join(text.split())
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        self._reference_sets = check_segments(hypotheses, references)
+        check_segments(hypotheses, references)
+        there = present(references)
+        self._references = references_of_each(there)
         outputs = [self._normalise(text) for text in hypotheses]
         counts = np.stack([self._counts([self._normalise(text) for text in texts], outputs) for texts in references])
         errors, lengths = counts[:, :, 1:].sum(axis=2), counts[:, :, :3].sum(axis=2)
-        nearest = (errors - lengths / (1 + lengths.max(initial=0))).argmin(axis=0)  # whole numbers less a part of one
+        distances = errors - lengths / (1 + lengths.max(initial=0))  # whole numbers less a part of one
+        nearest = np.where(there, distances, np.inf).argmin(axis=0)
         chosen: Statistics = counts[nearest, np.arange(len(outputs))]
         return chosen
 
@@ -78,7 +81,7 @@ class ErrorRate(Metric):
     def signature(self) -> Signature:
         case, punctuation = "lc" if self._lowercase else "mixed", "yes" if self._punctuation else "no"
         return Signature.of(
-            nrefs=self._reference_sets,
+            nrefs=self._references,
             case=case,
             punct=punctuation,
             space="collapsed",

@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.metric import Metric, Statistics, check_segments, present, references_of_each
 from headway.metrics.signature import Signature
 
 
@@ -19,17 +19,20 @@ class ExactMatch(Metric):
     kinds = ("text", "labels", "trees")
 
     def __init__(self) -> None:
-        self._reference_sets: int | None = None
+        self._references: int | str | None = None
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        self._reference_sets = check_segments(hypotheses, references)
-        rows = zip(hypotheses, zip(*references, strict=True), strict=True)
-        matches = [any(output.strip() == target.strip() for target in targets) for output, targets in rows]
-        return np.stack([np.array(matches, dtype=np.float64), np.ones(len(matches))], axis=1)
+        check_segments(hypotheses, references)
+        there = present(references)
+        self._references = references_of_each(there)
+        outputs = [output.strip() for output in hypotheses]
+        equal = np.array([[*map(str.__eq__, outputs, map(str.strip, lines))] for lines in references])
+        matches = (equal & there).max(axis=0).astype(np.float64)
+        return np.stack([matches, np.ones(len(outputs))], axis=1)
 
     def aggregate(self, totals: Statistics) -> float:
         return float(100 * totals[0] / totals[1])
 
     def signature(self) -> Signature:
-        sets, release = self._reference_sets, f"headway-{version('headway')}"
-        return Signature.of(nrefs=sets, case="mixed", space="stripped", version=release)
+        release = f"headway-{version('headway')}"
+        return Signature.of(nrefs=self._references, case="mixed", space="stripped", version=release)

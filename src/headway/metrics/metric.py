@@ -91,7 +91,8 @@ class Metric(ABC):
 
         Args:
             hypotheses: N segments; an empty one is an empty output.
-            references: `references[r][i]` is segment i of reference set r, as in a list of reference files.
+            references: `references[r][i]` is segment i of reference set r, as in a list of reference files. Which
+                of them count where some are blank: see `present`.
 
         Raises:
             UserError: no segments, no references, or not as many references as hypotheses (see `check_segments`).
@@ -138,6 +139,22 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
             what = f"{len(lines)} references for {len(hypotheses)} hypotheses; there must be one a segment"
             raise UserError(what, where=f"references, set {index}")
     return len(references)
+
+
+def present(references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+    """Which references there are, (R, N): a blank text is none where the segment has another that is not blank.
+
+    So segments may have different numbers of references. Where all are blank, the right output is blank. The metrics of
+    sacrebleu count blank texts as it does.
+    """
+    written = np.array([[bool(text.strip()) for text in lines] for lines in references])
+    return written | ~written.any(axis=0)
+
+
+def references_of_each(there: NDArray[np.bool_]) -> int | Literal["var"]:
+    """How many references a segment has, for the signature: `var`, as sacrebleu writes, where some have more."""
+    counts = set(there.sum(axis=0).tolist())
+    return counts.pop() if len(counts) == 1 else "var"
 
 
 def check_words(metric: Metric, paths: Sequence[Path]) -> None:

@@ -21,7 +21,7 @@ from rouge_score.tokenizers import DefaultTokenizer, Tokenizer
 
 from headway.errors import UserError
 from headway.log import warn
-from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.metric import Metric, Statistics, check_segments, present, references_of_each
 from headway.metrics.signature import Signature
 from headway.metrics.subsequences import common_length, common_places
 from headway.processing.text.sentences import sentences
@@ -83,17 +83,19 @@ class Rouge(Metric):
             )
         self.tokenize, self.stem, self.jackknife = tokenize, stem, jackknife
         self._tokenizer = DefaultTokenizer(stem) if tokenize == "ascii" else _Unicode(tokenize)
-        self._reference_sets: int | None = None
+        self._references: int | str | None = None
 
     @property
     def label(self) -> str:
         return self.name.upper().replace("SUM", "sum")
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        self._reference_sets = check_segments(hypotheses, references)
+        check_segments(hypotheses, references)
+        there = present(references)
+        self._references = references_of_each(there)
         self._check_script(references)
         by_set = np.array([self._scores(hypotheses, lines) for lines in references])
-        scores = _jackknife(by_set) if self.jackknife and len(by_set) > 1 else by_set.max(axis=0)
+        scores = _jackknife(by_set, there) if self.jackknife else by_set.max(axis=0)
         return np.stack([scores, np.ones(len(scores))], axis=1)
 
     def _scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
@@ -116,11 +118,10 @@ class Rouge(Metric):
         return float(100 * totals[0] / totals[1])
 
     def signature(self) -> Signature:
-        sets = self._reference_sets
         choice = "jackknife" if self.jackknife else "best"
         return Signature.of(
-            nrefs=sets,
-            refs=choice if sets is not None and sets > 1 else None,
+            nrefs=self._references,
+            refs=choice if self._references not in (None, 1) else None,
             f1=True,
             sentences=self.sentence_rules,
             case="lower",
@@ -130,11 +131,14 @@ class Rouge(Metric):
         )
 
 
-def _jackknife(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(N,) from the scores by each reference alone, (R, N): the mean of the best without each of them."""
-    best = [np.delete(scores, left_out, axis=0).max(axis=0) for left_out in range(len(scores))]
-    mean: NDArray[np.float64] = np.mean(best, axis=0)
-    return mean
+def _jackknife(scores: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """(N,) from the scores by each reference alone, (R, N), of which there are some: the mean of the best without each
+    of them; the score by the only one where there are no others."""
+    means = []
+    for alone in (column[known] for column, known in zip(scores.T, there.T, strict=True)):
+        best = [np.delete(alone, left_out).max() for left_out in range(len(alone))] if len(alone) > 1 else alone
+        means.append(np.mean(best))
+    return np.array(means)
 
 
 class Rouge1(Rouge):

@@ -10,7 +10,7 @@ from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 from headway.errors import UserError, nearest
 from headway.log import warn
-from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.metric import Metric, Statistics, check_segments, present
 from headway.metrics.signature import Signature
 
 MANY_TOKENISED = 100  # outputs that end as tokenised text does, from which on it is warned of them, as sacrebleu does
@@ -21,11 +21,17 @@ class Sacrebleu(Metric):
 
     `_extract_corpus_statistics` and `_compute_score_from_stats` are the only seam that sacrebleu has between the
     statistics of segments and the score of a corpus; its own significance tests stand on them too.
+
+    Attributes:
+        counts_blanks: whether sacrebleu takes a blank text beside other references for one of them.
     """
+
+    counts_blanks = True
 
     def __init__(self, metric: SacrebleuMetric, label: str) -> None:
         self._metric = metric
         self._label = label
+        self._told_of_blanks = False
         # sacrebleu learns this from the references; its signature cannot do without, and leaves out what is None.
         metric.num_refs = None  # type: ignore[assignment]
 
@@ -35,7 +41,19 @@ class Sacrebleu(Metric):
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
         check_segments(hypotheses, references)
+        self._warn_of_blanks(references)
         return np.asarray(self._metric._extract_corpus_statistics(hypotheses, references), dtype=np.float64)
+
+    def _warn_of_blanks(self, references: Sequence[Sequence[str]]) -> None:
+        """Say once that blank texts count beside other references, which other metrics pass over."""
+        blank = 0 if self._told_of_blanks else int((~present(references)).sum())
+        if blank and self.counts_blanks:
+            self._told_of_blanks = True
+            share = f"{blank:,} of {len(references) * len(references[0]):,} references"
+            warn(
+                f"{self.label}: {share} are blank beside others of their segment; they count as texts of no length, as"
+                " in sacrebleu, so that short outputs score too well"
+            )
 
     def aggregate(self, totals: Statistics) -> float:
         return float(self._metric._compute_score_from_stats(totals.tolist()).score)
@@ -136,6 +154,7 @@ class Chrf(Sacrebleu):
     """
 
     name = "chrf"
+    counts_blanks = False
 
     def __init__(
         self,
