@@ -91,7 +91,14 @@ def test_files_are_about_the_same_words(tmp_path: Path, pipe: Callable[[str, byt
             score_files([build_metric("accuracy")], [path], [gold])
 
 
-def test_conllu_files_are_read_by_their_part_of_speech(tmp_path: Path) -> None:
+def test_conllu_files_are_read_by_one_of_their_columns(tmp_path: Path) -> None:
     path = tmp_path / "gold.conllu"
-    path.write_text("".join(f"{n}\tw\tw\t{tag}\t_\t_\t0\troot\t_\t_\n" for n, tag in enumerate("ABA", start=1)))
+    rows = enumerate(zip("ABA", "abc", strict=True), start=1)
+    path.write_text("".join(f"{n}\tw\tw\t{upos}\t{xpos}\t_\t0\troot\t_\t_\n" for n, (upos, xpos) in rows))
     assert build_metric("accuracy").read(path) == ["A B A"]
+    metric = build_metric("accuracy", conllu_label="xpos")
+    assert "conllu" not in metric.signature()
+    assert metric.read(path) == ["a b c"]
+    assert metric.signature()["conllu"] == "xpos"
+    with pytest.raises(UserError, match=r"f0\.5\.conllu_label: input should be 'upos', 'xpos', 'lemma' or 'deprel'"):
+        build_metric("f0.5", conllu_label="tag")

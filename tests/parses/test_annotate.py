@@ -67,6 +67,16 @@ def test_every_sentence_is_parsed_once(tmp_path):
     assert kept.get("c").tokens == ()
 
 
+def test_parses_of_a_changed_file_are_not_mixed_with_its_old_ones(tmp_path):
+    parser, store = conllu(tmp_path, a_b=[0, 1]), tmp_path / "x.parses"
+    assert annotate(["a b", "b"], parser, store).without == 1
+    conllu(tmp_path, a_b=[0, 1], b=[0])
+    with pytest.raises(UserError, match=r"x\.parses: another parser, or version of it, made these parses; remove them"):
+        annotate(["b"], parser, store)
+    store.unlink()
+    assert annotate(["a b", "b"], parser, store).without == 0
+
+
 def test_several_processes_give_the_same(tmp_path, monkeypatch):
     pytest.importorskip("spacy")
     parser = ParserConfig(model=str(toys.random_pipeline(tmp_path)))

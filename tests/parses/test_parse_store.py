@@ -71,7 +71,7 @@ def test_a_header_that_was_cut_off_is_written_again(tmp_path):
 def test_another_parser_or_process_is_refused(tmp_path):
     path = tmp_path / "a.parses"
     write(path, "one")
-    with pytest.raises(UserError, match="another parser made these parses"):
+    with pytest.raises(UserError, match="another parser, or version of it, made these parses"):
         write(path, "two", parser=PARSER | {"model": "other"})
     with open_writer(path, PARSER), pytest.raises(UserError, match="another process is adding"):
         write(path, "two")

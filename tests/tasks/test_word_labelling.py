@@ -1,6 +1,7 @@
 """Tagging tasks from a recipe to predictions: training, resumption, the run folder, every word a label."""
 
 import csv
+import gzip
 import json
 import random
 import shutil
@@ -183,7 +184,7 @@ def test_baselines_train(learned: Learned, tmp_path: Path, changes: dict[str, An
     assert len(headway.load(tmp_path / "run").predict(["he goes home"])[0].labels) == 3
 
 
-def test_part_of_speech_tagging_is_another_task_of_the_same_kind(tmp_path: Path) -> None:
+def test_part_of_speech_tagging_is_another_task_of_the_same_kind(tmp_path: Path, run_headway: Command) -> None:
     write_encoder(tmp_path / "encoder")
     tags = {"he": "PRON", "they": "PRON", "goes": "VERB", "home": "NOUN", ".": "PUNCT"}
     draw = random.Random(3)
@@ -191,11 +192,13 @@ def test_part_of_speech_tagging_is_another_task_of_the_same_kind(tmp_path: Path)
         text = ""
         for _ in range(count):
             words = [draw.choice(list(tags)) for _ in range(draw.randint(1, 6))]
-            text += "".join(f"{n}\t{w}\t{w}\t{tags[w]}\t_\t_\t0\t_\t_\t_\n" for n, w in enumerate(words, 1)) + "\n"
+            text += "".join(f"{n}\t{w}\t{w}\tX\t{tags[w]}\t_\t0\t_\t_\t_\n" for n, w in enumerate(words, 1)) + "\n"
         (tmp_path / f"{name}.conllu").write_text(text, encoding="utf-8")
     recipe = load_recipe(
         write_recipe(
-            tmp_path, task="tagging", data={"train": {"conllu": "train.conllu"}, "dev": {"conllu": "dev.conllu"}}
+            tmp_path,
+            task="tagging",
+            data={name: {"conllu": f"{name}.conllu", "label": "xpos"} for name in ("train", "dev")},
         ),
         ["training.updates=60"],
     )
@@ -205,6 +208,29 @@ def test_part_of_speech_tagging_is_another_task_of_the_same_kind(tmp_path: Path)
     assert loaded.predict(["they goes home ."])[0].labels == ("PRON", "VERB", "NOUN", "PUNCT")
     with pytest.raises(UserError, match="threshold: this task seeks no label"):
         loaded.predict(["he"], threshold=0.5)
+    check_commands_on_conllu(loaded, run_headway, tmp_path)
+
+
+def check_commands_on_conllu(loaded: LabelPredictor, run_headway: Command, folder: Path) -> None:
+    """Commands read CoNLL-U, compressed as well, by the column that was learned."""
+    run, dev, gold = folder / "run", folder / "dev.conllu.gz", folder / "gold.tsv"
+    text = (folder / "dev.conllu").read_text(encoding="utf-8")
+    dev.write_bytes(gzip.compress(f"# a comment\n{text}".encode()))
+    rows = [row.split("\t") for row in text.splitlines()]
+    gold.write_text("".join(f"{row[1]}\t{row[4]}\n" if len(row) > 1 else "\n" for row in rows), encoding="utf-8")
+    sentences = list(read_columns(gold))
+    raw = build_task("tagging").raw_corpus(loaded.recipe, [dev])
+    assert [example.words for example in raw.examples] == [each.words for each in sentences]
+    for command in (["score", run, "--source"], ["inspect", run, "--layers"]):
+        by_columns, by_conllu = (run_headway(*command, path) for path in (gold, dev))
+        assert (by_conllu.code, by_conllu.out) == (0, by_columns.out), by_conllu.err
+    said = run_headway("predict", run, stdin="".join(f"{' '.join(each.words)}\n" for each in sentences)).out
+    (folder / "said.tsv").write_text(said, encoding="utf-8")
+    files = ["--metric", "accuracy", "--hypotheses", folder / "said.tsv", "--json", "--references"]
+    scores = [run_headway("score", *files, *given).out for given in ([gold], [dev, "--conllu-label", "xpos"], [dev])]
+    values = [json.loads(out)["scores"][0][0]["score"]["value"] for out in scores]
+    assert values[0] == values[1] > 50
+    assert values[2] == 0
 
 
 def test_predict_writes_tsv_json_and_marks(learned: Learned, run_headway: Command) -> None:

@@ -7,7 +7,7 @@ from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions
 from headway.cli.standard_streams import StandardInput, windows, write
 from headway.errors import UserError, option, printable
 from headway.files import json_line
-from headway.formats.labelled_words import read_columns
+from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file
 from headway.log import progress
 from headway.predictors.label_predictor import LabelledWords, LabelPredictor, mark
@@ -59,7 +59,7 @@ def score_labels(predictor: LabelPredictor, options: LabelScoreOptions) -> None:
             "a run scores the labels of words", where="headway score RUN", allowed=f"{option('source')} FILE"
         )
     check_file(options.source, option("source"))
-    sentences = list(read_columns(options.source, labels=predictor.labels))
+    sentences = list(read_labelled(options.source, label_column(predictor.recipe.data.train), predictor.labels))
     labels = [sentence.labels[0] for sentence in sentences]
     for sentence in predictor.force([sentence.words for sentence in sentences], labels):
         values = sentence.log_probabilities

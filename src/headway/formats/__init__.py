@@ -1,12 +1,13 @@
 """Formats of corpora by name. Each opens itself as pairs, labelled words or recordings (`corpus_format`)."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from headway.registry import Registry
 
 if TYPE_CHECKING:
     from headway.formats.corpus_format import CorpusFormat
 
+LabelColumn = Literal["upos", "xpos", "lemma", "deprel"]  # of CoNLL-U
 FORMATS: "Registry[CorpusFormat]" = Registry(
     "corpus format",
     "headway.formats.corpus_format:CorpusFormat",

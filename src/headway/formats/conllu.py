@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from headway.errors import UserError
-from headway.formats.corpus_config import CorpusConfig
+from headway.formats import LabelColumn
+from headway.formats.corpus_config import AnyCorpus, CorpusConfig, parts
 from headway.formats.corpus_format import TAGS, CorpusFormat, Labelled
-from headway.formats.labelled_words import check_label, check_word
+from headway.formats.labelled_words import check_label, check_word, read_columns
 from headway.formats.lines import blocks
 from headway.formats.row_errors import RowErrors
 
@@ -57,7 +58,7 @@ class Conllu(CorpusFormat):
         """The file, and the column that is the `label`."""
 
         path: Path
-        label: Literal["upos", "xpos", "lemma", "deprel"] = "upos"
+        label: LabelColumn = "upos"
 
     config: Config
     products = (TAGS,)
@@ -66,8 +67,19 @@ class Conllu(CorpusFormat):
         return list(read_conllu(self.config.path, self.config.label, labels, self.row_errors))
 
 
+def read_labelled(path: Path, label: LabelColumn = "upos", labels: Sequence[str] | None = None) -> Iterator[Labelled]:
+    """The labelled words of a file: as `read_conllu` where its name says CoNLL-U, else as `read_columns`."""
+    return read_conllu(path, label, labels) if ".conllu" in path.suffixes else read_columns(path, labels=labels)
+
+
+def label_column(corpus: AnyCorpus) -> LabelColumn:
+    """The column of CoNLL-U that holds the labels which are learned from a corpus."""
+    _, first = parts(corpus, "data.train")[0]
+    return first.label if isinstance(first, Conllu.Config) else "upos"
+
+
 def read_conllu(
-    path: Path, label: str, labels: Sequence[str] | None = None, row_errors: RowErrors | None = None
+    path: Path, label: LabelColumn, labels: Sequence[str] | None = None, row_errors: RowErrors | None = None
 ) -> Iterator[Labelled]:
     """The syntactic words of a CoNLL-U file with what stands in column `label` (`upos`, `xpos`, ...).
 

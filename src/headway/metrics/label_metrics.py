@@ -1,7 +1,7 @@
 """Scores of labelled words: precision, recall and F-beta of one label, and accuracy. A segment is `label label ...`."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,26 +11,33 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from headway.errors import UserError
-from headway.formats.conllu import read_conllu
-from headway.formats.labelled_words import Labelled, read_columns
+from headway.formats import LabelColumn
+from headway.formats.conllu import read_labelled
 from headway.metrics.metric import Metric, Statistics, check_segments
 from headway.metrics.signature import Signature
 
 
 class LabelMetric(Metric):
-    """A metric of labels, one a word. Files hold a word a row with its label in the second column, or are CoNLL-U."""
+    """A metric of labels, one a word. Files hold a word a row with its label in the second column, or are CoNLL-U.
+
+    Args:
+        conllu_label: the column of CoNLL-U that holds the labels.
+    """
 
     each_reference = True
     kinds = ("labels",)
 
-    def __init__(self) -> None:
+    def __init__(self, *, conllu_label: LabelColumn = "upos") -> None:
         self._reference_sets: int | None = None
+        self.conllu_label = conllu_label
+        self._reads_conllu = False
 
     def read(self, path: Path) -> list[str]:
-        return [" ".join(sentence.labels[0]) for sentence in _sentences(path)]
+        self._reads_conllu |= ".conllu" in path.suffixes
+        return [" ".join(sentence.labels[0]) for sentence in read_labelled(path, self.conllu_label)]
 
     def read_words(self, path: Path) -> list[tuple[str, ...]]:
-        return [tuple(sentence.words) for sentence in _sentences(path)]
+        return [tuple(sentence.words) for sentence in read_labelled(path, self.conllu_label)]
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
         self._reference_sets = check_segments(hypotheses, references)
@@ -56,11 +63,12 @@ class LabelMetric(Metric):
         return {}
 
     def signature(self) -> Signature:
-        return Signature.of(nrefs=self._reference_sets, **self._settings(), version=f"headway-{version('headway')}")
-
-
-def _sentences(path: Path) -> Iterator[Labelled]:
-    return read_conllu(path, "upos") if ".conllu" in path.suffixes else read_columns(path)
+        return Signature.of(
+            nrefs=self._reference_sets,
+            conllu=self.conllu_label if self._reads_conllu else None,
+            **self._settings(),
+            version=f"headway-{version('headway')}",
+        )
 
 
 class OneLabel(LabelMetric):
@@ -70,10 +78,11 @@ class OneLabel(LabelMetric):
 
     Args:
         label: the label that is looked for.
+        conllu_label: the column of CoNLL-U that holds the labels.
     """
 
-    def __init__(self, *, label: str = "i") -> None:
-        super().__init__()
+    def __init__(self, *, label: str = "i", conllu_label: LabelColumn = "upos") -> None:
+        super().__init__(conllu_label=conllu_label)
         self.label_sought = label
 
     def _counts(self, labels: list[str], gold: list[list[str]]) -> list[int]:
@@ -110,12 +119,19 @@ class FBeta(OneLabel):
     Args:
         label: the label that is looked for.
         beta: below 1, precision counts more.
+        conllu_label: the column of CoNLL-U that holds the labels.
     """
 
     name = "f0.5"
 
-    def __init__(self, *, label: str = "i", beta: Annotated[float, Field(gt=0, le=100)] = 0.5) -> None:
-        super().__init__(label=label)
+    def __init__(
+        self,
+        *,
+        label: str = "i",
+        beta: Annotated[float, Field(gt=0, le=100)] = 0.5,
+        conllu_label: LabelColumn = "upos",
+    ) -> None:
+        super().__init__(label=label, conllu_label=conllu_label)
         self.beta = beta
 
     @property

@@ -142,7 +142,7 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
 
 
 def present(references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-    """Which references there are, (R, N): a blank text is none where the segment has another that is not blank.
+    """The references that there are, (R, N): a blank text is none where the segment has another that is not blank.
 
     So segments may have different numbers of references. Where all are blank, the right output is blank. The metrics of
     sacrebleu count blank texts as it does.

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from headway.config import WRITES_FIGURE, Section, Seed
+from headway.formats import LabelColumn
 
 Significance = Literal["bootstrap", "randomisation"]
 LengthUnit = Literal["words", "characters"]
@@ -59,6 +60,12 @@ class MetricOptions(Section):
     jackknife: bool = Field(
         default=False,
         description="rouge, several references: jackknifing instead of the best.",
+        json_schema_extra=METRIC,
+    )
+
+    conllu_label: LabelColumn = Field(
+        default="upos",
+        description="accuracy, precision, recall, f0.5: the column of CoNLL-U files that holds the labels.",
         json_schema_extra=METRIC,
     )
 

@@ -183,7 +183,7 @@ def _go_on(path: Path, file: int, header: dict[str, Any]) -> set[str]:
     store = ParseStore(path)
     if store.header != header:
         raise UserError(
-            "another parser made these parses; remove them, or keep the new ones in another folder",
+            "another parser, or version of it, made these parses; remove them, or keep the new ones in another folder",
             where=str(path),
             received=header,
             allowed=str(store.header),

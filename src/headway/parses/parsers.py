@@ -12,8 +12,9 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from headway.config import Section
 from headway.errors import UserError
-from headway.files import exists
+from headway.files import exists, sha256
 from headway.formats.conllu import ConlluSentence, check_dependent, read_sentences
+from headway.formats.corpus_format import content_hash
 from headway.parses import PARSERS
 from headway.parses.parse import NotATreeError, Parse, Token
 
@@ -49,7 +50,7 @@ class Parser(ABC):
 
     Attributes:
         Config: its options.
-        version: that of the model, as far as it is known.
+        version: that of the model, as far as it is known; of parses made elsewhere, a hash of their files.
     """
 
     Config: ClassVar[type[ParserConfig]] = ParserConfig
@@ -171,6 +172,7 @@ class ConlluParser(Parser):
         files = sorted(path.glob("*.conllu")) if exists(path, "folder") else [path]
         if not files or not all(exists(file, "file") for file in files):
             raise UserError("there is no such CoNLL-U file", where=where, received=config.model)
+        self.version = content_hash([sha256(file) for file in files])
         self.sentences: dict[str, Parse] = {}
         self.texts: list[str] = []
         for file in files:

@@ -165,7 +165,7 @@ def read_manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:
     Raises:
         UserError: the manifest is missing or at fault, or has a blank row, which would have no line of output.
     """
-    kind = "jsonl" if path.suffix == ".jsonl" else "tsv"
+    kind = "jsonl" if ".jsonl" in path.suffixes else "tsv"
     _, train = parts(recipe.data.train, "data.train")[0]
     columns = getattr(train, "columns", None) if kind == train.kind else FIELDS if kind == "jsonl" else None
     source = open_recordings({kind: path, "columns": columns}, where)

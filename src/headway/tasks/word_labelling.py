@@ -11,10 +11,11 @@ import torch
 from headway.corpora.data_checks import DataCheck, allowed_by, shared_by
 from headway.corpora.word_corpus import TokenCorpus
 from headway.errors import UserError
+from headway.formats.conllu import label_column, read_labelled
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.corpus_format import ERRORS, TAGS, Pair
 from headway.formats.edits import CORRECT, INCORRECT, union
-from headway.formats.labelled_words import Labelled, open_labelled, read_columns
+from headway.formats.labelled_words import Labelled, open_labelled
 from headway.formats.lines import read_lines
 from headway.formats.row_errors import RowErrors, RowReport
 from headway.log import say
@@ -169,15 +170,17 @@ class TokenTask(Task):
         ]
 
     def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
-        """See `Task.raw_corpus`. A file whose first line has a tab holds a word a line with its labels, others lines
-        of words."""
+        """See `Task.raw_corpus`. CoNLL-U, and a file whose first line has a tab, hold a word a line with its labels,
+        others lines of words."""
         check_raw_corpus(recipe, sources, reference)
         if sources and (reference is not None or not any(map(_has_columns, sources))):
             lines = chain.from_iterable(_given(source, reference) for source in sources)
             return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
         if not sources and recipe.data.dev is not None:
             return self.named_corpus(recipe, recipe.data.dev, "data.dev")
-        sentences = [sentence for source in sources for sentence in read_columns(source)]
+        sentences = [
+            sentence for source in sources for sentence in read_labelled(source, label_column(recipe.data.train))
+        ]
         return RawCorpus(len(sentences), map(self._raw, sentences))
 
     def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
@@ -215,7 +218,7 @@ def _decode(
 
 
 def _has_columns(path: Path) -> bool:
-    return "\t" in next(read_lines(path), "")
+    return ".conllu" in path.suffixes or "\t" in next(read_lines(path), "")
 
 
 def _given(source: Path, reference: Path | None) -> Iterator[RawExample]:

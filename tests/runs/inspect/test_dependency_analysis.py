@@ -1,5 +1,6 @@
 """Attachment and agreement: worked by hand, trees against every tree there is, and a trained run end to end."""
 
+import gzip
 import itertools
 import json
 import math
@@ -162,6 +163,12 @@ def test_the_command_measures_and_draws(taught, run_headway, tmp_path):
     assert scored.code == 0, scored.err
     assert "source: 2 of 2 sentences parsed, 5 words with a head" in scored.out
     assert "D and D'" not in scored.out
+    compressed = gold.with_suffix(".conllu.gz")
+    compressed.write_bytes(gzip.compress(gold.read_bytes()))
+    again = run_headway(
+        "inspect", "--dependencies", taught, f"data.parses.source=conllu:{gold}", "--source", compressed
+    )
+    assert again.out == scored.out
 
 
 def test_predicting_needs_no_parser(taught, run_headway):

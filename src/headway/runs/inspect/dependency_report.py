@@ -104,7 +104,7 @@ def _examples(recipe: Recipe, options: DependencyOptions) -> list[RawExample]:
 
 
 def _lines(path: Path) -> list[str]:
-    return [text for text, _ in read_conllu(path)] if path.suffix == ".conllu" else list(read_lines(path))
+    return [text for text, _ in read_conllu(path)] if ".conllu" in path.suffixes else list(read_lines(path))
 
 
 def _write_heads(analysis: DependencyAnalysis, folder: Path) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headway.errors import UserError, option
 from headway.figures.drawing import STYLE, draw_weights, save_figure
 from headway.figures.fonts import pick_fonts, visible_token
-from headway.formats.labelled_words import read_columns
+from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file
 from headway.predictors.label_predictor import LabelPredictor
 from headway.runs.inspect.analyses import LayerAnalysis
@@ -75,7 +75,7 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
     if not predictors:
         raise UserError("only taggers read layers", where=str(run), received=task.name)
     check_file(options.data, option("data"))
-    sentences = list(read_columns(options.data))
+    sentences = list(read_labelled(options.data, label_column(predictors[0].recipe.data.train)))
     if options.figure is not None:
         if options.sentence > len(sentences):
             raise UserError(
