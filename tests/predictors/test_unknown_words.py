@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from headway.errors import UserError
+from headway.export.parity import Search, answering_by
 from headway.models import build_model
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -67,6 +68,27 @@ def test_neither_the_end_mark_nor_a_tag_is_copied(predictor: SequencePredictor) 
     replace = unknown_words(["decoder.0.cross"], source, target, None)
     weights = np.array([[[0.9, 0.0, 0.1, 0.0], [0.5, 0.0, 0.0, 0.5], [0.0, 0.0, 0.0, 1.0]]])
     assert replace(line, source.encode(line).values, [UNKNOWN] * 3, weights) == ["Zürich", "<unk>", "<unk>"]
+
+
+def test_white_space_after_the_last_word_stands_for_it(reversal: Reversal) -> None:
+    source = load(reversal.run).source
+    assert isinstance(source, TextProcessor)
+    line = "ab\u3000"
+    tokens = source.encode_with_spans(line)
+    assert tokens[-1].word == 1
+    weights = np.zeros((1, 1, len(tokens) + 1))
+    weights[..., len(tokens) - 1] = 1
+    replace = UnknownWords("decoder.0.cross", source, {})
+    assert replace(line, source.encode(line).values, [UNKNOWN], weights) == ["ab"]
+
+
+def test_exports_are_compared_without_copies(predictor: SequencePredictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = predictor.recipe.model_dump(mode="json")
+    tree["decoding"]["unknown_words"] = "copy"
+    monkeypatch.setattr(predictor, "recipe", parse_recipe(tree))
+    assert predictor.predict("a b c")[0].text == "c b a"
+    ((answer, *_),) = answering_by(predictor)(["a b c"], Search(2, 9))
+    assert "<unk>" in answer.text
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Alignments of words: merged from pieces, alike from search and forced decoding, right where that is known."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import yaml
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.word_alignment import Aligner, WordAlignment, build_aligner, cross_layers, merge_words
 from headway.processing.processor import Words
+from headway.processing.text.extension import tagged
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor
 from headway.processing.text.vocabularies import train_vocabulary
 from headway.processing.text.vocabulary import VocabularyConfig
@@ -97,6 +99,22 @@ def test_pieces_are_merged_to_words() -> None:
     merged = merge_words(weights, source, target)
     np.testing.assert_allclose(merged, [[0.3, 0.3], [(0.6 + 0.2) / 2, (0.2 + 0.8) / 2]])
     assert WordAlignment(source.texts, target.texts, merged).links() == [(0, 0), (1, 1)]
+
+
+def test_tags_are_no_words() -> None:
+    processor = TextProcessor(PreparationConfig(), train_vocabulary(VocabularyConfig(kind="word"), ["a b"]))
+    processor, _ = tagged((processor, processor), ["<2up>"])
+    source = processor.words(processor.encode("<2up> a b").values)
+    assert source == Words(("<2up>", "a", "b"), (0, 1, 2), tags=1)
+    weights = np.array([[[0.4, 0.5, 0.1, 0], [0.8, 0, 0.2, 0], [1, 0, 0, 0], [0, 0, 0, 1]]], np.float32)
+    hypotheses = [TextHypothesis("x y z", 0.0, ["x", "y", "z"], [])]
+    target = Words(("x", "y", "z"), (0, 1, 2))
+    prediction = Prediction("<2up> a b", ["<2up>", "a", "b"], hypotheses, {"x": weights}, source, target)
+    aligned = Aligner("x")(prediction)
+    assert (aligned.source, aligned.pharaoh()) == (("a", "b"), "0-0 1-1")
+    alone = Words(("<2up>", "ab"), (0, 1, 1), tags=1)
+    by_token = Aligner("x")(replace(prediction, source_words=alone), split=True)
+    assert (by_token.source, by_token.pharaoh()) == (("a", "b"), "0-0 1-1")
 
 
 def test_heads_are_averaged_before_words_are_linked() -> None:

@@ -86,6 +86,30 @@ def test_what_training_reads_prediction_reads_too(data: dict[str, Any], model: d
     check_recipe(parse_recipe(tree | enough))
 
 
+@pytest.mark.parametrize(
+    ("decoding", "model", "vocabulary", "message"),
+    [
+        (
+            {"min_length": 25}, {"kind": "decoder_only", "position": "learned", "max_position": 20}, {},
+            r"decoding\.min_length: the shortest output is longer than .* received 25; allowed: up to 12, or a higher",
+        ),
+        (
+            {"unknown_words": "copy"}, {}, {},
+            r"decoding\.unknown_words: .* parts of words, .* 'copy, and vocabulary\.kind bpe'; allowed: keep, or",
+        ),
+        ({"unknown_words": "copy"}, {}, {"kind": "word", "target": {"kind": "char"}}, r"vocabulary\.kind char"),
+    ],
+)  # fmt: skip
+def test_what_prediction_would_refuse_is_found_before_training(
+    decoding: dict[str, Any], model: dict[str, Any], vocabulary: dict[str, Any], message: str
+) -> None:
+    tree = {"data": {"train": {"tsv": "x"}, "max_length": 6}, "training": {"updates": 1}, "model": model}
+    with pytest.raises(UserError, match=message):
+        check_recipe(parse_recipe(tree | {"decoding": decoding, "vocabulary": vocabulary}))
+    for kind in ("word", "whitespace"):
+        check_recipe(parse_recipe(tree | {"decoding": {"unknown_words": "copy"}, "vocabulary": {"kind": kind}}))
+
+
 def test_words_of_more_pieces_than_the_model_reads_are_found_before_training(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("abcdefgh\tb\n" * 3, encoding="utf-8")
     data = {"train": {"tsv": str(tmp_path / "x.tsv")}, "count": "words", "max_length": 2}

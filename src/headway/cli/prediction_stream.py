@@ -233,7 +233,8 @@ def predict_stream(
                     warn(f"skipped: {prediction.problem}")
                 writer.write(prediction)
                 write(prediction, done)
-            read.update(chain.from_iterable(formatter.source(line) for line in window if isinstance(line, str)))
+            if isinstance(predictor.source, TextProcessor):
+                read.update(_characters(predictor.source, map(formatter.source, window)))
             sys.stdout.flush()
             line.update(done)
     _tell_losses(done, losses + Counter(short=writer.short))
@@ -277,6 +278,11 @@ def _tell_losses(done: int, losses: Counter[str]) -> None:
         warn(f"{count:,} of {done:,} were skipped; their lines are empty")
     if count := losses["short"]:
         warn(f"{count:,} of {done:,} have fewer outputs than were asked for; lines with a score of -inf fill them up")
+
+
+def _characters(processor: TextProcessor, lines: Iterable[str]) -> Iterator[str]:
+    """The characters of lines, without the tags that these begin with."""
+    return chain.from_iterable(processor.vocabulary.split_tags(line)[1] for line in lines)
 
 
 def _tell_unseen(predictor: SequencePredictor, read: Counter[str]) -> None:

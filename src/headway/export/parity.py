@@ -152,7 +152,7 @@ def answering_by(predictor: SequencePredictor) -> Answering:
     def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
         predictions = predictor.predict(
             lines, beam=search.beam, nbest=search.beam, length_penalty=0.0, max_length=search.longest, truncate=True,
-            no_repeat_ngram=0, min_length=0,
+            no_repeat_ngram=0, min_length=0, unknown_words="keep",
         )  # fmt: skip
         return [
             [

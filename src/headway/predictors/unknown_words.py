@@ -51,7 +51,9 @@ class UnknownWords:
         mean = weights.mean(0)[:, tags : len(tokens)]
         words = []
         for attention in (mean[row] for row, id in enumerate(target) if id == UNKNOWN):
-            word = prepared[tokens[tags + attention.argmax()].word] if attention.any() else SPECIALS[UNKNOWN]
+            word = SPECIALS[UNKNOWN]
+            if attention.any():  # white space after the last word may be a token of its own
+                word = prepared[min(tokens[tags + attention.argmax()].word, len(prepared) - 1)]
             words.append(self.dictionary.get(word, word))
         return words
 

@@ -72,6 +72,8 @@ class Aligner:
     def __call__(self, prediction: Prediction, *, split: bool = False) -> WordAlignment:
         """The alignment of a prediction that was made with the attention `layer`; an empty line has an empty one.
 
+        Tags before a source are no words.
+
         Args:
             prediction: with its attention.
             split: a side of one word is aligned by its tokens, such as characters.
@@ -88,14 +90,15 @@ class Aligner:
             what = "there is no such head"
             raise UserError(what, where=option("alignment_heads"), received=wrong[0], allowed=allowed)
         mean = weights[list(heads)].astype(np.float64).mean(axis=0)
-        return WordAlignment(source.texts, target.texts, merge_words(mean, source, target))
+        merged = merge_words(mean, source, target)
+        return WordAlignment(source.texts[source.tags :], target.texts, merged[:, source.tags :])
 
 
 def _split(words: Words, tokens: Sequence[str]) -> Words:
-    """The tokens of a side in the place of its only word."""
-    if len(words.texts) != 1 or len(words.of) != len(tokens):
+    """The tokens of a side in the place of its only word, tags aside."""
+    if len(words.texts) - words.tags != 1 or len(words.of) != len(tokens):
         return words
-    return Words(tuple(tokens), tuple(range(len(tokens))))
+    return Words(tuple(tokens), tuple(range(len(tokens))), words.tags)
 
 
 def build_aligner(

@@ -16,10 +16,17 @@ from headway.processing.text.truncation import Truncation
 
 @dataclass(frozen=True)
 class Words:
-    """The words of an encoded input: their texts, and for each token the index of its word."""
+    """The words of an encoded input.
+
+    Attributes:
+        texts: their texts.
+        of: for each token the index of its word.
+        tags: how many of them, which come first, are tags such as `<2de>`.
+    """
 
     texts: tuple[str, ...]
     of: tuple[int, ...]
+    tags: int = 0
 
 
 NO_WORDS = Words((), ())

@@ -43,6 +43,7 @@ from headway.processing.text.text_processor import (
 from headway.recipe import Recipe
 from headway.storage import keep_folder
 from headway.tasks.marian_import import fill_from_marian, marian_processors
+from headway.tasks.prediction_checks import check_predictions
 from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
 from headway.tensors.batch import collate
 
@@ -76,7 +77,7 @@ class Translation(Task):
         with torch.device("meta"):  # the vocabularies are not known yet, so that nothing can be matched
             model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, recipe.vocabulary.shared)
         check_objective(recipe, model)
-        _check_positions(recipe, model)
+        check_predictions(recipe, model)
         if recipe.data.truncate_source is not None and (labels := Objective(recipe.objective).labels):
             what = f"the objective learns {', '.join(labels)}, which are those of whole sentences"
             raise UserError(what, where="data.truncate_source", received=recipe.data.truncate_source)
@@ -216,18 +217,6 @@ def examples_of(predictor: SequencePredictor, pairs: Sequence[Pair]) -> list[Exa
     attention = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
     predictions = predictor.predict([pair.source for pair in shown], capture=attention, truncate=True)
     return [example_of(prediction, pair.references[0]) for prediction, pair in zip(predictions, shown, strict=True)]
-
-
-def _check_positions(recipe: Recipe, model: Seq2Seq) -> None:
-    """Raise UserError where training may have pairs that the model cannot read, or that it refuses to predict."""
-    most = model.longest_pair(recipe.data.max_length)
-    if most < recipe.data.max_length:
-        raise UserError(
-            "sentences may be longer than what the model reads",
-            where="data.max_length",
-            received=recipe.data.max_length,
-            allowed=f"up to {most}, or a higher model.max_position",
-        )
 
 
 def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcessor], corpus: Corpus, where: str) -> None:

@@ -67,11 +67,12 @@ class TextToken:
 
 
 def prepare(line: str, config: PreparationConfig) -> str:
-    """Normalise and segment a raw line, in which characters that end a line are spaces."""
+    """Normalise and segment a raw line, in which characters that end a line are spaces; a blank one becomes empty."""
     line = on_one_line(line)
     for step in config.normalise:
         line = STEPS[step].apply(line, config.language)
-    return segmenter(config.segment, config.language).segment(line)
+    segmented = segmenter(config.segment, config.language).segment(line)
+    return segmented if segmented.strip() else ""
 
 
 def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[Span]]:
@@ -82,6 +83,8 @@ def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[
         spans = compose(spans, STEPS[step].spans(text, result), len(line))
         text = result
     segmented = segmenter(config.segment, config.language).segment(text)
+    if not segmented.strip():
+        return "", []
     return segmented, compose(spans, align(text, segmented), len(line))
 
 
@@ -172,7 +175,8 @@ class TextProcessor(Processor):
                 groups.append([])
             groups[-1].append(id)
         texts = tuple(on_one_line(self.vocabulary.decode(group)) for group in groups)
-        return Words(texts, tuple(index for index, group in enumerate(groups) for _ in group))
+        tags = sum(id >= len(self.vocabulary.untagged) for id in encoded)
+        return Words(texts, tuple(index for index, group in enumerate(groups) for _ in group), tags)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens with these ids, special tokens included."""

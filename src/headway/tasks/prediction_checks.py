@@ -1,0 +1,41 @@
+"""Checks before training that what will be trained can predict with the recipe's own settings."""
+
+from headway.errors import UserError
+from headway.models import Seq2Seq
+from headway.processing import VOCABULARIES
+from headway.processing.text.word_vocabulary import WordVocabulary
+from headway.recipe import Recipe
+
+
+def check_predictions(recipe: Recipe, model: Seq2Seq) -> None:
+    """Raise UserError where the model may refuse to read, or to write, what the recipe says; dev would find it late."""
+    most = model.longest_pair(recipe.data.max_length)
+    if most < recipe.data.max_length:
+        raise UserError(
+            "sentences may be longer than what the model reads",
+            where="data.max_length",
+            received=recipe.data.max_length,
+            allowed=f"up to {most}, or a higher model.max_position",
+        )
+    room = model.longest_target(recipe.data.max_length)
+    if room is not None and recipe.decoding.min_length > room:
+        raise UserError(
+            "the shortest output is longer than what the model writes beside a source of data.max_length",
+            where="decoding.min_length",
+            received=recipe.decoding.min_length,
+            allowed=f"up to {room}, or a higher model.max_position",
+        )
+    if recipe.decoding.unknown_words == "copy" and recipe.training.from_ is None:
+        _check_copying(recipe)
+
+
+def _check_copying(recipe: Recipe) -> None:
+    """Raise UserError where unknown tokens of the target are no words."""
+    target = recipe.vocabulary.target or recipe.vocabulary
+    if not issubclass(VOCABULARIES.get(target.kind, "vocabulary.kind"), WordVocabulary):
+        raise UserError(
+            "unknown tokens of this vocabulary are parts of words, which nothing can be copied for",
+            where="decoding.unknown_words",
+            received=f"copy, and vocabulary.kind {target.kind}",
+            allowed="keep, or a target of kind word or whitespace",
+        )
