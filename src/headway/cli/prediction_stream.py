@@ -26,6 +26,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.tree_formatter import RepairCount
 from headway.predictors.word_alignment import Aligner, WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
+from headway.processing.processor import Processor
 from headway.processing.text.text_processor import TextProcessor
 from headway.tasks.speech_recognition import read_manifest
 
@@ -233,8 +234,7 @@ def predict_stream(
                     warn(f"skipped: {prediction.problem}")
                 writer.write(prediction)
                 write(prediction, done)
-            if isinstance(predictor.source, TextProcessor):
-                read.update(_characters(predictor.source, map(formatter.source, window)))
+            read.update(_characters(predictor.source, map(formatter.source, window)))
             sys.stdout.flush()
             line.update(done)
     _tell_losses(done, losses + Counter(short=writer.short))
@@ -280,8 +280,10 @@ def _tell_losses(done: int, losses: Counter[str]) -> None:
         warn(f"{count:,} of {done:,} have fewer outputs than were asked for; lines with a score of -inf fill them up")
 
 
-def _characters(processor: TextProcessor, lines: Iterable[str]) -> Iterator[str]:
-    """The characters of lines, without the tags that these begin with."""
+def _characters(processor: Processor, lines: Iterable[str]) -> Iterator[str]:
+    """The characters of lines without the tags that these begin with; none of what is no text."""
+    if not isinstance(processor, TextProcessor):
+        return iter(())
     return chain.from_iterable(processor.vocabulary.split_tags(line)[1] for line in lines)
 
 
