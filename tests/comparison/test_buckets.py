@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import headway
-from headway.comparison.buckets import Bucketing, bucketings
+from headway.comparison.buckets import Bucketing, _cell, _score, bucketings
 from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
 from headway.comparison.comparison import Comparison
+from headway.comparison.statistics import linearise
 from headway.comparison.words import WordF1, word_counts, words_of
 from headway.metrics import build_metric
+from headway.tables import Spread
 from tests.comparison.toys import REFERENCES, cell, evaluation_set
 
 BLEU = build_metric("bleu")
@@ -112,8 +115,19 @@ def test_copied_words() -> None:
 def test_a_part_of_one_segment_has_no_interval() -> None:
     test = replace(evaluation_set(9), groups=("first", *["rest"] * 8))
     group = named(headway.compare([cell("a", 1, 0.8, test), cell("b", 1, 0.9, test)], [BLEU]))["BLEU by group"]
-    assert group.scores["a"][0][1:] == (None, None)
+    assert group.scores["a"][0][1:] == (None, None, None)
     assert group.differences["a", "b"][0].low is None
+
+
+def test_half_of_an_interval_is_not_that_of_its_visible_part() -> None:
+    metric = build_metric("exact_match")
+    rows = [np.array([[right, 1.0] for right in seed]) for seed in ([1] * 19 + [0], [1] * 19 + [1])]
+    linear = linearise(metric, rows)
+    low, high = linear.estimate().interval()
+    assert high > 100
+    found = _score(linear, metric.bounds)
+    assert (found.low, found.high, found.half) == (low, 100, (high - low) / 2)
+    assert _cell(found) == Spread(linear.estimate().value, found.half)
 
 
 def test_labels_have_no_words() -> None:

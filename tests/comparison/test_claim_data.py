@@ -26,6 +26,20 @@ def test_data_are_prepared_whole_and_once(tmp_path: Path) -> None:
     assert (folder / "lines.txt").read_text() == "data\n", "what was there stays"
 
 
+def test_data_that_cells_were_made_of_are_not_replaced(tmp_path: Path) -> None:
+    def made(commands: str) -> Path:
+        return prepare(ClaimData(about="lines", prepare=commands), tmp_path / "out", None, tmp_path)
+
+    made("echo one > $OUTPUT/lines.txt")
+    lines = made("echo two > $OUTPUT/lines.txt") / "lines.txt"
+    assert lines.read_text() == "two\n", "there are no cells yet"
+    (tmp_path / "out" / "cells" / "a-1").mkdir(parents=True)
+    made("printf 'two\\n' > $OUTPUT/lines.txt")
+    with pytest.raises(UserError, match=r"output: the cells in .*cells were made of other data"):
+        made("echo three > $OUTPUT/lines.txt")
+    assert lines.read_text() == "two\n"
+
+
 def test_missing_data_are_named(tmp_path: Path) -> None:
     data = ClaimData(about="the words of https://example.org", prepare="true", needs=("words.txt",))
     with pytest.raises(UserError, match=r"these claims need the words of https://example\.org; received 'no folder'"):

@@ -52,6 +52,16 @@ def test_tuning_runs_are_short_and_the_same_for_all(tmp_path: Path) -> None:
         assert {cell.recipe.optimizer.learning_rate for cell in grid.cells(variant, 0.02)} == {0.02}
 
 
+@pytest.mark.parametrize(("updates", "told"), [(2, True), (3, False)])
+def test_short_runs_within_the_warm_up_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, updates: int, told: bool
+) -> None:
+    rates = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "on": {"tsv": "dev.tsv"}}
+    load_grid(write_grid(tmp_path, tune=rates | {"updates": updates}, variants={"a": {}, "n": "ngram.yaml"}))
+    shown = ["reach none of the learning rates" in message for message in caplog.messages]
+    assert shown == [True] * 2 * told
+
+
 def test_values_are_tried_with_seeds_of_their_own(tmp_path: Path) -> None:
     grid = load_grid(write_grid(tmp_path, tune=TUNE | {"seeds": [8, 9]}))
     for variant in grid.variants:

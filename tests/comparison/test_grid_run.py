@@ -106,6 +106,20 @@ def test_short_runs_are_the_same_for_all_and_on_their_own_split(made: tuple[Grid
             assert (recipe.optimizer.learning_rate, recipe.training.updates) == (best, 6)
 
 
+def test_runs_of_other_data_are_not_compared(made: tuple[Grid, Path], tmp_path: Path) -> None:
+    grid, out = made
+    copied = shutil.copytree(out, tmp_path / "out")
+    GridRun(grid, copied, threads=1)
+    manifest = copied / "cells" / "ngram-2" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["data"]["train"] = "0" * 64
+    manifest.write_text(json.dumps(content))
+    with pytest.raises(
+        UserError, match=r"ngram-2: this run was trained on other data than tuning/ngram-0\.01-1; allowed"
+    ):
+        GridRun(grid, copied, threads=1)
+
+
 @pytest.mark.parametrize(
     ("accuracies", "chosen", "means"),
     [

@@ -26,11 +26,18 @@ SCORE_STEP = 10
 
 
 class BucketScore(NamedTuple):
-    """A mean over seeds with the ends of its interval, None where there is just one segment."""
+    """A mean over seeds, None beside it where there is just one segment.
+
+    Attributes:
+        value: the mean.
+        low, high: the ends of its interval, within the bounds of the metric.
+        half: half of the interval as it was before.
+    """
 
     value: float
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
+    half: float | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class Bucketing:
 
 
 def _cell(score: BucketScore) -> Cell:
-    return score.value if score.low is None or score.high is None else Spread(score.value, (score.high - score.low) / 2)
+    return score.value if score.half is None else Spread(score.value, score.half)
 
 
 def bucketings(comparison: Comparison, training: Mapping[str, int] | None = None) -> list[Bucketing]:
@@ -276,9 +283,9 @@ def _bucketing(
                 for name, seeds in statistics.items()
             }
             for name, mean in means.items():
-                scores[name].append(BucketScore(mean, None, None))
+                scores[name].append(BucketScore(mean))
             for a, b in pairs:
-                differences[a, b].append(BucketScore(means[b] - means[a], None, None))
+                differences[a, b].append(BucketScore(means[b] - means[a]))
             continue
         linearised = {name: linearise(metric, seeds) for name, seeds in statistics.items()}
         for name, linear in linearised.items():
@@ -295,4 +302,4 @@ def _score(linear: Linearised, bounds: tuple[float, float] = (-math.inf, math.in
     """The mean over seeds, with its interval within `bounds`."""
     estimate = linear.estimate()
     low, high = estimate.interval()
-    return BucketScore(estimate.value, max(low, bounds[0]), min(high, bounds[1]))
+    return BucketScore(estimate.value, max(low, bounds[0]), min(high, bounds[1]), (high - low) / 2)

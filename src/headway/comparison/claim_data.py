@@ -17,10 +17,10 @@ from typing import IO
 from headway.comparison.cell_process import locked
 from headway.comparison.claims import ClaimData
 from headway.errors import RunError, UserError, option
-from headway.files import write_text
+from headway.files import sha256, write_text
 from headway.log import duration, progress
 
-DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
+DATA, CELLS, PREPARED, LOG = "data", "cells", ".prepared", "prepare.txt"
 NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
 TAIL = 4096  # bytes in which the last line is looked for
 LINE_ENDS = re.compile(r"[\r\n]+")  # a bar of progress ends each of its lines with a carriage return
@@ -36,7 +36,8 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
         beside: where the commands run.
 
     Raises:
-        UserError: no folder was given to commands that name it, or files that they need are not there.
+        UserError: no folder was given to commands that name it, or files that they need are not there; there are cells
+            of other data than the commands make.
         RunError: a command failed, or another process is at work there.
     """
     output = (folder / DATA).absolute()
@@ -63,8 +64,23 @@ def _make(data: ClaimData, folder: Path, output: Path, given: Path | None, besid
     if code:
         raise RunError(f"the data could not be prepared (exit code {code}): {error or 'no message'}; {log}")
     write_text(unfinished / PREPARED, f"{_stamp(data)}\n")
+    _check_cells(folder, output, unfinished)
     shutil.rmtree(output, ignore_errors=True)
     unfinished.rename(output)
+
+
+def _check_cells(folder: Path, before: Path, now: Path) -> None:
+    """Raise UserError where cells were made of data that the new ones would replace."""
+    cells = folder / CELLS
+    if before.is_dir() and cells.is_dir() and any(cells.iterdir()) and _content(before) != _content(now):
+        what = f"the cells in {cells} were made of other data than the commands make now"
+        raise UserError(what, where=option("output"), received=str(folder.parent), allowed="another folder")
+
+
+def _content(folder: Path) -> dict[Path, str]:
+    """The hashes of all files, by their paths in the folder, but for the mark of what made them."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != PREPARED)
+    return {path.relative_to(folder): sha256(path) for path in files}
 
 
 def check_given(data: ClaimData, folder: Path, given: Path | None) -> None:

@@ -191,14 +191,14 @@ def _buckets(bucketing: Bucketing) -> dict[str, Any]:
     return {
         "title": bucketing.title, "axis": bucketing.axis, "labels": list(bucketing.labels),
         "counts": list(bucketing.counts), "counted": bucketing.counted,
-        "scores": {name: list(map(list, scores)) for name, scores in bucketing.scores.items()},
+        "scores": {name: _values(scores) for name, scores in bucketing.scores.items()},
         "differences": [{"a": a, "b": b, "values": _values(row)} for (a, b), row in bucketing.differences.items()],
         "table": _table(bucketing.table()),
     }  # fmt: skip
 
 
 def _values(scores: Sequence[BucketScore]) -> list[list[float | None]]:
-    return [list(score) for score in scores]
+    return [[score.value, score.low, score.high] for score in scores]
 
 
 def _sentences(report: Report, attentions: Attentions, test: int) -> list[dict[str, Any]]:

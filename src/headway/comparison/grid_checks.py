@@ -10,9 +10,10 @@ from headway.comparison.grid import SEED, Grid, content, corpus_files, name_of_c
 from headway.config import validated_options
 from headway.errors import UserError
 from headway.formats.lines import check_file
+from headway.log import warn
 from headway.metrics import METRICS, Metric, check_kind
 from headway.predictors.predict_options import PredictOptions
-from headway.recipe import changed_keys
+from headway.recipe import Recipe, changed_keys
 from headway.runs.training.preparation import check_recipe, new_schedule
 from headway.tasks import build_task
 
@@ -59,6 +60,16 @@ def _check_metrics(grid: Grid) -> None:
     check_margin(grid.config.margin, scored)
 
 
+def _warn_of_warmup(variant: str, recipe: Recipe) -> None:
+    """Say that short runs reach no learning rate which is tuned, where they end within the warm-up."""
+    updates, warmup = recipe.training.updates, recipe.optimizer.warmup
+    if updates is not None and updates <= warmup:
+        warn(
+            f"{variant}: tune.updates {updates:,} are within optimizer.warmup {warmup:,}, so that the short runs reach"
+            " none of the learning rates that are tuned"
+        )
+
+
 def _check_tuning(grid: Grid) -> None:
     """Raise UserError for values that make the same recipe, or a split that is also reported."""
     tune, tuning_set = grid.config.tune, grid.tuning_set
@@ -77,6 +88,8 @@ def _check_tuning(grid: Grid) -> None:
             if one.seed == other.seed and one.name != other.name and not changed_keys(one.recipe, other.recipe):
                 what = "two of the values make the same recipe"
                 raise UserError(what, where="tune.values", received=f"{one.value}, {other.value}")
+        if tune.key == "optimizer.learning_rate":
+            _warn_of_warmup(variant.name, runs[0].recipe)
     tuned = {content(path): path for path in corpus_files(tuning_set.corpus)}
     for test in grid.tests:
         for path in corpus_files(test.corpus):

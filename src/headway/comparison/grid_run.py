@@ -14,6 +14,7 @@ from headway.comparison.cell_process import CellJob, locked
 from headway.comparison.cell_results import CellOutput
 from headway.comparison.grid import Grid, PlannedRun, Variant
 from headway.comparison.grid_board import GridBoard
+from headway.comparison.grid_data import check_same_data
 from headway.comparison.grid_state import CellState, GridResult, VariantState
 from headway.comparison.tuning import are_told_apart, best_score, tuning_score
 from headway.comparison.workers import Workers
@@ -72,6 +73,7 @@ class GridRun:
             self._recall(state)
             if not self._settle(state):
                 self._check_untuned(state.variant)
+        check_same_data(self.variants)
 
     def _state(self, planned: PlannedRun, kind: str) -> CellState:
         tests = self.grid.tests if kind == CELLS else (self.grid.tuning_set,) if self.grid.tuning_set else ()
@@ -110,6 +112,9 @@ class GridRun:
             return
         known = shaped(read_json(path, what="choice"), CHOICE, str(path), "this choice")
         if known.stamp == self._stamp(state) and known.chosen < len(state.by_value):
+            if lost := sorted({str(run.planned.value) for run in state.tuning if run.result is None}):
+                what = f"{state.variant.name}: short runs with {', '.join(lost)} failed before, and lost"
+                warn(f"{what}; without {path} they are tried again")
             state.value, state.chosen = state.by_value[known.chosen][0].planned.value, True
             for run in state.tuning:
                 run.status = "finished"
@@ -203,6 +208,7 @@ class GridRun:
 
         Raises:
             RunError: another call is at work in the same folder.
+            UserError: the training data has changed between two runs of a variant.
         """
         self.output.mkdir(parents=True, exist_ok=True)
         with locked(self.output / ".lock", wait=0), noted_signals() as signals:
@@ -219,6 +225,7 @@ class GridRun:
                 for run in self.all():
                     if run.worker is not None:
                         run.worker.kill()
+        check_same_data(self.variants)
         return self.result()
 
     def planned(self) -> Iterator[tuple[str, PlannedRun, bool]]:

@@ -3,10 +3,11 @@
 import errno
 import json
 import shutil
+from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from headway.errors import RunError, UserError
@@ -112,6 +113,36 @@ def test_the_state_of_an_optimizer_comes_back(kind):
     restore_optimizer(model, fresh, tensors, "here")
     assert optimizer_tensors(model, fresh).keys() == tensors.keys()
     assert all(torch.equal(value, tensors[name]) for name, value in optimizer_tensors(model, fresh).items())
+
+
+class Numbers(torch.optim.SGD):
+    """An optimizer that keeps numbers in its state, as some do."""
+
+    kept: Any = 0.1
+
+    def step(self, closure: Any = None) -> None:
+        for parameter in self.param_groups[0]["params"]:
+            state = self.state[parameter]
+            state |= {"step": state.get("step", 0) + 1, "warm": True, "rms": self.kept, "mean": parameter.detach() * 2}
+
+
+def test_numbers_in_the_state_of_an_optimizer_come_back_as_they_are(tmp_path):
+    model = nn.Linear(3, 2)
+    optimizer, fresh = (Numbers(model.parameters(), lr=0.1) for _ in range(2))
+    optimizer.step()
+    optimizer.step()
+    save_file(optimizer_tensors(model, optimizer), tmp_path / "state.safetensors")
+    restore_optimizer(model, fresh, load_file(tmp_path / "state.safetensors"), "here")
+    for parameter in model.parameters():
+        found, wanted = fresh.state[parameter], optimizer.state[parameter]
+        assert torch.equal(found.pop("mean"), wanted.pop("mean"))
+        assert found == wanted == {"step": 2, "warm": True, "rms": 0.1}
+        assert {name: type(value) for name, value in found.items()} == {"step": int, "warm": bool, "rms": float}
+    optimizer.kept = "text"
+    optimizer.step()
+    message = r"optimizer\.kind: the state of this optimizer cannot be stored; received 'weight/rms: str'"
+    with pytest.raises(UserError, match=message):
+        optimizer_tensors(model, optimizer)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,10 @@ def test_the_end_that_comes_first_counts(
     assert estimate.evaluation_seconds == 3.5
     assert estimate.updates == updates(estimate)
     assert estimate.update_seconds == 0.5
-    assert estimate.disk == 207
+    assert estimate.disk == 100 * (2 + 1 + 1) + 7, "the last two, the best, and one that is being written"
+    for average, most in (({"of": "last", "count": 8}, 8 + 1 + 1), ({"of": "best", "count": 3}, 2 + 3 + 1)):
+        averaged = changed.model_copy(update={"average": changed.average.model_copy(update=average)})
+        assert room._estimate(averaged, run, 11, 1.5, disk=100).disk == 100 * most + 7
 
 
 def test_a_few_examples_are_decoded_in_place_of_all(

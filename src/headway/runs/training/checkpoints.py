@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -31,6 +31,8 @@ from headway.runs.checkpoint_files import (
 )
 from headway.runs.run_folder import read_tensors
 from headway.runs.training.parallel import like, whole
+
+NUMBER = "#number"  # ends the names of entries that are Python's numbers
 
 
 @dataclass
@@ -204,12 +206,28 @@ def _remove(folder: Path) -> None:
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """The optimizer's state as whole tensors named `PARAMETER/ENTRY` (every process must call this)."""
-    return {
-        f"{name}/{entry}": whole(value)
+    """The optimizer's state as whole tensors named `PARAMETER/ENTRY` (every process must call this).
+
+    Numbers, which optimizers of others may keep, are tensors without axes under names that end in `NUMBER`.
+
+    Raises:
+        UserError: a state of other values.
+    """
+    stored = (
+        _stored(f"{name}/{entry}", value)
         for name, parameter in model.named_parameters()
         for entry, value in optimizer.state.get(parameter, {}).items()
-    }
+    )
+    return dict(stored)
+
+
+def _stored(key: str, value: Any) -> tuple[str, Tensor]:
+    if isinstance(value, Tensor):
+        return key, whole(value)
+    if isinstance(value, bool | int | float):
+        return f"{key}{NUMBER}", torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+    what, allowed = "the state of this optimizer cannot be stored", "tensors and numbers"
+    raise UserError(what, where="optimizer.kind", received=f"{key}: {type(value).__name__}", allowed=allowed)
 
 
 def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor], where: str) -> None:
@@ -226,7 +244,10 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[s
         raise UserError(what, where=where)
     for name, entries in states.items():
         parameter = parameters[name]
-        optimizer.state[parameter] = {entry: like(value, parameter) for entry, value in entries.items()}
+        optimizer.state[parameter] = {
+            entry.removesuffix(NUMBER): value.item() if entry.endswith(NUMBER) else like(value, parameter)
+            for entry, value in entries.items()
+        }
 
 
 def _wrong_entries(states: Mapping[str, Mapping[str, Tensor]], parameters: Mapping[str, nn.Parameter]) -> list[str]:

@@ -129,5 +129,12 @@ def _estimate(
         evaluations=evaluations,
         seconds=updates * update + evaluations * evaluation,
         memory=peak_memory(),
-        disk=disk * training.keep_last + run.weights.stat().st_size,
+        disk=disk * _checkpoints(training, bool(losses)) + run.weights.stat().st_size,
     )
+
+
+def _checkpoints(training: TrainingConfig, evaluated: bool) -> int:
+    """The most checkpoints that there are at once: those that are kept, and one that is being written."""
+    count, of_best = training.average.count, training.average.of == "best"
+    best = (count if of_best else 1) if evaluated else 0
+    return max(training.keep_last, 1 if of_best else count) + best + 1
