@@ -30,7 +30,8 @@ def test_options_stand_with_types_and_defaults(run_headway: Command) -> None:
     lines = {line.split()[0]: line for line in out.splitlines()}
     assert "smooth_method: exp|floor|add-k|none = exp" in lines["bleu"]
     assert "smooth_value: float or None = None" in lines["bleu"]
-    assert lines["f0.5"].endswith("label: text = i, beta: float = 0.5")
+    columns = "conllu_label: upos|xpos|lemma|deprel = upos"
+    assert lines["f0.5"].endswith(f"label: text = i, beta: float = 0.5, {columns}")
     assert lines["exact_match"] == "exact_match"
 
 
