@@ -106,6 +106,19 @@ def test_short_runs_are_the_same_for_all_and_on_their_own_split(made: tuple[Grid
             assert (recipe.optimizer.learning_rate, recipe.training.updates) == (best, 6)
 
 
+def test_a_choice_without_a_result_of_each_short_run_stands_and_is_told(
+    made: tuple[Grid, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid, out = made
+    copied = shutil.copytree(out, tmp_path / "out")
+    assert GridRun(grid, copied, threads=1).is_done()
+    assert "stands without" not in caplog.text
+    (copied / "tuning" / "ngram-0.02-1" / "cell.json").unlink()
+    assert GridRun(grid, copied, threads=1).is_done()
+    (message,) = (message for message in caplog.messages if "stands without results of ngram-0.02-1" in message)
+    assert "ngram.json they are tried again" in message
+
+
 def test_runs_of_other_data_are_not_compared(made: tuple[Grid, Path], tmp_path: Path) -> None:
     grid, out = made
     copied = shutil.copytree(out, tmp_path / "out")

@@ -36,11 +36,12 @@ def test_score_is_aggregate_of_summed_statistics_and_carries_its_signature(name:
     assert "version" in score.signature
 
 
-@pytest.mark.parametrize("options", [{}, {"jackknife": True}])
-@pytest.mark.parametrize("name", [name for name in TEXTS if name not in SACREBLEU])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(name, {}) for name in TEXTS if name not in SACREBLEU]
+    + [(name, {"jackknife": True}) for name in TEXTS if "rouge" in name],
+)
 def test_a_blank_text_is_no_reference_beside_another(name: str, options: dict[str, bool]) -> None:
-    if options and "rouge" not in name:
-        return
     metric = build_metric(name, **options)
     outputs = ["", "a b c", "x y", " ", "a b x d"]
     wanted = ["a b c d e f g h", "a b c d e f g h", "x y z w", "", "a b c d"]

@@ -1,5 +1,6 @@
 """A model learns to write down tones, by the command line, and hears them in files of every kind."""
 
+import gzip
 import json
 import os
 import random
@@ -196,6 +197,8 @@ def test_attention_and_scores_can_be_had(heard, run_headway, tmp_path):
     objects = [json.dumps({"audio": str(heard.folder / audio), "text": text}) for audio, text in rows]
     (tmp_path / "dev.jsonl").write_text("\n".join(objects) + "\n", encoding="utf-8")
     assert run_headway("score", heard.run, "--source", tmp_path / "dev.jsonl").out == ended.out
+    (tmp_path / "dev.jsonl.gz").write_bytes(gzip.compress((tmp_path / "dev.jsonl").read_bytes()))
+    assert run_headway("score", heard.run, "--source", tmp_path / "dev.jsonl.gz").out == ended.out
     (heard.folder / "gap.tsv").write_text("\t".join(rows[0]) + "\n\n" + "\t".join(rows[1]) + "\n", encoding="utf-8")
     ended = run_headway("score", heard.run, "--source", heard.folder / "gap.tsv")
     assert (ended.code, "gap.tsv:2: this row names no recording" in ended.err) == (2, True)

@@ -26,12 +26,12 @@ SCORE_STEP = 10
 
 
 class BucketScore(NamedTuple):
-    """A mean over seeds, None beside it where there is just one segment.
+    """A mean over seeds with its interval, which a single segment does not have.
 
     Attributes:
         value: the mean.
-        low, high: the ends of its interval, within the bounds of the metric.
-        half: half of the interval as it was before.
+        low, high: the ends of the interval. One that lies beyond the bounds of the metric is moved to the bound.
+        half: half of the interval, whose ends were not moved for it.
     """
 
     value: float

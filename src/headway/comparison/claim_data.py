@@ -16,11 +16,12 @@ from typing import IO
 
 from headway.comparison.cell_process import locked
 from headway.comparison.claims import ClaimData
+from headway.comparison.grid_run import CELLS
 from headway.errors import RunError, UserError, option
 from headway.files import sha256, write_text
 from headway.log import duration, progress
 
-DATA, CELLS, PREPARED, LOG = "data", "cells", ".prepared", "prepare.txt"
+DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
 NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
 TAIL = 4096  # bytes in which the last line is looked for
 LINE_ENDS = re.compile(r"[\r\n]+")  # a bar of progress ends each of its lines with a carriage return

@@ -112,10 +112,10 @@ class GridRun:
             return
         known = shaped(read_json(path, what="choice"), CHOICE, str(path), "this choice")
         if known.stamp == self._stamp(state) and known.chosen < len(state.by_value):
-            if lost := sorted({str(run.planned.value) for run in state.tuning if run.result is None}):
-                what = f"{state.variant.name}: short runs with {', '.join(lost)} failed before, and lost"
-                warn(f"{what}; without {path} they are tried again")
             state.value, state.chosen = state.by_value[known.chosen][0].planned.value, True
+            if missing := [run.planned.name for run in state.tuning if run.result is None]:
+                what = f"the choice of {state.value} stands without results of {', '.join(missing)}, as after a failure"
+                warn(f"{state.variant.name}: {what}; without {path} they are tried again")
             for run in state.tuning:
                 run.status = "finished"
 

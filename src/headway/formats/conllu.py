@@ -67,9 +67,14 @@ class Conllu(CorpusFormat):
         return list(read_conllu(self.config.path, self.config.label, labels, self.row_errors))
 
 
+def is_conllu(path: Path) -> bool:
+    """Whether the name of a file, compressed or not, says CoNLL-U."""
+    return ".conllu" in path.suffixes
+
+
 def read_labelled(path: Path, label: LabelColumn = "upos", labels: Sequence[str] | None = None) -> Iterator[Labelled]:
     """The labelled words of a file: as `read_conllu` where its name says CoNLL-U, else as `read_columns`."""
-    return read_conllu(path, label, labels) if ".conllu" in path.suffixes else read_columns(path, labels=labels)
+    return read_conllu(path, label, labels) if is_conllu(path) else read_columns(path, labels=labels)
 
 
 def label_column(corpus: AnyCorpus) -> LabelColumn:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from headway.errors import UserError
-from headway.formats.conllu import read_sentences
+from headway.formats.conllu import is_conllu, read_sentences
 from headway.formats.lines import read_lines
 from headway.metrics.metric import Metric, Statistics, check_segments
 from headway.metrics.signature import Signature
@@ -31,13 +31,13 @@ class UnlabelledAttachment(Metric):
         return "UAS"
 
     def read(self, path: Path) -> list[str]:
-        if ".conllu" not in path.suffixes:
+        if not is_conllu(path):
             return list(read_lines(path))
         sentences = ([word.head for word in sentence.words()] for sentence in read_sentences(path))
         return [" ".join(UNKNOWN if head is None else str(head) for head in heads) for heads in sentences]
 
     def read_words(self, path: Path) -> list[tuple[str, ...]] | None:
-        if ".conllu" not in path.suffixes:
+        if not is_conllu(path):
             return None
         return [tuple(word.form for word in sentence.words()) for sentence in read_sentences(path)]
 

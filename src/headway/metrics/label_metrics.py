@@ -12,7 +12,7 @@ from pydantic import Field
 
 from headway.errors import UserError
 from headway.formats import LabelColumn
-from headway.formats.conllu import read_labelled
+from headway.formats.conllu import is_conllu, read_labelled
 from headway.metrics.metric import Metric, Statistics, check_segments
 from headway.metrics.signature import Signature
 
@@ -33,7 +33,7 @@ class LabelMetric(Metric):
         self._reads_conllu = False
 
     def read(self, path: Path) -> list[str]:
-        self._reads_conllu |= ".conllu" in path.suffixes
+        self._reads_conllu |= is_conllu(path)
         return [" ".join(sentence.labels[0]) for sentence in read_labelled(path, self.conllu_label)]
 
     def read_words(self, path: Path) -> list[tuple[str, ...]]:

@@ -132,8 +132,12 @@ class Rouge(Metric):
 
 
 def _jackknife(scores: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """(N,) from the scores by each reference alone, (R, N), of which there are some: the mean of the best without each
-    of them; the score by the only one where there are no others."""
+    """The mean (N,), over leaving out one reference after another, of the best score by the others.
+
+    Args:
+        scores: (R, N) by each reference alone; that of a single reference stays as it is.
+        there: (R, N) the references that there are.
+    """
     means = []
     for alone in (column[known] for column, known in zip(scores.T, there.T, strict=True)):
         best = [np.delete(alone, left_out).max() for left_out in range(len(alone))] if len(alone) > 1 else alone

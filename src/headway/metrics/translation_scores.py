@@ -46,8 +46,9 @@ class Sacrebleu(Metric):
 
     def _warn_of_blanks(self, references: Sequence[Sequence[str]]) -> None:
         """Say once that blank texts count beside other references, which other metrics pass over."""
-        blank = 0 if self._told_of_blanks else int((~present(references)).sum())
-        if blank and self.counts_blanks:
+        if self._told_of_blanks or not self.counts_blanks:
+            return
+        if blank := int((~present(references)).sum()):
             self._told_of_blanks = True
             share = f"{blank:,} of {len(references) * len(references[0]):,} references"
             warn(

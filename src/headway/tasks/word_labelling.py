@@ -11,7 +11,7 @@ import torch
 from headway.corpora.data_checks import DataCheck, allowed_by, shared_by
 from headway.corpora.word_corpus import TokenCorpus
 from headway.errors import UserError
-from headway.formats.conllu import label_column, read_labelled
+from headway.formats.conllu import is_conllu, label_column, read_labelled
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.corpus_format import ERRORS, TAGS, Pair
 from headway.formats.edits import CORRECT, INCORRECT, union
@@ -218,7 +218,7 @@ def _decode(
 
 
 def _has_columns(path: Path) -> bool:
-    return ".conllu" in path.suffixes or "\t" in next(read_lines(path), "")
+    return is_conllu(path) or "\t" in next(read_lines(path), "")
 
 
 def _given(source: Path, reference: Path | None) -> Iterator[RawExample]:

@@ -22,6 +22,7 @@ from headway.errors import UserError, option
 from headway.figures.drawing import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, save_figure
 from headway.figures.fonts import drawable
 from headway.files import write_text
+from headway.formats.conllu import is_conllu
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.parses.parsers import Parser, ParserConfig, load_parser, read_conllu
@@ -104,7 +105,7 @@ def _examples(recipe: Recipe, options: DependencyOptions) -> list[RawExample]:
 
 
 def _lines(path: Path) -> list[str]:
-    return [text for text, _ in read_conllu(path)] if ".conllu" in path.suffixes else list(read_lines(path))
+    return [text for text, _ in read_conllu(path)] if is_conllu(path) else list(read_lines(path))
 
 
 def _write_heads(analysis: DependencyAnalysis, folder: Path) -> None:
