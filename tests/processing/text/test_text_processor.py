@@ -196,8 +196,9 @@ def test_moses_output_keeps_what_looks_like_an_escape() -> None:
 
 @pytest.mark.parametrize("segment", ["none", "whitespace", "moses"])
 @pytest.mark.parametrize("line", ["", "   ", " ", "\u3000", "\t", "\u3000 \u3000\x1f"])
-def test_a_blank_line_is_an_empty_list(segment: str, line: str) -> None:
-    config = PreparationConfig.model_validate({"segment": segment, "normalise": ("nfkc", "punctuation", "lower")})
+@pytest.mark.parametrize("normalise", [(), ("nfkc", "punctuation", "lower")])
+def test_a_blank_line_is_an_empty_list(segment: str, line: str, normalise: tuple[str, ...]) -> None:
+    config = PreparationConfig.model_validate({"segment": segment, "normalise": normalise})
     for kind in ("char", "bpe", "word"):
         settings = VocabularyConfig.model_validate({"kind": kind, "size": 9})
         side = TextProcessor(config, train_vocabulary(settings, ["a b", "a\u3000b"]))
