@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -61,6 +62,7 @@ WRITERS = {
     "split": ("data", "split", "{data}/split.s", "{data}/split.t", "--output", "out"),
 }
 NUMBERS = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT, "SIGKILL": signal.SIGKILL}
+STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True)
@@ -179,8 +181,12 @@ class KillsCampaign(Campaign[KillCase]):
         alone, run, log = self._alone(case.what), folder / "run", folder / "log"
         os.environ["HEADWAY_CACHE"] = str(folder / "cache")
         arguments = ("train", str(self._recipe(case.what)), "--output", str(run), "--resume")
-        start = partial(forked, arguments, log)
-        hits = sum(_attempt(death, start, run, self.seconds[case.what]) for death in case.deaths)
+        start, hits = partial(forked, arguments, log), 0
+        for death in case.deaths:
+            try:
+                hits += _attempt(death, start, run, self.seconds[case.what])
+            except AssertionError as error:
+                raise AssertionError(f"{death}: {error}\n{log.read_text()[-2000:]}") from error
         assert ended(start()) == 0, log.read_text()[-2000:]
         said = log.read_text()
         assert "damaged" not in said, said[-2000:]
@@ -263,24 +269,26 @@ def forked(
     place: Path | None = None,
 ) -> int:
     """Start a command line in a copy of this process, in a folder, and give its number; what it says goes to `log`."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # one that comes at once must not reach what the copy was made of
     child = os.fork()
     if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         return child
-    code = 99
-    gc.callbacks.clear()  # hypothesis has one, which would swallow a signal that comes within it
+    code = 128 + signal.SIGINT  # by a second signal, which is meant to end it at once, or by more while it ends
     try:
+        gc.callbacks.clear()  # hypothesis has one, which would swallow a signal that comes within it
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for stream in (1, 2):
             os.dup2(output, stream)
         if place is not None:
             os.chdir(place)
         prepare_death()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         code = run_here(*arguments)
-    except KeyboardInterrupt:  # by a second signal, which is meant to end it at once
-        code = 128 + signal.SIGINT
+    except KeyboardInterrupt:
+        pass
     except BaseException:
-        import traceback
-
+        code = 99
         traceback.print_exc()
     finally:
         os._exit(code)
