@@ -64,6 +64,8 @@ def test_learned_positions_bound_source_and_output_together(predictor: SequenceP
         own.predict(["ab", "abc"], prefixes=["", "abcabc"])
     with pytest.raises(UserError, match="line 1: this line is too long"):
         own.predict(["abcdabcdab"])
+    with pytest.raises(UserError, match=r"line 1: this source leaves no pos.*received '11 tokens'; allowed: up to 10"):
+        own.predict(["abcdabcdab"], max_source_length=11)
 
 
 @pytest.mark.parametrize(("kind", "most"), [("transformer", 11), ("decoder_only", 5)])

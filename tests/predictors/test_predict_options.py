@@ -43,6 +43,13 @@ def test_what_is_none_is_not_given() -> None:
     assert options.search(recipe) == SearchOptions(beam=7, max_length=9, min_length=3)
 
 
+def test_a_length_by_the_source_takes_the_place_of_the_recipes_longest() -> None:
+    recipe = SearchOptions(max_length=9)
+    assert PredictOptions(max_length_offset=3).search(recipe) == SearchOptions(max_length_offset=3)
+    assert PredictOptions(max_length_ratio=2.0).search(recipe) == SearchOptions(max_length_ratio=2.0)
+    assert PredictOptions(max_length_ratio=2.0, max_length=4).search(recipe).max_length == 4
+
+
 def test_keywords_come_before_options() -> None:
     options = checked_options(TreeOptions, PredictOptions(beam=2, nbest=2), {"beam": 3, "format": "linear"})
     assert isinstance(options, TreeOptions)

@@ -131,6 +131,13 @@ def test_forcing_a_text_scores_the_tokens_that_it_is_cut_into(predictor: Sequenc
     np.testing.assert_allclose(again.log_probabilities, said.hypotheses[0].log_probabilities, atol=1e-4)
 
 
+def test_one_text_is_one_line(predictor: SequencePredictor) -> None:
+    assert [each.text for each in predictor.predict("abcd")] == [each.text for each in predictor.predict(["abcd"])]
+    assert predictor.score("abcd", "dcba") == predictor.score(["abcd"], ["dcba"])
+    with pytest.raises(UserError, match="each source needs one target; received '1 sources and 2 targets'"):
+        predictor.score("ab", ["a", "b"])
+
+
 def test_scores_do_not_depend_on_the_batch(reversal: Reversal, predictor: SequencePredictor) -> None:
     sources = [*reversal.words[:15], "", "abcdabcd"]
     targets = [*(word[::-1] for word in sources[:10]), "a", "", *sources[12:]]

@@ -141,10 +141,14 @@ class PredictOptions(SourceOptions, CaptureOptions, SamplingOptions, SearchOptio
     def search(self, recipe: SearchOptions) -> SearchOptions:
         """The recipe's options of search, with those that were given.
 
+        A longest length by that of the source takes the place of a recipe's `max_length`.
+
         Raises:
             UserError: options that do not go together.
         """
         given = {name: value for name, value in self.given().items() if name in SearchOptions.model_fields}
+        if given.keys() & {"max_length_ratio", "max_length_offset"}:
+            given = {"max_length": None} | given
         merged = validated_options(SearchOptions, recipe.model_dump() | given)
         if self.dictionary is not None and merged.unknown_words == "keep":
             what = f"a dictionary is for {option('unknown_words')} copy"

@@ -83,7 +83,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         Raises:
             UserError: a line that is too long, or options that do not go together.
         """
-        raw: Sequence[Any] = [inputs] if isinstance(inputs, str | Path) else inputs  # type: ignore[assignment]
+        raw = _each(inputs)
         request = self._request(raw, checked_options(self.Options, options, keywords), first_line)
         results: list[Prediction | None] = [None] * len(raw)
         lengths = [len(source.values) for source in request.sources]
@@ -205,6 +205,12 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             if length is None:
                 length = max(int(search.max_length_ratio * count) + search.max_length_offset, needed)
             room = self.longest_target(count)
+            if room is not None and room < 0:
+                raise UserError(
+                    "this source leaves no positions for an output",
+                    where=f"line {request.first_line + row}", received=f"{count} {self.source.unit}",
+                    allowed=f"up to {count + room}",
+                )  # fmt: skip
             length = length if room is None else min(length, room)
             if needed > length:
                 what = "this prefix" if len(prefix) == needed else "the shortest output"
@@ -310,8 +316,10 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         tokens, log_probabilities = self.target.tokens(ids), list(hypothesis.log_probabilities)
         return TextHypothesis(text, hypothesis.score, tokens, log_probabilities, written, repairs, ids)
 
-    def score(self, sources: Sequence[Any], targets: Sequence[str]) -> list[TextHypothesis]:
+    def score(self, sources: Recording | Sequence[Recording], targets: str | Sequence[str]) -> list[TextHypothesis]:
         """Given targets with the log probability of each token and of the end mark, and the score of the whole.
+
+        One text, or path, is one line.
 
         Raises:
             UserError: as `force`.
@@ -319,25 +327,28 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         return [prediction.hypotheses[0] for prediction in self.force(sources, targets)]
 
     @torch.inference_mode()
-    def force(self, inputs: Sequence[Recording], targets: Sequence[str], *, capture: Capture = ()) -> list[Prediction]:
+    def force(
+        self, inputs: Recording | Sequence[Recording], targets: str | Sequence[str], *, capture: Capture = ()
+    ) -> list[Prediction]:
         """Predictions whose one hypothesis is the given target, scored, with the attention that is asked for.
+
+        One text, or path, is one line.
 
         Raises:
             UserError: different numbers of sources and targets, or more than one model.
         """
-        if len(inputs) != len(targets):
-            raise UserError(
-                "each source needs one target", received=f"{len(inputs)} sources and {len(targets)} targets"
-            )
+        raw, texts = _each(inputs), _each(targets)
+        if len(raw) != len(texts):
+            raise UserError("each source needs one target", received=f"{len(raw)} sources and {len(texts)} targets")
         if len(self.models) > 1:
             raise UserError("targets are scored with one model", received=f"{len(self.models)} runs")
         if not isinstance(self.backend, TorchBackend) or self.backend.model is not self.models[0]:
             raise UserError("targets are scored by the run's own model", where=option("engine"))
         formatter = self.formatter(self.Options())
-        sources = [self.read(line, formatter=formatter) for line in inputs]
-        target_ids = self.target.encode_lines(targets)
+        sources = [self.read(line, formatter=formatter) for line in raw]
+        target_ids = self.target.encode_lines(texts)
         lengths = [max(len(source.values), len(ids)) + 1 for source, ids in zip(sources, target_ids, strict=True)]
-        results: list[Prediction | None] = [None] * len(inputs)
+        results: list[Prediction | None] = [None] * len(raw)
         for rows in batches(lengths, self.recipe.decoding.batch_tokens, end_marks=1):
             with memory_named(f"in scoring {len(rows)} pairs together", SMALLER_BATCHES):
                 batch = _pairs([sources[row].values for row in rows], [target_ids[row] for row in rows]).to(self.device)
@@ -345,7 +356,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 forced = self._forced(output.logits, batch, [target_ids[row] for row in rows])
                 captured = self._cut(output.attention, batch, capture)
             for row, hypothesis, weights in zip(rows, forced, captured, strict=True):
-                results[row] = self._prediction(inputs[row], sources[row], [(hypothesis, ())], weights, formatter)
+                results[row] = self._prediction(raw[row], sources[row], [(hypothesis, ())], weights, formatter)
         return [result for result in results if result is not None]
 
     def _forced(self, logits: Tensor, batch: Batch, targets: Sequence[Sequence[int]]) -> list[Hypothesis]:
@@ -380,3 +391,8 @@ class TreePredictor(SequencePredictor):
 
 def _pairs(sources: Sequence[Any], targets: Sequence[Sequence[int]]) -> Batch:
     return collate([np.asarray(ids) for ids in sources], [np.asarray(ids, dtype=np.int64) for ids in targets])
+
+
+def _each(lines: Any) -> Sequence[Any]:
+    """Lines as they are; one text, or path, is one line."""
+    return [lines] if isinstance(lines, str | Path) else lines
