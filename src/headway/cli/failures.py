@@ -2,10 +2,12 @@
 
 import errno
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from typer.exceptions import TyperException
@@ -49,6 +51,35 @@ def failures_told(spell: Callable[[str], str]) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         _fail(f"out of memory ({str(error).strip() or 'there is no more'})", RunError.exit_code)
+
+
+@contextmanager
+def interruption_kept() -> Iterator[None]:
+    """Within this context an error that Ctrl-C has caused ends the process in silence with 130, as Ctrl-C itself does.
+
+    Libraries that are not written in Python may turn what a signal raises into errors of their own: pydantic does while
+    it builds a class. Where SIGINT is handled otherwise, or ignored, it stays so.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    interrupted = False
+
+    def note(number: int, frame: Any) -> None:
+        nonlocal interrupted
+        interrupted = True
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    except Exception:
+        if interrupted:
+            sys.exit(128 + signal.SIGINT)
+        raise
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _fail(message: str, code: int) -> NoReturn:
