@@ -137,3 +137,31 @@ def test_work_that_may_be_left_does_not_begin_after_a_signal():
     signals.received = signal.SIGTERM
     with pytest.raises(Interrupted), signals.may_leave():
         pytest.fail("it began")
+
+
+def test_an_error_that_a_library_makes_of_a_signal_is_the_signal():
+    """pydantic, which is not written in Python, does so while it builds a class."""
+
+    def signalled(signals):
+        try:
+            signals.note(signal.SIGTERM)
+        except Interrupted as error:
+            raise ValueError("an error of a library") from error
+
+    for work, raised in ((signalled, Interrupted), (lambda _: 1 / 0, ZeroDivisionError)):
+        signals = Signals()
+        with pytest.raises(raised), signals.may_leave():
+            work(signals)
+
+
+def test_a_second_signal_is_what_sigint_was_before():
+    numbers = []
+    before = signal.signal(signal.SIGINT, lambda number, _: numbers.append(number))
+    try:
+        with noted_signals():
+            signal.raise_signal(signal.SIGTERM)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert numbers == [signal.SIGTERM]

@@ -2,8 +2,9 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from headway.log import say
@@ -14,15 +15,22 @@ class Interrupted(BaseException):
 
 
 class Signals:
-    """The first signal is noted, so that the update at hand is finished and saved; a second one ends at once."""
+    """The first signal is noted, so that the update at hand is finished and saved; a second one ends at once.
+
+    Attributes:
+        received: the number of the first signal.
+        end_at_once: what is done at a second one: the handler that SIGINT had before.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self.end_at_once: Callable[[int, FrameType | None], Any] = signal.default_int_handler
         self._may_leave = False
 
-    def note(self, number: int, _frame: object = None) -> None:
+    def note(self, number: int, frame: FrameType | None = None) -> None:
         """Note a signal. Raises Interrupted in work that may be left, KeyboardInterrupt for a second signal."""
         if self.received is not None:
+            self.end_at_once(number, frame)
             raise KeyboardInterrupt
         self.received = number
         name = signal.Signals(number).name
@@ -33,12 +41,16 @@ class Signals:
 
     @contextmanager
     def may_leave(self) -> Iterator[None]:
-        """Work that a signal ends at any moment, by Interrupted."""
+        """Work that a signal ends at any moment, by Interrupted, whatever error a library makes of that."""
         if self.received is not None:
             raise Interrupted
         self._may_leave = True
         try:
             yield
+        except Exception as error:
+            if self.received is None:
+                raise
+            raise Interrupted from error
         finally:
             self._may_leave = False
 
@@ -61,6 +73,8 @@ def noted_signals() -> Iterator[Signals]:
         before = {number: signal.signal(number, signals.note) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not the main thread: whoever runs this thread handles signals
         before = {}
+    if callable(end := before.get(signal.SIGINT)):
+        signals.end_at_once = end
     try:
         yield signals
     finally:
