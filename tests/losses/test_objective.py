@@ -116,10 +116,20 @@ def test_mistakes_in_losses_name_their_key(entry, message):
         _ = Objective(ObjectiveConfig.model_validate({"losses": [entry]})).parts
 
 
-def test_losses_by_name_are_those_of_the_sections():
-    entry = {"kind": "synchronous", "cross_layer": 1}
-    listed = Objective(ObjectiveConfig.model_validate({"losses": [entry]}))
-    section = Objective(ObjectiveConfig.model_validate({"synchronous": {"cross_layer": 1}}))
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"synchronous": {"cross_layer": 1}},
+        {"synchronous": {"cross_layer": 1, "heads": [1]}},
+        {"dependency": {"heads": [1]}, "synchronous": {"cross_layer": 1}},
+        {"dependency": {"heads": [1]}, "synchronous": {"cross_layer": 1, "heads": [0]}},
+    ],
+)
+def test_losses_by_name_are_those_of_the_sections(sections):
+    entries = [{"kind": kind, **options} for kind, options in sections.items()]
+    listed = Objective(ObjectiveConfig.model_validate({"losses": entries}))
+    section = Objective(ObjectiveConfig.model_validate(sections))
+    assert [part.attention for part in listed.parts.values()] == [part.attention for part in section.parts.values()]
     model, given = toys.model().double(), toys.batch()
     totals = [objective(model(given, capture=objective.capture), given).total for objective in (listed, section)]
     assert torch.equal(*totals)

@@ -71,6 +71,19 @@ def test_sizes_come_within_one_percent(by, mixer):
         assert abs(found - goal) <= 0.01 * goal
 
 
+@pytest.mark.parametrize(("share", "goal"), [(0.5, 500_000), (1.0, 500_000), (1.0, 136_000)])
+def test_sizes_that_are_too_small_for_a_model_are_passed_over(share, goal):
+    section = {"dim": 16, "heads": 2, "position": {"kind": "rotary", "share": share}, "feed_forward": 16}
+    match = {"to": goal, "by": "head_dim", "within": 0.05}
+    assert abs(total(section | both(kind="attention") | {"match_parameters": match}, 1000) - goal) <= 0.05 * goal
+
+
+def test_what_no_size_mends_is_said():
+    section = {"dim": 16, "heads": 2, "position": {"kind": "rotary", "share": 1e-6}}
+    with pytest.raises(UserError, match="leaves no pair to rotate"):
+        total(section | sized("head_dim", 10**6, kind="attention"), 1000)
+
+
 def test_what_cannot_be_matched_is_said():
     with pytest.raises(
         UserError, match=r"no feed_forward gives 1,000 parameters .*\n?.*model.match_parameters|within 1 %"

@@ -90,6 +90,7 @@ def test_optimizers_of_torch_take_their_options():
     ("settings", "message"),
     [
         ({"kind": "adm"}, r"optimizer\.kind: unknown optimizer.*'adam'"),
+        ({"kind": "torch.optim:LBFGS"}, r"optimizer\.kind: this optimizer computes losses by itself"),
         ({"kind": "torch.nn:Linear"}, r"optimizer\.kind: this is not a subclass of torch\.optim\.Optimizer"),
         ({"epsilonn": 1.0}, r"optimizer\.epsilonn: unknown key.*'epsilon'"),
         ({"learning_rat": 1.0}, r"optimizer\.learning_rat: unknown key.*'learning_rate'"),

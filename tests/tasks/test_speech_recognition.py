@@ -279,6 +279,14 @@ def test_kills_change_nothing(tmp_path, run_headway, monkeypatch):
         ({"objective": {"dependency": {}}}, "objective: speech is learned from transcripts alone"),
         ({"model": {"kind": "recurrent"}}, "model.front_end: a model of speech needs"),
         ({"model": {"position": "learned", "front_end": {}, "max_position": 60}}, "data.max_length: transcripts"),
+        ({"decoding": {"unknown_words": "copy"}}, "decoding.unknown_words: a recording has no words"),
+        (
+            {
+                "data": RECIPE["data"] | {"max_length": 50}, "decoding": {"min_length": 60},
+                "model": {"position": "learned", "front_end": {}, "max_position": 60},
+            },
+            "decoding.min_length: the shortest output is longer",
+        ),
         ({"task": "translation"}, "model.front_end: translation has no recordings"),
     ],
 )  # fmt: skip

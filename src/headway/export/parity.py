@@ -176,7 +176,7 @@ def longest_output(run: Run, lines: Sequence[str]) -> int:
     if not isinstance(model, Seq2Seq):
         return 1
     lengths = [run.source.length(run.source.encode(line, run.recipe.data.truncation()).values) for line in lines]
-    length = int(decoding.max_length_ratio * max(lengths)) + decoding.max_length_offset
+    length = decoding.longest(max(lengths))
     room = model.longest_target(max(lengths))
     return min(length, 255 if room is None else room)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -30,14 +30,6 @@ class ObjectiveConfig(Section):
     dependency: DependencyConfig | None = None
     synchronous: SynchronousConfig | None = None
     losses: tuple[Component, ...] = ()
-
-    def synchronous_heads(self) -> tuple[int, ...] | None:
-        """The heads that the synchronous constraint is about; None for the mean of all."""
-        assert self.synchronous is not None
-        if self.synchronous.heads is not None:
-            return self.synchronous.heads
-        taught = self.dependency
-        return taught.heads if taught is not None and taught.layer == self.synchronous.layer else None
 
 
 class Loss(NamedTuple):
@@ -69,10 +61,14 @@ class Objective:
         if self.config.dependency is not None:
             parts["dependency"] = DependencyLoss(self.config.dependency)
         if self.config.synchronous is not None:
-            parts["synchronous"] = SynchronousLoss(self.config.synchronous, self.config.synchronous_heads())
+            parts["synchronous"] = SynchronousLoss(self.config.synchronous)
         for index, options in enumerate(self.config.losses):
             parts[f"losses[{index}]"] = LOSSES.build(options, where=f"objective.losses[{index}]")
-        return parts
+        taught = {part.config.layer: part.config.heads for part in parts.values() if isinstance(part, DependencyLoss)}
+        return {
+            key: replace(part, taught=taught.get(part.config.layer)) if isinstance(part, SynchronousLoss) else part
+            for key, part in parts.items()
+        }
 
     @cached_property
     def capture(self) -> tuple[str, ...]:

@@ -42,12 +42,17 @@ class SynchronousConfig(Section):
 
 @dataclass(frozen=True)
 class SynchronousLoss(LossPart):
-    """The sum over (t, q) of (D'[t, q] - D[t, q])^2, equation 13; `heads` are those that E and D are the mean of."""
+    """The sum over (t, q) of (D'[t, q] - D[t, q])^2, equation 13; `taught` are heads of `dependency` on its layer."""
 
     Config: ClassVar = SynchronousConfig
 
     config: SynchronousConfig
-    heads: tuple[int, ...] | None = None
+    taught: tuple[int, ...] | None = None
+
+    @property
+    def heads(self) -> tuple[int, ...] | None:
+        """The heads that E and D are the mean of; None for all."""
+        return self.taught if self.config.heads is None else self.config.heads
 
     @property
     def attention(self) -> dict[str, tuple[int, ...] | None]:

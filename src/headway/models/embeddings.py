@@ -86,7 +86,7 @@ def tying(config: ModelConfig, shared: bool) -> Tied:
             "one embedding for both sides needs one vocabulary",
             where="model.tied",
             received="all",
-            allowed="target or none, or vocabulary.shared: true",
+            allowed="target or none" if config.reads_frames() else "target or none, or vocabulary.shared: true",
         )
     return tied
 

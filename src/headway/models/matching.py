@@ -40,14 +40,23 @@ def matched(config: StackedConfig, build: Build) -> StackedConfig:
         with torch.device("meta"):
             return count_parameters(build(section))
 
+    def count_with(size: int) -> int:
+        """The parameters with a size; 0 where that is too small for a model, as heads of 1 are for rotary positions."""
+        try:
+            return count(_with_size(config, match, size))
+        except UserError:
+            return 0
+
     goal = match.to if isinstance(match.to, int) else count(other_model(match.to))
     low, high = 1, 2
-    while high < LARGEST and count(_with_size(config, match, high)) < goal:
+    while high < LARGEST and count_with(high) < goal:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if count(_with_size(config, match, middle)) < goal else (low, middle)
-    counts = {size: count(_with_size(config, match, size)) for size in (low, high)}
+        low, high = (middle, high) if count_with(middle) < goal else (low, middle)
+    counts = {size: parameters for size in (low, high) if (parameters := count_with(size))}
+    if not counts:
+        count(_with_size(config, match, high))  # raises what no size mends
     size = min(counts, key=lambda size: abs(counts[size] - goal))
     if abs(counts[size] - goal) > match.within * goal:
         raise UserError(

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from headway.config import Probability, Section, Width
 from headway.mixers import State
+from headway.models.scores import Location
 from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
 from headway.tensors.precision import trial_linear
 
@@ -175,6 +176,10 @@ class Seq2Seq(Model[Batch]):
     @abstractmethod
     def longest_target(self, source_length: int) -> int | None:
         """The most tokens that a target can have beside a source of so many, or None where there is no limit."""
+
+    def learned_sources(self) -> bool:
+        """Whether each place of a source is learned, so that no source can be longer, in evaluation neither."""
+        return any(isinstance(part, Location) for part in self.modules())
 
     def longest_pair(self, most: int) -> int:
         """The most tokens, up to `most`, that a source and a target can both have, their end marks not counted."""

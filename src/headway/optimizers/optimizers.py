@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import signature
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
@@ -120,8 +121,12 @@ class OptimizerConfig(Section):
         """Check the options of the optimizer, and give those that are left out their defaults."""
         kind = self.schedule if isinstance(self.schedule, str) else self.schedule.get("kind", "")
         SCHEDULES.get(kind, "optimizer.schedule")
-        section, given = config_of(OPTIMIZERS.get(self.kind, "optimizer.kind")), self.__pydantic_extra__
+        chosen, given = OPTIMIZERS.get(self.kind, "optimizer.kind"), self.__pydantic_extra__
         assert given is not None
+        if _needs_closure(chosen):
+            what = "this optimizer computes losses by itself, several for an update"
+            raise UserError(what, where="optimizer.kind", received=self.kind, allowed="one whose step needs no closure")
+        section = config_of(chosen)
         names = [*type(self).model_fields, *section.model_fields]
         for key in given:
             if key not in names:
@@ -133,6 +138,11 @@ class OptimizerConfig(Section):
     def options(self) -> dict[str, Any]:
         """The optimizer's own options."""
         return dict(self.__pydantic_extra__ or {})
+
+
+def _needs_closure(optimizer: type[Optimizer]) -> bool:
+    closure = signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is closure.empty
 
 
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:

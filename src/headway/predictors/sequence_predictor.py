@@ -203,7 +203,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             count = len(request.sources[row].values)
             needed, length = max(search.min_length, len(prefix)), search.max_length
             if length is None:
-                length = max(int(search.max_length_ratio * count) + search.max_length_offset, needed)
+                length = max(search.longest(count), needed)
             room = self.longest_target(count)
             if room is not None and room < 0:
                 raise UserError(

@@ -43,6 +43,10 @@ class SearchOptions(Section):
     )
     batch_tokens: int = _of_recipe(4096, "Source tokens (or frames) decoded at once.", gt=0, le=10**9)
 
+    def longest(self, source_length: int) -> int:
+        """The longest output that a source of so many tokens gives; 1.15 * 100 is a little below 115 in floats."""
+        return int(self.max_length_ratio * source_length + 1e-9) + self.max_length_offset
+
     @model_validator(mode="after")
     def _lengths(self) -> SearchOptions:
         if self.max_length is not None and self.min_length > self.max_length:

@@ -17,16 +17,20 @@ def check_predictions(recipe: Recipe, model: Seq2Seq) -> None:
             received=recipe.data.max_length,
             allowed=f"up to {most}, or a higher model.max_position",
         )
-    room = model.longest_target(recipe.data.max_length)
+    check_shortest_output(recipe, model.longest_target(recipe.data.max_length))
+    if recipe.decoding.unknown_words == "copy" and recipe.training.from_ is None:
+        _check_copying(recipe)
+
+
+def check_shortest_output(recipe: Recipe, room: int | None) -> None:
+    """Raise UserError where `decoding.min_length` is more than what the model writes beside the longest source."""
     if room is not None and recipe.decoding.min_length > room:
         raise UserError(
-            "the shortest output is longer than what the model writes beside a source of data.max_length",
+            "the shortest output is longer than what the model writes beside the longest source",
             where="decoding.min_length",
             received=recipe.decoding.min_length,
             allowed=f"up to {room}, or a higher model.max_position",
         )
-    if recipe.decoding.unknown_words == "copy" and recipe.training.from_ is None:
-        _check_copying(recipe)
 
 
 def _check_copying(recipe: Recipe) -> None:

@@ -27,6 +27,7 @@ from headway.processing.processor import Processors
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
 from headway.recipe import Recipe
 from headway.storage import keep_folder
+from headway.tasks.prediction_checks import check_shortest_output
 from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus
 from headway.tasks.translation import example_of
 
@@ -86,6 +87,10 @@ class SpeechRecognition(Task):
                 "transcripts may be longer than there are learned positions", where="data.max_length",
                 received=recipe.data.max_length, allowed=f"up to {longest}, or a higher model.max_position",
             )  # fmt: skip
+        check_shortest_output(recipe, longest)
+        if recipe.decoding.unknown_words == "copy":
+            what = "a recording has no words that could be copied"
+            raise UserError(what, where="decoding.unknown_words", received="copy", allowed="keep")
 
     def check_data(self, recipe: Recipe) -> DataCheck:
         lenient, data = recipe.model_copy(update={"data": recipe.data.lenient()}), recipe.data

@@ -222,7 +222,7 @@ def examples_of(predictor: SequencePredictor, pairs: Sequence[Pair]) -> list[Exa
 def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcessor], corpus: Corpus, where: str) -> None:
     """Raise UserError where a corpus has longer sources, or targets, than the model reads: words have many pieces.
 
-    What is only evaluated may be longer than `max_position`, unless the model has learned each of its positions.
+    What is only evaluated may be longer than `max_position`, unless each place of a source, or a target, is learned.
     """
     config = recipe.model_as(ModelConfig)
     shared = processors[0].vocabulary.shares_ids_with(processors[1].vocabulary)
@@ -232,7 +232,7 @@ def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcesso
     for source in np.unique(corpus.source_lengths).tolist():
         target = int(corpus.target_lengths[corpus.source_lengths == source].max())
         longest = model.longest_target(source)
-        if longest is None and not learned_from:
+        if longest is None and not (learned_from or model.learned_sources()):
             continue
         if source > model.longest_source() or (longest is not None and target > longest):
             most = model.longest_source() if longest is None else min(model.longest_source(), longest)

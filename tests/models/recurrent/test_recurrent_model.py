@@ -201,8 +201,8 @@ def test_a_source_longer_than_the_positions_of_location_scores():
     long = collate([torch.full((12,), 5).numpy()], [torch.full((3,), 5).numpy()])
     with pytest.raises(UserError, match=r"model\.max_position"):
         model(long)
-    assert (model.longest_source(), model.longest_target(5)) == (11, 11)
-    assert toys.model().longest_target(5) is None
+    assert (model.longest_source(), model.longest_target(5), model.learned_sources()) == (11, None, True)
+    assert not toys.model().learned_sources()
 
 
 def test_attention_and_readout_may_be_written_as_their_kinds():

@@ -120,14 +120,20 @@ def test_a_run_whose_data_could_not_be_prepared_takes_the_mended_recipe(tmp_path
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "at once" / name).read_bytes()
 
 
-@pytest.mark.parametrize("position", ["learned", "rotary"])
-def test_a_dev_set_longer_than_learned_positions_is_found_before_the_work(tmp_path, position):
-    recipe = toys.recipe(tmp_path, {"position": position, "max_position": 12})
+@pytest.mark.parametrize(
+    ("model", "learned"),
+    [
+        ({"position": "learned"}, True), ({"position": "rotary"}, False),
+        ({"decoder": {"layers": 1, "cross": "location"}}, True),
+    ],
+)  # fmt: skip
+def test_a_dev_set_longer_than_learned_positions_is_found_before_the_work(tmp_path, model, learned):
+    recipe = toys.recipe(tmp_path, model | {"max_position": 12})
     (tmp_path / "longer.tsv").write_text(f"{'abc ' * 12}\tcba\n")
     longer = parse_corpus({"tsv": str(tmp_path / "longer.tsv")}, "data.dev")
     data = recipe.data.model_copy(update={"dev": longer, "max_length": 8})
     recipe = recipe.model_copy(update={"data": data})
-    if position == "learned":
+    if learned:
         with pytest.raises(UserError, match=r"data\.dev: a pair of \d+ and 4 pieces is longer .* allowed: up to 11"):
             train(recipe, tmp_path / "run")
     else:  # which reads on

@@ -124,7 +124,6 @@ class Recurrent(Seq2Seq):
                 nn.init.uniform_(parameter, -config.uniform_range, config.uniform_range)
         attention, reads = config.attention, self.decoder.attention
         self.max_position = config.max_position
-        self.located = attention.weighs and attention.score_kind() == "location"
         self.reinforce: Reinforce | None = None
         if reads is not None and reads.sampled:
             reaches_later = self.decoder.sequential or reads.ordered
@@ -150,7 +149,7 @@ class Recurrent(Seq2Seq):
         return self.max_position - 1
 
     def longest_target(self, source_length: int) -> int | None:
-        return self.max_position - 1 if self.located else None
+        return None
 
     def start(self, memory: Memory, capacity: int) -> RecurrentState:
         assert isinstance(memory, EncodedSource)
