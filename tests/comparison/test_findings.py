@@ -13,7 +13,7 @@ from headway.comparison.findings import claims_table, decide, finding_of
 from headway.comparison.verdicts import compare_cells
 from headway.errors import UserError
 from headway.metrics import build_metric
-from tests.comparison.toy_claims import write_claims
+from tests.comparison.toy_claims import TREE, write_claims
 from tests.comparison.toys import cell
 
 
@@ -139,6 +139,16 @@ def test_the_papers_difference_points_where_ours_does(tmp_path: Path) -> None:
     assert found is not None
     assert found.difference > 0
     assert claims_table({"Fewer errors.": found}, claims, as_printed=False).cells()[0][2] == "+0.54"
+
+
+def test_a_claim_is_by_a_metric_of_the_grid_by_its_label(tmp_path: Path) -> None:
+    claim = {"says": "A.", "claim": "good > bad", "metric": "chrF2++", "paper": {"good": 4, "bad": 3}}
+    grid = TREE["grid"] | {"metrics": ["chrf", {"name": "chrf", "word_order": 2}]}
+    claims = read_claims(write_claims(tmp_path, claims=[claim], grid=grid))
+    assert claims_table({}, claims, as_printed=False).cells()[0][2] == "+1.00"
+    claims = read_claims(write_claims(tmp_path, claims=[claim | {"metric": "nosuch"}], grid=grid))
+    with pytest.raises(UserError, match="unknown metric; received 'nosuch'"):
+        claims_table({}, claims, as_printed=False)
 
 
 def test_an_open_claim_says_what_would_decide_it(tmp_path: Path) -> None:

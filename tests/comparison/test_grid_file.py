@@ -126,6 +126,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"variants": VARIANTS | {"lucky": {"training.seed": 3}}},
         "variants.lucky: training.seed: the seeds of a comparison are the same",
     ),
+    "a seed in a section of a variant": (
+        {"variants": VARIANTS | {"lucky": {"training": {"seed": 3}}}},
+        "variants.lucky: training.seed: the seeds of a comparison are the same",
+    ),
+    "a seed for all": ({"overrides": {"training.seed": 3}}, "training.seed: the seeds of a comparison are the same"),
+    "a tuned key for all": (
+        {"tune": TUNE, "overrides": {"optimizer": {"learning_rate": 0.5}}},
+        "optimizer.learning_rate: this key is tuned, so that nothing else can set it",
+    ),
     "variants of other tasks": (
         {"variants": VARIANTS | {"other": {"task": "summarization"}}},
         "variants.other: variants of one task are compared",

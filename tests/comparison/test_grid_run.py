@@ -417,6 +417,22 @@ def test_cells_without_others_are_left_out(made: tuple[Grid, Path], caplog: pyte
     assert "no seed has cells of all variants that have any: nothing is compared" in caplog.text
 
 
+def test_outputs_of_other_tokenisation_are_compared_by_leave_of_the_grid(made: tuple[Grid, Path]) -> None:
+    grid, out = made
+    result = GridRun(grid, out, 1).result()
+    spaced = {"attention": "ok , no , ok", "ngram": "ok, no, ok"}
+    cells = [
+        replace(cell, outputs=tuple(
+            replace(output, hypotheses=(spaced[cell.variant],) * len(output.hypotheses)) for output in cell.outputs
+        ))
+        for cell in result.cells
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="these hypotheses are tokenised"):
+        comparison_of(grid, replace(result, cells=cells))
+    leave = replace(grid, config=grid.config.model_copy(update={"any_tokenization": True}))
+    assert comparison_of(leave, replace(result, cells=cells)) is not None
+
+
 def test_a_test_set_at_fault_is_named_before_any_work(tmp_path: Path) -> None:
     path = write_grid(tmp_path)
     (tmp_path / "test.tsv").write_text("a b\n")

@@ -32,6 +32,15 @@ def test_seeds_and_segments_where_the_test_set_is_too_small() -> None:
     assert needed_in_words(ESTIMATE, 0.4) == f"{seeds} seeds and {segments:,} segments"
 
 
+def test_a_cost_has_no_segments() -> None:
+    estimate = Estimate(0.5, 3, 3, seed_variance=100.0, segment_variance=0.0)
+    seeds, segments = needed(estimate, 1.0) or (0, 0)
+    assert seeds > MOST_SEEDS
+    assert segments == 3
+    assert needed_in_words(estimate, 1.0) == f"{seeds:,} seeds"
+    assert needed_in_words(estimate, 1e-4) == "more than 1,000 times as many seeds"
+
+
 def test_what_nothing_would_tell() -> None:
     assert needed(ESTIMATE, 0.0) is None
     assert needed(Estimate(0.5, 1, 400, None, 0.04), 1.0) is None

@@ -46,11 +46,14 @@ def test_a_pack_is_looked_into_and_shipped_as_the_run(
     assert (ended.code, "error: --output: the page of a pack needs a place" in ended.err) == (2, True)
     ended = run_headway("inspect", pack, "--text", "abcd", "--output", page)
     assert (ended.code, page.is_file()) == (0, True), ended.err
+    assert "<title>Inside model</title>" in page.read_text(encoding="utf-8")
     given = tmp_path / "given.txt"
     given.write_text("abcd\n", encoding="utf-8")
     ended = run_headway("export", "onnx", pack, "--output", tmp_path / "onnx", "--input", given)
     assert ended.code == 0, ended.err
-    assert "| 400 | exact_match |" in (tmp_path / "onnx" / "README.md").read_text(encoding="utf-8")
+    card = (tmp_path / "onnx" / "README.md").read_text(encoding="utf-8")
+    assert "| 400 | exact_match |" in card
+    assert "\n# model\n" in card
 
 
 def test_no_folder_of_this_machine_is_in_it(reversal: Reversal, tmp_path: Path) -> None:

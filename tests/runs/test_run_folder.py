@@ -1,6 +1,7 @@
 """The run folder: self-contained, nothing pickled, written whole."""
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +107,21 @@ def test_averages_are_means(reversal: Reversal) -> None:
     assert all(torch.equal(alone[name], tensor) for name, tensor in last.items())
 
 
+def test_averages_keep_types(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.safetensors" for number in (1, 2)]
+    for number, file in enumerate(files, start=1):
+        values = {"weight": torch.full((2,), float(number)), "mask": torch.tensor([0.0, -torch.inf])}
+        tables = {"offsets": torch.arange(2) + number, "wide": torch.full((1,), number, dtype=torch.float64)}
+        save_file(values | tables, file)
+    mean = average_weights(files)
+    assert mean["weight"].tolist() == [1.5, 1.5]
+    assert mean["mask"].tolist() == [0.0, -math.inf]
+    assert mean["offsets"].tolist() == [2, 3], "those of the last"
+    assert mean["wide"].tolist() == [1.5]
+    assert mean.keys() == read_tensors(files[0]).keys()
+    assert [mean[name].dtype for name in ("weight", "offsets", "wide")] == [torch.float32, torch.int64, torch.float64]
+
+
 def test_only_the_last_checkpoints_of_training_are_averaged(reversal: Reversal, tmp_path: Path) -> None:
     assert regular_updates([3, 4, 5, 6, 7], 2, None) == [4, 6]  # a signal came after 3, 5 and 7 updates
     assert regular_updates([3, 4, 5, 6, 7], 2, 7) == [4, 6, 7]
@@ -182,6 +198,15 @@ def test_weights_that_are_not_finite_are_refused(number: float) -> None:
     weights = {"weight": torch.ones(3, 2), "bias": torch.tensor([0.0, number, 0.0])}
     with pytest.raises(UserError, match=r"^here: these weights are not finite \(the first: bias\)"):
         load_weights(nn.Linear(2, 3), weights, "here")
+
+
+def test_a_mask_may_be_infinite_and_not_no_number() -> None:
+    model, weights = nn.Linear(1, 1), {"weight": torch.ones(1, 1), "bias": torch.zeros(1)}
+    model.register_buffer("mask", torch.zeros(2))
+    load_weights(model, weights | {"mask": torch.tensor([0.0, -torch.inf])}, "here")
+    assert model.mask.tolist() == [0.0, -math.inf]
+    with pytest.raises(UserError, match=r"^here: these weights are not finite \(the first: mask\)"):
+        load_weights(model, weights | {"mask": torch.tensor([0.0, torch.nan])}, "here")
 
 
 def test_large_finite_weights_are_loaded() -> None:

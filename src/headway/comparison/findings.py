@@ -224,12 +224,13 @@ def _higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
     """Whether scores by the metric of a claim, or costs, are better where they are higher; yes where none is named."""
     if claim.metric in COSTS:
         return claim.metric in DEARER_IS_BETTER
-    if claim.metric is not None:
-        return build_metric(claim.metric).higher_is_better
     grid = GridConfig.model_validate(claims.tree(claims.usual_budget))
     own = next((test.own_metrics() for test in grid.test if claim.test in (None, test.name)), None)
-    entries = own or grid.metrics or ()
-    return not entries or build_metric(**entries[0]).higher_is_better
+    metrics = [build_metric(**entry) for entry in own or grid.metrics or ()]
+    if claim.metric is not None:
+        named = (metric for metric in metrics if claim.metric in (metric.name, metric.label))
+        return (next(named, None) or build_metric(claim.metric)).higher_is_better
+    return not metrics or metrics[0].higher_is_better
 
 
 def _found_shown(found: Decided, *, as_printed: bool) -> str:

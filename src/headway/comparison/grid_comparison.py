@@ -93,7 +93,10 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
     cells = [cell for cell in result.cells if cell.seed in shared]
     own = {test.name: grid.metrics_of(test) for test in grid.tests if test.metrics is not None}
     baseline = None if baseline in missing else baseline
-    found = compare_cells(cells, grid.metrics_of(), config.margin, baseline, own_metrics=own)
+    found = compare_cells(
+        cells, grid.metrics_of(), config.margin, baseline,
+        own_metrics=own, any_tokenization=config.any_tokenization,
+    )  # fmt: skip
     return replace(found, notes=(*_norms(grid.variants), *_on_tuning(config.tune, result)))
 
 

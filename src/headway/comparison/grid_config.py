@@ -135,7 +135,8 @@ class GridConfig(Section):
     (`{recipe: FILE, key.path: VALUE}`). `overrides`: changes to all recipes. `seeds`: of training. `test`: what is
     reported; a list of corpora, or corpora by name. `metrics`: by default those of the task; a test set may have
     others. `margin`: by metric, the size of differences that count as even. `baseline`: the variant that all others are
-    compared with; by default every pair is compared. `predict`: options of prediction on test sets.
+    compared with; by default every pair is compared. `any_tokenization`: compare also outputs of which some look
+    tokenised and others do not. `predict`: options of prediction on test sets.
     """
 
     recipe: Path | None = None
@@ -148,4 +149,5 @@ class GridConfig(Section):
     metrics: Metrics | None = None
     margin: dict[str, Annotated[float, Field(ge=0)]] = Field(default={})
     baseline: str | None = None
+    any_tokenization: bool = False
     predict: dict[str, Any] = Field(default={})

@@ -111,9 +111,8 @@ def _tree_of(config: GridConfig, name: str, beside: Path, changes: Sequence[str]
         )
     with at_key(where):
         tree = copy.deepcopy(read_tree(beside / path))
+        _check_own_keys(config, own, changes)
         for key, value in [*config.overrides.items(), *own.items()]:
-            if key == SEED and key in own:
-                raise UserError("the seeds of a comparison are the same for all variants", where=key, allowed="seeds")
             section = tree.get(key)
             if isinstance(value, dict) and isinstance(section, dict) and key in Recipe.model_fields:
                 tree[key] = merge(section, copy.deepcopy(value))
@@ -121,9 +120,18 @@ def _tree_of(config: GridConfig, name: str, beside: Path, changes: Sequence[str]
                 set_key(tree, key, copy.deepcopy(value), key)
         apply_overrides(tree, changes)
         set_key(tree, SEED, config.seeds[0], SEED)
-        if config.tune is not None and _sets(own, config.tune.key):
-            raise UserError("this key is tuned, so that a variant cannot set it", where=config.tune.key)
     return tree
+
+
+def _check_own_keys(config: GridConfig, own: Mapping[str, Any], changes: Sequence[str]) -> None:
+    """Raise UserError where a variant, or a change to all, sets what is the grid's to set: the seed, or a tuned key."""
+    asked: dict[str, Any] = {}
+    apply_overrides(asked, changes)
+    for given in (config.overrides, own, asked):
+        if _sets(given, SEED):
+            raise UserError("the seeds of a comparison are the same for all variants", where=SEED, allowed="seeds")
+        if config.tune is not None and _sets(given, config.tune.key):
+            raise UserError("this key is tuned, so that nothing else can set it", where=config.tune.key)
 
 
 def _sets(changes: Mapping[str, Any], key: str) -> bool:

@@ -24,10 +24,11 @@ def scaled(estimate: Estimate, seeds: int, segments: int) -> Estimate:
 def needed(estimate: Estimate, distance: float, level: float = LEVEL) -> tuple[int, int] | None:
     """The fewest seeds, and segments, with which half of the interval is at most so wide.
 
-    The segments are as many as there are where up to `MOST_SEEDS` seeds are enough. Otherwise both grow alike.
+    The segments are as many as there are where up to `MOST_SEEDS` seeds are enough, and where nothing differs by
+    segment, as in costs. Otherwise both grow alike.
 
     Returns:
-        Seeds and segments; None where `MOST_TIMES` as many of both are not enough, or there is one seed.
+        Seeds and segments; None where `MOST_TIMES` as many are not enough, or there is one seed.
     """
     if estimate.seed_variance is None or distance <= 0:
         return None
@@ -35,7 +36,8 @@ def needed(estimate: Estimate, distance: float, level: float = LEVEL) -> tuple[i
         if scaled(estimate, seeds, estimate.segments).half_width(level) <= distance:
             return seeds, estimate.segments
     for times in range(2, MOST_TIMES + 1):
-        grown = scaled(estimate, estimate.seeds * times, estimate.segments * times)
+        segments = estimate.segments if _is_of_seeds(estimate) else estimate.segments * times
+        grown = scaled(estimate, estimate.seeds * times, segments)
         if grown.half_width(level) <= distance:
             return grown.seeds, grown.segments
     return None
@@ -45,6 +47,11 @@ def needed_in_words(estimate: Estimate, distance: float, level: float = LEVEL) -
     """The same as the subject of a sentence."""
     found = needed(estimate, distance, level)
     if found is None:
-        return f"more than {MOST_TIMES:,} times as many seeds and segments"
+        return f"more than {MOST_TIMES:,} times as many seeds{'' if _is_of_seeds(estimate) else ' and segments'}"
     seeds, segments = found
     return f"{seeds:,} seeds" + (f" and {segments:,} segments" if segments > estimate.segments else "")
+
+
+def _is_of_seeds(estimate: Estimate) -> bool:
+    """Whether nothing differs by segment."""
+    return estimate.segment_variance == 0 == estimate.interaction_variance

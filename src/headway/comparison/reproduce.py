@@ -109,6 +109,7 @@ def _check(path: Path, folder: Path, cell: str | None, options: ReproduceOptions
     claims = read_claims(path)
     tree = claims.tree(options.budget)
     check_given(claims.data_of(options.budget), folder, options.data)
+    claims_table({}, claims, as_printed=False)  # raises for claims by a metric that there is not
     if cell is not None:
         tree_of_cell(tree, claims, cell)
     if _named_output(tree, "") == tree:  # else recipes go on from runs that the preparation makes

@@ -105,7 +105,7 @@ def unpacked(path: Path) -> Path:
     """The run folder of a pack, which is unpacked into the cache at its first use; any other path as it is."""
     if path.suffix != ".zip" or not path.is_file():
         return path
-    folder = cache_folder() / "packs" / sha256(path)
+    folder = cache_folder() / "packs" / sha256(path) / path.stem  # whose name is that of the run in cards and pages
     if not folder.is_dir():
         unpack_run(path, folder)
     return folder

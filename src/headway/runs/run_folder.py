@@ -278,26 +278,36 @@ def _reading(file: Path) -> Iterator[None]:
 
 
 def average_weights(files: list[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in `files`, summed in float64 in the order given. Raises UserError where they differ."""
-    total = {name: tensor.double() for name, tensor in merged(read_tensors(files[0])).items()}
+    """The mean of the weights in `files`, summed in float64 in the order given. Raises UserError where they differ.
+
+    Types stay as they are. What holds no fractions, such as a table of indices, is that of the last file.
+    """
+    last = weights = merged(read_tensors(files[0]))
+    total = {name: tensor.double() for name, tensor in weights.items() if tensor.is_floating_point()}
     for file in files[1:]:
         weights = merged(read_tensors(file))
-        if _shapes(weights) != _shapes(total):
+        if _shapes(weights) != _shapes(last):
             raise UserError(f"these weights are of another model than those of {files[0]}", where=str(file))
-        for name, tensor in weights.items():
-            total[name] += tensor
-    return {name: (tensor / len(files)).float() for name, tensor in total.items()}
+        for name in total:
+            total[name] += weights[name]
+        last = weights
+    return last | {name: (tensor / len(files)).to(last[name].dtype) for name, tensor in total.items()}
 
 
 def _shapes(weights: dict[str, Tensor]) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in weights.items()}
 
 
-def not_finite(weights: dict[str, Tensor]) -> list[str]:
-    """The names of weights that hold a number which is not finite."""
+def not_finite(weights: dict[str, Tensor], model: nn.Module) -> list[str]:
+    """The names of weights that hold a number which is not finite; a buffer may be infinite, as masks are."""
+    learned = {name for name, _ in model.named_parameters()}
+
+    def is_bad(name: str, tensor: Tensor) -> bool:
+        return bool((~tensor.isfinite() if name in learned else tensor.isnan()).any())
+
     floats = [(name, tensor) for name, tensor in weights.items() if tensor.is_floating_point()]
     # A sum is finite only where all numbers are, and much quicker than a look at each.
-    return [name for name, tensor in floats if not tensor.sum().isfinite() and not tensor.isfinite().all()]
+    return [name for name, tensor in floats if not tensor.sum().isfinite() and is_bad(name, tensor)]
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -317,7 +327,7 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], where: str) -> No
     ]
     if wrong:
         raise UserError(f"these weights are not of this model (first difference: {wrong[0]})", where=where)
-    if bad := not_finite(weights):
+    if bad := not_finite(weights, model):
         raise UserError(f"these weights are not finite (the first: {bad[0]}): training had diverged", where=where)
     with torch.no_grad():
         for name, tensor in tensors.items():

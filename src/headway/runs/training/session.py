@@ -81,7 +81,6 @@ class Session:
         state.batch = 0 if plan.ends_epoch else state.batch + len(plan.indices)
         state.seconds = seconds
         state.target_tokens += gradients.tokens
-        state.window.began = state.window.began or seconds  # the first update warms up
         state.window.rate = rate
         self.complete = False
         self.records.add(plan, gradients)
@@ -149,7 +148,7 @@ class Session:
         self.parallel.from_first(self._tidy)
 
     def _save(self, weights: dict[str, Tensor], optimizer: dict[str, Tensor]) -> None:
-        if bad := not_finite(weights):
+        if bad := not_finite(weights, self.model):
             raise RunError(
                 f"update {self.state.update}: {len(bad)} of {len(weights)} weights are not finite (first: {bad[0]}):"
                 f" training has diverged, and no checkpoint is made of them. Now {REMEDY}"
