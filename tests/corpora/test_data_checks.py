@@ -81,6 +81,7 @@ def test_what_training_would_refuse_is_refused(tmp_path: Path, run_headway: Comm
     """
     recipe, other = write_recipe(tmp_path, dev=("a b a b a b\tx",)), tmp_path / "other.tsv"
     other.write_text("a a a a a\tb\n", encoding="utf-8")
+    (tmp_path / "three.tsv").write_text("a\tb\tc\n", encoding="utf-8")
     weighed = [RECIPE["data"]["train"] | {"weight": 1}, {"tsv": "other.tsv", "weight": 2}]
     cases = (
         (["data.max_length=1"], "error: data.train: no pair is left to train on; received {'over max_length': 2}"),
@@ -88,6 +89,10 @@ def test_what_training_would_refuse_is_refused(tmp_path: Path, run_headway: Comm
         (
             ["model.max_position=8", "model.position=learned"],
             "error: data.dev: a pair of 12 and 2 pieces is longer than what",
+        ),
+        (
+            ["data.dev=[{tsv: other.tsv}, {tsv: three.tsv, columns: [1, 2, 3]}]"],
+            "error: data.dev: the corpora of a list need equally many references; received '1 in line 1, 2 in line 2'",
         ),
     )
     for number, (changes, message) in enumerate(cases):

@@ -82,6 +82,8 @@ def test_corrections(tmp_path: Path) -> None:
     one, two = write(tmp_path, "r0", "He goes home .\n\nFine\n"), write(tmp_path, "r1", "He goes to home .\nx\nFine\n")
     sentences = opened(source=source, references=(one, two))
     assert sentences == [(1, "He go home .", ["c i c c", "c i c c"]), (3, "Fine", ["c", "c"])]
+    blank = write(tmp_path, "r2", "\n\nFin\n")  # a correction that is not there
+    assert opened(source=source, references=(blank, one))[0] == (1, "He go home .", ["c i c c", "c i c c"])
 
 
 def test_conllu_takes_syntactic_words(tmp_path: Path) -> None:

@@ -208,6 +208,9 @@ def test_trees_over_several_lines_are_no_linear_forms(tmp_path: Path) -> None:
     (tmp_path / "stanford").write_text(
         "(ROOT\n  (S\n    (NP (NN a))\n    (VP (VB b))))\n\n(S\n  (NN c))\n", encoding="utf-8"
     )
+    (tmp_path / "pretty").write_text(
+        "(ROOT\n  (S\n    (NP (NN a))\n    (VP (VB b))\n  )\n)\n(S\n  (NN c)\n)\n", encoding="utf-8"
+    )
     (tmp_path / "cut-off").write_text("(S\n(S\n", encoding="utf-8")  # of a model that was stopped
     (tmp_path / "apart").write_text("( S ( NP ( NN a ) ) ( VP ( VB b ) ) )\n( S ( NN c ) )\n", encoding="utf-8")
     (tmp_path / "spaced").write_text("(S (NP (NN a ) ) (VP (VB b ) ) )\n(S (NN c ) )\n", encoding="utf-8")
@@ -216,9 +219,9 @@ def test_trees_over_several_lines_are_no_linear_forms(tmp_path: Path) -> None:
     assert metric.read(tmp_path / "lone") == ["(S NN ) )S", "(S NN )S"], "linear forms, one of which is to be repaired"
     assert score_files([metric], [tmp_path / "apart"], [tmp_path / "gold.mrg"]).scores[0][0].score.value == 100
     assert score_files([metric], [tmp_path / "spaced"], [tmp_path / "gold.mrg"]).scores[0][0].score.value == 100
-    files = [tmp_path / name for name in ("gold.mrg", "linear", "stanford", "cut-off")]
+    files = [tmp_path / name for name in ("gold.mrg", "linear", "stanford", "pretty", "cut-off")]
     report = score_files([metric], files, [tmp_path / "gold.mrg"])
-    assert [row.score.value for row in report.scores[0][:3]] == [100, 100, 100]
+    assert [row.score.value for row in report.scores[0][:4]] == [100, 100, 100, 100]
     assert metric.read(tmp_path / "cut-off") == ["(S", "(S"]
 
 

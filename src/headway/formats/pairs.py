@@ -8,7 +8,17 @@ from headway.formats.corpus_config import GivenCorpus
 from headway.formats.corpus_format import PAIRS, Pair, PairSource, content_hash, open_corpora
 from headway.formats.row_errors import Broken, RowErrors
 
-__all__ = ["Concatenation", "Pair", "PairSource", "Side", "SideLines", "check_sides", "joined", "open_source"]
+__all__ = [
+    "Concatenation",
+    "Pair",
+    "PairSource",
+    "Side",
+    "SideLines",
+    "check_references",
+    "check_sides",
+    "joined",
+    "open_source",
+]
 
 Side = Literal["source", "target"]
 
@@ -116,3 +126,15 @@ def check_sides(source: PairSource) -> None:
     if pair is None and source.row_errors.errors:
         raise UserError(f"no row can be read; the first: {source.row_errors.errors[0]}", where=source.name)
     raise UserError(f"no pair has any text as its {missing[0]}", where=source.name)
+
+
+def check_references(source: PairSource, where: str) -> None:
+    """Raise UserError, at the key `where`, unless every pair has equally many references, as metrics need them."""
+    first: Pair | None = None
+    for pair in source:
+        first = first or pair
+        if len(pair.references) != len(first.references):
+            raise UserError(
+                "the corpora of a list need equally many references", where=where,
+                received=f"{len(first.references)} in line {first.line}, {len(pair.references)} in line {pair.line}",
+            )  # fmt: skip

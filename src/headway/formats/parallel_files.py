@@ -90,6 +90,8 @@ class ParallelLines(CorpusFormat):
 def read_corrections(source: Path, references: Sequence[Path], row_errors: RowErrors) -> Iterator[Labelled]:
     """Lines of words with their corrections, one labelling from each reference (see `wrong_words`); no blank lines.
 
+    A blank correction beside others is none. Its labels are those of the first that has words.
+
     Raises:
         UserError: files with different numbers of lines; a line that is not UTF-8, or that is too long to be compared,
             unless `row_errors` leaves it out.
@@ -99,6 +101,8 @@ def read_corrections(source: Path, references: Sequence[Path], row_errors: RowEr
             row_errors.add(row)
             continue
         words, others = tuple(row.source.split()), [text.split() for text in row.references]
+        first = next((other for other in others if other), [])
+        others = [other or first for other in others]
         if len(words) * max(map(len, others)) > MOST_COMPARISONS:
             what, received = "these words are too many to be compared", f"{len(words)} and {max(map(len, others))}"
             row_errors.add(UserError(what, where=f"{source}:{row.line}", received=received))

@@ -78,7 +78,8 @@ def is_linear(text: str) -> bool:
 def is_treebank(path: Path) -> bool:
     """Whether a file holds TIGER-XML, or trees in brackets over any number of lines, and not linear forms.
 
-    A first line that only opens brackets, such as `(ROOT` or `( (S`, may be either: the last one tells.
+    A first line that only opens brackets, such as `(ROOT` or `( (S`, may be either: the last one tells. One that only
+    closes brackets is that of a tree over several lines.
     """
     lines = (line for line in read_lines(path) if line.strip())
     first = next(lines, "")
@@ -86,7 +87,8 @@ def is_treebank(path: Path) -> bool:
         return bool(first)
     if not all(symbol.startswith("(") for symbol in first.split()):
         return False
-    return not is_linear(next(iter(deque(lines, maxlen=1)), first))
+    last = next(iter(deque(lines, maxlen=1)), first)
+    return not is_linear(last) or not last.replace(")", "").strip()
 
 
 class TreeMetric(Metric):

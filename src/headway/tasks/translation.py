@@ -18,7 +18,7 @@ from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import PAIRS, check_product
 from headway.formats.lines import read_lines
-from headway.formats.pairs import Pair, PairSource, check_sides, open_source
+from headway.formats.pairs import Pair, PairSource, check_references, check_sides, open_source
 from headway.log import progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
@@ -117,12 +117,17 @@ class Translation(Task):
         }
         shared = shared_by(sources["data.train"], sources.get("data.dev"))
         refused = refusal(partial(_check_corpora, lenient, processors, corpora))
+        held_out = (partial(check_references, source, name) for name, source in sources.items() if name != "data.train")
+        refused = next((error for check in held_out if (error := refusal(check))), refused)
         reports = [corpus.report for corpus in corpora.values()]
         return DataCheck(reports, broken, allowed_by(recipe.data.broken), *shared, refused)
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
         train_source = open_source(recipe.data.train, "data.train", recipe.data.broken)
         dev_source = open_source(recipe.data.dev, "data.dev", recipe.data.broken) if recipe.data.dev else None
+        for name, corpus in recipe.data.corpora().items():
+            if name != "data.train":
+                check_references(open_source(corpus, name, recipe.data.broken), name)
         labellers = head_labellers(recipe.data.train, recipe.data.parses, Objective(recipe.objective).labels)
         both = _prepared_processors(recipe, folder)
         _check_tags(recipe, both[0].vocabulary.tags)

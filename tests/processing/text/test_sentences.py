@@ -37,6 +37,14 @@ def test_rules_are_those_of_a_language(language: str, text: str, expected: list[
     assert sentences(text, language) == expected
 
 
+@pytest.mark.parametrize("mark", "\u266c\u2668\u2609\u2604\u0238\u222f\u01c3")
+def test_marks_of_the_library_lose_no_sentence(mark: str) -> None:
+    assert sentences(f"Love {mark} music") == [f"Love {mark} music"]
+    said = f"He came. I love this {mark} song. It is nice. A {mark}"
+    assert "".join("".join(sentences(said)).split()) == "".join(said.split())
+    assert sentences(f"I love this {mark} song. It is nice.")[-1] == "It is nice."
+
+
 def test_nothing_is_lost() -> None:
     text = 'A man (b. 1950) said: "Go! Now." Dr. No went. 終。 The end'
     assert "".join("".join(sentences(text)).split()) == "".join(text.split())

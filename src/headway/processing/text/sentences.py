@@ -1,5 +1,7 @@
 """Where sentences end in running text, for measures and baselines that are about sentences."""
 
+from collections.abc import Iterator, Sequence
+
 import pysbd
 from pysbd.languages import LANGUAGE_CODES
 
@@ -16,5 +18,20 @@ def sentences(text: str, language: str = "en") -> list[str]:
     """
     code = language.replace("_", "-").partition("-")[0].lower()
     segmenter = pysbd.Segmenter(language=code if code in LANGUAGE_CODES else "en", clean=False)  # not for two threads
-    spans = [sentence for line in text.splitlines() for sentence in segmenter.segment(line)]
+    spans = [sentence for line in text.splitlines() for sentence in _whole(line, segmenter.segment(line))]
     return [stripped for sentence in spans if (stripped := sentence.strip())]
+
+
+def _whole(line: str, found: Sequence[str]) -> Iterator[str]:
+    """The sentences that were found in a line, and what stands between them as sentences of their own.
+
+    pySBD marks places with characters such as U+266C, and loses the sentences that have such a character themselves.
+    """
+    end = 0
+    for sentence in found:
+        begin = line.find(sentence, end)
+        if begin >= 0:
+            yield line[end:begin]
+            yield sentence
+            end = begin + len(sentence)
+    yield line[end:]
