@@ -4,11 +4,20 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import headway.cli
+
+
+@pytest.fixture(autouse=True)
+def _default_handler() -> Iterator[None]:
+    """Ctrl-C as it is in a terminal; a shell begins what is in its background without it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def wrapped_interrupt(*arguments: Any, **keywords: Any) -> None:

@@ -115,6 +115,15 @@ def test_prediction_reads_as_much_as_training(trained: Trained, run_headway: Com
     assert err == "1 of 3 lines are longer than the limit: only their beginning was read\n"
 
 
+def test_scoring_says_what_it_did_not_read(trained: Trained, run_headway: Command, tmp_path: Path) -> None:
+    (tmp_path / "source").write_text("a b c d e f g h\nc d e\n", encoding="utf-8")
+    (tmp_path / "target").write_text("a b\nc d\n", encoding="utf-8")
+    files = ("--source", tmp_path / "source", "--target", tmp_path / "target")
+    code, out, err = run_headway("score", trained.run, *files)
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert err == "1 of 2 lines are longer than the limit: only their beginning was read\n"
+
+
 def test_options_of_search(trained: Trained, run_headway: Command) -> None:
     def predict(*options: str, said: str = "") -> list[int]:
         code, out, err = run_headway("predict", trained.run, *options, stdin="a b c\nf e d\n")

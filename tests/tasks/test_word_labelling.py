@@ -72,7 +72,7 @@ def write_recipe(folder: Path, **changes: Any) -> Path:
         "training": {"updates": 90, "batch_sentences": 16, "checkpoint_every": 30},
     }
     for key, value in changes.items():
-        tree[key] = {**tree[key], **value} if isinstance(value, dict) else value
+        tree[key] = {**tree.get(key, {}), **value} if isinstance(value, dict) else value
     path = folder / "recipe.yaml"
     path.write_text(yaml.safe_dump(tree), encoding="utf-8")
     return path
@@ -385,6 +385,9 @@ def test_mistakes_before_any_work(learned: Learned, tmp_path: Path) -> None:
         ({"optimizer": {"schedule": "noam"}}, r"optimizer\.schedule: noam needs a model\.dim"),
         ({"training": {"best_by": "accuracy"}}, r"training\.best_by"),
         ({"data": {"drop_duplicates": True}}, r"data\.drop_duplicates: error_detection has no pairs"),
+        ({"data": {"truncate_source": 3}}, r"data\.truncate_source: error_detection reads whole sentences"),
+        ({"data": {"lead": [8]}}, r"data\.lead: error_detection reads whole sentences"),
+        ({"text": {"source": {"normalise": ["lower"]}}}, r"text\.source\.normalise: labelled words are read as they"),
         ({"objective": {"dependency": {}}}, r"objective: a tagger learns from labels alone"),
         ({"task": "translation"}, r"model\.kind: the task translation cannot use this kind of model; .*'tagger'"),
     ]

@@ -371,10 +371,13 @@ def _force(
     Columns: log probability, the same a token, tokens (with the end mark).
     """
     layers = () if writer.aligner is None else (writer.aligner.layer,)
+    losses = Counter[str]()
     with writer.files() as write:
         for line, prediction in enumerate(predictor.force(sources, targets, capture=layers), start=1):
+            losses["truncated"] += prediction.truncated
             _write_forced(prediction.hypotheses[0], as_json)
             write(prediction, line)
+    _tell_losses(len(targets), losses)
     return writer.shown
 
 

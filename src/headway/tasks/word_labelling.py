@@ -51,6 +51,13 @@ class TokenTask(Task):
         for key in ("drop_duplicates", "max_ratio"):
             if getattr(recipe.data, key):
                 raise UserError(f"{self.name} has no pairs that this could filter", where=f"data.{key}")
+        for key in ("truncate_source", "lead"):
+            if getattr(recipe.data, key):
+                raise UserError(f"{self.name} reads whole sentences", where=f"data.{key}")
+        for side, text in (("source", recipe.text.source), ("target", recipe.text.target)):
+            if text.normalise:
+                what = "labelled words are read as they are"
+                raise UserError(what, where=f"text.{side}.normalise", received=text.normalise, allowed="[]")
         if Objective(recipe.objective).parts:
             raise UserError("a tagger learns from labels alone", where="objective", allowed="label_smoothing")
         encoder = encoder_config(encoder_location(config.encoder))
