@@ -178,7 +178,7 @@ class Seq2Seq(Model[Batch]):
         """The most tokens that a target can have beside a source of so many, or None where there is no limit."""
 
     def learned_sources(self) -> bool:
-        """Whether each place of a source is learned, so that no source can be longer, in evaluation neither."""
+        """Whether each place of a source is learned, so that no source can be longer, not even in evaluation."""
         return any(isinstance(part, Location) for part in self.modules())
 
     def longest_pair(self, most: int) -> int:
