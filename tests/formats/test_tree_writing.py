@@ -60,7 +60,21 @@ def test_drawings_and_samples(run_headway: Command, treebank: Path) -> None:
 def test_mistakes(run_headway: Command, treebank: Path) -> None:
     code, _, err = run_headway("data", "trees", treebank, "--format", "picture")
     assert (code, err.split(";")[0]) == (2, "error: --format: unknown format")
-    assert "--leaves: unknown leaves" in run_headway("data", "trees", treebank, "--leaves", "pos").err
+    linear = ["--format", "linear"]
+    assert "--leaves: unknown leaves" in run_headway("data", "trees", treebank, "--leaves", "pos", *linear).err
+
+
+@pytest.mark.parametrize(
+    ("given", "mistake"),
+    [
+        (["--leaves", "xx"], "--leaves: only the linear form leaves words out; received 'format drawing'"),
+        (["--functions", "--format", "words"], "--functions: words have no grammatical functions"),
+    ],
+)
+def test_options_that_would_do_nothing(run_headway: Command, treebank: Path, given: list[str], mistake: str) -> None:
+    code, out, err = run_headway("data", "trees", treebank, *given)
+    assert (code, out) == (2, "")
+    assert mistake in err
 
 
 @pytest.mark.parametrize(("verb", "name"), [("trees", "trees"), ("constituents", "sentences")])

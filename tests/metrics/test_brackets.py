@@ -128,6 +128,19 @@ def test_other_words_and_several_references_are_refused() -> None:
         build_metric("bracket-f1").score([GOLD], [[GOLD], [GOLD]])
 
 
+@pytest.mark.parametrize(
+    ("gold", "mistake"),
+    [
+        ("(S XX )S", "this is not one tree: text outside of brackets; received '(S XX )S'"),
+        ("(S (NN a)", "this is not one tree; received '(S (NN a)'"),
+    ],
+)
+def test_references_that_are_no_trees_are_named(gold: str, mistake: str) -> None:
+    with pytest.raises(UserError) as error:
+        build_metric("bracket-f1").score(["(S (NN a))", "(S (NN a))"], [["(S (NN a))", gold]])
+    assert str(error.value).startswith(f"references, segment 2: {mistake}")
+
+
 def slow_spans(tree: Tree, punctuation: list[bool]) -> list[tuple[str, frozenset[int]]]:
     """Each bracket as its label and the set of the words it covers; by recursion."""
     spans: list[tuple[str, frozenset[int]]] = []

@@ -28,3 +28,8 @@ def test_every_word_counts_as_much() -> None:
 def test_mistakes(hypothesis: str, reference: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         DEVIATION.statistics([hypothesis], [[reference]])
+
+
+def test_numbers_have_one_reference() -> None:
+    with pytest.raises(UserError, match="numbers have one reference; received '2 sets'"):
+        DEVIATION.statistics(["0.1"], [["0"], ["0"]])

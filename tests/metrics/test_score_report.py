@@ -156,3 +156,12 @@ def test_nothing_to_score_or_compare(files: dict[str, Path]) -> None:
             score_files(*arguments)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="compares two or more systems"):
         score_files(metrics, hypotheses, references, significance="bootstrap")
+
+
+def test_metrics_that_see_other_segments_are_not_mixed(tmp_path: Path) -> None:
+    """A file of labelled words has a sentence a block for one metric, and a line a word for another."""
+    path = write(tmp_path / "labels.tsv", ["the\tc", "dog\ti", "", "it\tc"])
+    assert score_files([build_metric("accuracy")], [path], [path]).segments == 2
+    with pytest.raises(UserError, match="exact_match finds 4 segments in these files, and accuracy 2") as error:
+        score_files([build_metric("accuracy"), build_metric("exact_match")], [path], [path])
+    assert error.value.where == "metrics"

@@ -110,6 +110,29 @@ def test_what_prediction_would_refuse_is_found_before_training(
         check_recipe(parse_recipe(tree | {"decoding": {"unknown_words": "copy"}, "vocabulary": {"kind": kind}}))
 
 
+@pytest.mark.parametrize(
+    ("model", "attends"),
+    [
+        ({}, True),
+        ({"decoder": {"cross": {"kind": "location", "window": "local-p"}}}, True),
+        ({"decoder": {"cross": {"kind": "dot", "choice": "hard", "estimator": "straight_through"}}}, True),
+        ({"kind": "decoder_only", "decoder": {"layers": 2, "mixer": ["attention", "ngram"]}}, True),
+        ({"kind": "decoder_only", "decoder": {"mixer": "ngram"}}, False),
+        ({"kind": "recurrent", "attention": {"score": "location", "window": "local-m"}}, True),
+        ({"kind": "recurrent", "attention": {"kind": "monotonic"}}, True),
+        ({"kind": "recurrent", "attention": {"kind": "none"}}, False),
+    ],
+)
+def test_models_without_attention_copy_nothing(model: dict[str, Any], attends: bool) -> None:
+    tree = {"data": {"train": {"tsv": "x"}}, "training": {"updates": 1}, "model": model | {"dim": 16}}
+    recipe = parse_recipe(tree | {"decoding": {"unknown_words": "copy"}, "vocabulary": {"kind": "word"}})
+    if attends:
+        check_recipe(recipe)
+    else:
+        with pytest.raises(UserError, match=r"decoding\.unknown_words: this model has no attention to the source"):
+            check_recipe(recipe)
+
+
 def test_words_of_more_pieces_than_the_model_reads_are_found_before_training(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("abcdefgh\tb\n" * 3, encoding="utf-8")
     data = {"train": {"tsv": str(tmp_path / "x.tsv")}, "count": "words", "max_length": 2}

@@ -284,7 +284,9 @@ def data_trees(
     sample: Annotated[
         int | None, typer.Option(min=1, max=MOST, help="Only so many, drawn at random.", show_default="all")
     ] = None,
-    leaves: Annotated[str, typer.Option(help="With linear: what words become, tags or xx.")] = "tags",
+    leaves: Annotated[
+        str | None, typer.Option(help="With linear: what words become, tags or xx.", show_default="tags")
+    ] = None,
     functions: Annotated[bool, typer.Option("--functions", help="Keep grammatical functions in labels.")] = False,
 ) -> None:
     """Draw the trees of a treebank, or write them, or their sentences, a line each."""

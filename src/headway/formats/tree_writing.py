@@ -21,7 +21,7 @@ STYLES: dict[str, Callable[[Tree], str]] = {
 
 
 def write_trees(
-    path: Path, style: str, *, sample: int | None = None, leaves: str = "tags", functions: bool = False
+    path: Path, style: str, *, sample: int | None = None, leaves: str | None = None, functions: bool = False
 ) -> Iterator[str]:
     """The trees of a treebank, each in a text of a style in `STYLES`; an empty text where a sentence has none.
 
@@ -29,16 +29,20 @@ def write_trees(
         path: Penn brackets or TIGER-XML.
         style: a name in `STYLES`.
         sample: only so many, drawn at random, always the same ones, in their order.
-        leaves: what words become in the linear form.
+        leaves: what words become in the linear form, by default their tags.
         functions: keep grammatical functions.
 
     Raises:
-        UserError: an unknown style or kind of leaves; a file at fault, or without a tree.
+        UserError: an unknown style or kind of leaves; what a style does not write; a file at fault, or without a tree.
     """
     if style not in STYLES:
         raise UserError("unknown format", where=option("format"), received=style, allowed=STYLES)
-    if leaves not in get_args(Leaves):
+    if leaves is not None and style != "linear":
+        raise UserError("only the linear form leaves words out", where=option("leaves"), received=f"format {style}")
+    if leaves is not None and leaves not in get_args(Leaves):
         raise UserError("unknown leaves", where=option("leaves"), received=leaves, allowed=get_args(Leaves))
+    if functions and style == "words":
+        raise UserError("words have no grammatical functions", where=option("functions"), received=f"format {style}")
     trees = (tree for _, tree in read_trees(path, functions=functions))
     empty = True
     for tree in trees if sample is None else _sample(trees, sample):

@@ -113,7 +113,7 @@ class TreeMetric(Metric):
 
     def _compare(self, output: str, gold: str, segment: int) -> list[int]:
         """The statistics of one sentence; one without a reference adds nothing."""
-        reference = clean(parse_tree(gold)) if gold.strip() else None
+        reference = clean(parse_tree(gold, f"references, segment {segment}")) if gold.strip() else None
         if reference is None:
             return [0] * (len(self.NAMES) + len(KINDS))
         words = reference.words()

@@ -27,7 +27,8 @@ class Deviation(Metric):
         return "deviation (1/1,000)"
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        check_segments(hypotheses, references)
+        if check_segments(hypotheses, references) > 1:
+            raise UserError("numbers have one reference", where="references", received=f"{len(references)} sets")
         rows = []
         for segment, (hypothesis, reference) in enumerate(zip(hypotheses, references[0], strict=True), start=1):
             numbers = _numbers(hypothesis, f"hypotheses, segment {segment}")

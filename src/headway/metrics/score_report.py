@@ -144,7 +144,7 @@ def score_files(
 
     Raises:
         UserError: no metrics, hypotheses or references; files as `read_segments` says; a test with nothing to compare;
-            options that are not allowed.
+            options that are not allowed; metrics that find different numbers of segments.
     """
     options = validated_options(ScoreOptions, keywords) if options is None else options
     for given, where in ((metrics, "metrics"), (hypotheses, "hypotheses"), (references, "references")):
@@ -161,8 +161,20 @@ def score_files(
         names = [*map(str, hypotheses), *baselines]
         outputs += map(list, baselines.values())
         scores.append(_score_systems(metric, names, outputs, targets, options, groups))
-    segments, sets = scores[0][0].score.segments, tuple(map(str, references))
+    segments, sets = _common_segments([rows[0].score for rows in scores]), tuple(map(str, references))
     return ScoreReport(tuple(scores), segments, sets, INTERVAL_SAMPLES, options.seed)
+
+
+def _common_segments(scores: Sequence[Score]) -> int:
+    """The number of segments that all metrics find: to some a segment is a line, to others a sentence or a tree."""
+    first = scores[0]
+    for score in scores[1:]:
+        if score.segments != first.segments:
+            what = f"{score.metric} finds {score.segments} segments in these files, and {first.metric} {first.segments}"
+            raise UserError(
+                what, where="metrics", allowed="metrics that read one format; score the others by themselves"
+            )
+    return first.segments
 
 
 def _score_systems(

@@ -1,10 +1,14 @@
 """Checks before training that what will be trained can predict with the recipe's own settings."""
 
+import numpy as np
+
 from headway.errors import UserError
 from headway.models import Seq2Seq
+from headway.predictors.captured_attention import alignment_layer
 from headway.processing import VOCABULARIES
 from headway.processing.text.word_vocabulary import WordVocabulary
 from headway.recipe import Recipe
+from headway.tensors.batch import UNKNOWN, collate
 
 
 def check_predictions(recipe: Recipe, model: Seq2Seq) -> None:
@@ -19,7 +23,7 @@ def check_predictions(recipe: Recipe, model: Seq2Seq) -> None:
         )
     check_shortest_output(recipe, model.longest_target(recipe.data.max_length))
     if recipe.decoding.unknown_words == "copy" and recipe.training.from_ is None:
-        _check_copying(recipe)
+        _check_copying(recipe, model)
 
 
 def check_shortest_output(recipe: Recipe, room: int | None) -> None:
@@ -33,8 +37,8 @@ def check_shortest_output(recipe: Recipe, room: int | None) -> None:
         )
 
 
-def _check_copying(recipe: Recipe) -> None:
-    """Raise UserError where unknown tokens of the target are no words."""
+def _check_copying(recipe: Recipe, model: Seq2Seq) -> None:
+    """Raise UserError where unknown tokens of the target are no words, or nothing says which word to copy."""
     target = recipe.vocabulary.target or recipe.vocabulary
     if not issubclass(VOCABULARIES.get(target.kind, "vocabulary.kind"), WordVocabulary):
         raise UserError(
@@ -42,4 +46,12 @@ def _check_copying(recipe: Recipe) -> None:
             where="decoding.unknown_words",
             received=f"copy, and vocabulary.kind {target.kind}",
             allowed="keep, or a target of kind word or whitespace",
+        )
+    sentence = collate([model.trial_source(1)], [np.array([UNKNOWN])]).to("meta")
+    if alignment_layer(list(model(sentence, capture=("*",)).attention)) is None:
+        raise UserError(
+            "this model has no attention to the source, which says what to copy",
+            where="decoding.unknown_words",
+            received="copy",
+            allowed="keep",
         )

@@ -165,6 +165,13 @@ def test_another_number_of_processes_is_told(tmp_path, caplog):
     assert "there were 2 processes, and now 1: random draws, as in dropout, are other ones" in caplog.text
 
 
+@pytest.mark.parametrize(("warmup", "told"), [(5, False), (6, True)])
+def test_training_that_ends_within_the_warm_up_is_told(tmp_path, caplog, warmup, told):
+    toys.run(tmp_path, optimizer={"warmup": warmup})
+    message = "training.updates 6 are within optimizer.warmup 6: the learning rate rises to the end"
+    assert (message in caplog.text) == told
+
+
 def test_changed_data_is_noticed(tmp_path):
     toys.run(tmp_path)
     with (tmp_path / "train.tsv").open("a") as file:

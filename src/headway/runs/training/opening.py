@@ -253,3 +253,12 @@ def _start_records(
     begun = f"going on after update {state.update}" if state.update else "starting"
     size = f"{parameters:,} parameters" + (f" ({learning:,} learn)" if learning != parameters else "")
     say(f"{begun}: {size}, {arithmetic.text()}, {folder.path}")
+    if not state.update:
+        _warn_of_warmup(recipe)
+
+
+def _warn_of_warmup(recipe: Recipe) -> None:
+    """Say that training ends within the warm-up, so that no schedule lowers the learning rate."""
+    updates, warmup = recipe.training.updates, recipe.optimizer.warmup
+    if updates is not None and updates <= warmup:
+        warn(f"training.updates {updates:,} are within optimizer.warmup {warmup:,}: the learning rate rises to the end")
