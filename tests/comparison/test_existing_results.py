@@ -156,6 +156,27 @@ def test_metrics_are_checked_before_anything_is_decoded(
     assert message in ended.err
 
 
+def test_the_seeds_of_a_variant_were_trained_on_the_same_data(
+    runs: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manifest knows what was read, though both recipes name the same file."""
+    monkeypatch.setattr("headway.comparison.existing_results.result_of_run", None)
+    other = shutil.copytree(runs / "late-1", runs / "late-2")
+    recipe = yaml.safe_load((other / "recipe.yaml").read_text())
+    recipe["training"]["seed"] = 2
+    (other / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    manifest = json.loads((other / "manifest.json").read_text())
+    manifest["data"]["train"] = "0" * 64
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    early = [f"early:{seed}={runs / 'early'}" for seed in (1, 2)]
+    ended = run_headway("compare", runs / "late-1", other, *early)
+    assert ended.code == 2
+    assert "late-2: this run was trained on other data than " in ended.err
+    assert "allowed: runs of one training set, or a name of its own" in ended.err
+    with pytest.raises(TypeError, match="'NoneType' object is not callable"):  # it goes on
+        headway.compare([runs / "late-1", f"other:1={other}"])
+
+
 def test_runs_of_one_task_and_dev_set_are_compared(
     runs: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from headway.comparison.compare_options import ExistingOptions
 from headway.comparison.comparison import Comparison
 from headway.comparison.grid import SEED, NamedCorpus, content, corpus_files, name_of_corpus, slug
 from headway.comparison.run_results import read_test_set, result_of_run
+from headway.comparison.same_data import check_same_data
 from headway.comparison.verdicts import compare_cells
 from headway.documents import parse_yaml
 from headway.errors import UserError, option
@@ -104,7 +105,10 @@ def compare_existing(
 
 
 def _check_alike(runs: Sequence[CellName], *, own_dev: bool) -> None:
-    """Raise UserError where runs have another task than the first, or another dev set where that is compared on."""
+    """Raise UserError where runs cannot be compared, or are no seeds of one variant.
+
+    All have one task and, where they are compared on their own dev, one dev set; those of a variant one training set.
+    """
     recipes = [(run.path, RunFolder(run.path).read_recipe()) for run in runs if run.path is not None]
     first_path, first = recipes[0]
     for path, recipe in recipes[1:]:
@@ -114,6 +118,11 @@ def _check_alike(runs: Sequence[CellName], *, own_dev: bool) -> None:
         if own_dev and not _same_corpus(recipe.data.dev, first.data.dev):
             what = f"this run has another dev set than {first_path}"
             raise UserError(what, where=str(path), allowed=f"{option('test')} CORPUS, for all runs")
+    by_variant: dict[str, list[tuple[Path, Recipe]]] = {}
+    for run, named in zip(runs, recipes, strict=True):
+        by_variant.setdefault(run.variant, []).append(named)
+    for seeds in by_variant.values():
+        check_same_data(seeds, "runs of one training set, or a name of its own, NAME=RUN, for one of the two")
 
 
 def _same_corpus(one: AnyCorpus | None, other: AnyCorpus | None) -> bool:

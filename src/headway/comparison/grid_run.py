@@ -14,8 +14,8 @@ from headway.comparison.cell_process import CellJob, locked
 from headway.comparison.cell_results import CellOutput
 from headway.comparison.grid import Grid, PlannedRun, Variant
 from headway.comparison.grid_board import GridBoard
-from headway.comparison.grid_data import check_same_data
 from headway.comparison.grid_state import CellState, GridResult, VariantState
+from headway.comparison.same_data import check_same_data
 from headway.comparison.tuning import are_told_apart, best_score, tuning_score
 from headway.comparison.workers import Workers
 from headway.documents import read_json, shaped
@@ -73,7 +73,13 @@ class GridRun:
             self._recall(state)
             if not self._settle(state):
                 self._check_untuned(state.variant)
-        check_same_data(self.variants)
+        self._check_data()
+
+    def _check_data(self) -> None:
+        """Raise UserError where the training data of a variant changed between two of its runs."""
+        allowed = f"runs of one training set: remove one of the two, or {option('output')}"
+        for state in self.variants:
+            check_same_data([(run.job.run, run.job.recipe) for run in state.runs], allowed)
 
     def _state(self, planned: PlannedRun, kind: str) -> CellState:
         tests = self.grid.tests if kind == CELLS else (self.grid.tuning_set,) if self.grid.tuning_set else ()
@@ -225,7 +231,7 @@ class GridRun:
                 for run in self.all():
                     if run.worker is not None:
                         run.worker.kill()
-        check_same_data(self.variants)
+        self._check_data()
         return self.result()
 
     def planned(self) -> Iterator[tuple[str, PlannedRun, bool]]:
