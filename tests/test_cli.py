@@ -296,6 +296,8 @@ def test_options_of_other_tasks_are_refused(run_headway: Command, reversal: Reve
     ended = run_headway("predict", reversal.run, "--threshold", "0.5")
     assert ended.code == 2
     assert "--threshold: translation has no such option" in ended.err
+    assert "--nbest" in ended.err
+    assert "--capture" not in ended.err, "the command line has no such option"
 
 
 @pytest.mark.parametrize(

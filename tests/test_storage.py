@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headway.errors import UserError
-from headway.storage import GrowingArray, cache_folder, check_new, read_array, workspace
+from headway.storage import GrowingArray, cache_folder, check_new, put_in_place, read_array, workspace
 
 
 def test_a_link_to_nothing_is_something(tmp_path: Path) -> None:
@@ -63,6 +63,18 @@ def test_workspace_is_removed(tmp_path: Path) -> None:
         assert one.is_dir()
         assert other.is_dir()
     assert list((tmp_path / "new" / "folder").iterdir()) == []
+
+
+def test_files_that_libraries_keep_to_their_owner_are_as_readable_as_the_folder(tmp_path: Path) -> None:
+    built = tmp_path / "built"
+    (built / "below").mkdir(parents=True)
+    built.chmod(0o755)
+    for name, mode in (("weights", 0o600), ("below/open", 0o644), ("run", 0o700)):
+        (built / name).touch()
+        (built / name).chmod(mode)
+    put_in_place(built, tmp_path / "made")
+    modes = {name: (tmp_path / "made" / name).stat().st_mode & 0o777 for name in ("weights", "below/open", "run")}
+    assert modes == {"weights": 0o644, "below/open": 0o644, "run": 0o744}
 
 
 KILLED = """

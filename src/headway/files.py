@@ -17,6 +17,7 @@ from headway.errors import UserError, option
 # What flock answers on file systems that have no locks.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
+COMPRESSED = (".gz", ".xz")  # suffixes of files that are read, and never written
 FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
 
 # What JSON holds raw, and what ends a line for some readers, or is an order to a terminal.
@@ -53,6 +54,8 @@ def check_output_file(path: Path | None) -> Path | None:
         return None
     if exists(path, "folder"):
         raise ValueError("this is a folder; give the name of a file")
+    if path.suffix in COMPRESSED:
+        raise ValueError("nothing that is written is compressed; give a name without .gz or .xz")
     if not exists(path.parent, "folder"):
         raise ValueError("there is no such folder to write to")
     replaced = not exists(path) or exists(path, "file")  # by a new one beside it, which a device is not

@@ -48,7 +48,7 @@ def check_new(path: Path, name: str) -> None:
 
 def put_in_place(built: Path, folder: Path) -> None:
     """Give a folder that was made in a workspace its name, unless another process was faster."""
-    _sync_all(built)
+    _settle(built)
     try:
         built.rename(folder)
     except OSError:
@@ -63,14 +63,20 @@ def keep_folder(folder: Path, save: Callable[[Path], None]) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     save(unfinished)
-    _sync_all(unfinished)
+    _settle(unfinished)
     unfinished.rename(folder)
     sync(folder.parent)
 
 
-def _sync_all(folder: Path) -> None:
-    """Make a folder with all that is in it survive a power cut."""
+def _settle(folder: Path) -> None:
+    """Make a folder with all that is in it survive a power cut, its files as readable as the folder.
+
+    Libraries make files that only their owner can read, whatever the user's mask says.
+    """
+    readable = folder.stat().st_mode & 0o666
     for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            path.chmod(path.stat().st_mode | readable)
         sync(path)
     sync(folder)
 

@@ -11,8 +11,6 @@ import pytest
 
 import headway
 from headway.cli import prediction_stream as command
-from headway.errors import UserError
-from headway.formats.corpus_config import parse_corpus
 from headway.predictors.captured_attention import END
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.extension import tagged
@@ -42,6 +40,26 @@ def test_a_byte_order_mark_is_no_text(run_headway: Command, reversal: Reversal) 
 
 def test_only_line_feeds_end_a_line(run_headway: Command, reversal: Reversal) -> None:
     assert run_headway("predict", reversal.run, stdin="ab\u2028cd\x0cab\u0085\n").out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [(b"\xff", "standard input:3: this is not UTF-8"), (b"ab" * 2000, "line 3: this line is too long")],
+)
+def test_lines_before_one_at_fault_are_answered(
+    run_headway: Command, reversal: Reversal, fault: bytes, message: str
+) -> None:
+    """However many lines come at once, the answers are the same."""
+    ended = run_headway("predict", reversal.run, "--scores", stdin=b"abcd\nab\n" + fault + b"\nabc\n")
+    assert (ended.code, [line.split("\t")[1] for line in ended.out.splitlines()]) == (2, ["dcba", "ba"])
+    assert message in ended.err
+
+
+def test_prefixes_of_lines_before_one_at_fault(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    (tmp_path / "begin").write_text("d\nb\n?\n")
+    ended = run_headway("predict", reversal.run, "--prefix", tmp_path / "begin", stdin="abcd\nab\nab\n")
+    assert (ended.code, ended.out) == (2, "dcba\nba\n")
+    assert "line 3: this beginning of an output has pieces that are not in the vocabulary" in ended.err
 
 
 def test_files_in_the_place_of_the_standard_streams(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
@@ -106,7 +124,7 @@ def test_most_words_are_learned(run_headway: Command, reversal: Reversal) -> Non
 
 def test_bytes_that_are_not_utf8_are_named_by_line(run_headway: Command, reversal: Reversal) -> None:
     code, out, err = run_headway("predict", reversal.run, stdin=b"ab\nabc\nab\xffc\nab\n")
-    assert (code, out) == (2, "")
+    assert (code, out) == (2, "ba\ncba\n")
     assert err == "error: standard input:3: this is not UTF-8 (invalid start byte at byte 3)\n"
 
 
@@ -320,7 +338,7 @@ def test_a_line_that_is_too_long_is_refused_or_cut(run_headway: Command, reversa
     given = lines("ab", "abcdabcd", "ba")
     predict = ("predict", reversal.run, "--max-source-length", "4")
     code, out, err = run_headway(*predict, stdin=given)
-    assert (code, out) == (2, "")
+    assert (code, out) == (2, "ba\n")
     assert err.startswith("error: line 2: this line is too long; received '9 tokens'; allowed: up to 4; --truncate")
     said = "1 of 3 lines are longer than the limit: only their beginning was read\n"
     assert run_headway(*predict, "--truncate", stdin=given) == (0, "ba\ncba\nab\n", said)
@@ -432,31 +450,3 @@ def test_an_output_is_neither_what_is_read_nor_another_output(
     assert ended.code == 0
     assert len(other.read_text().split()) == 1  # a link, of the one word of the one line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["given.txt", "other.txt"]
-
-
-def test_recordings_stand_in_the_column_of_training_or_alone(tmp_path: Path) -> None:
-    corpus = parse_corpus({"tsv": tmp_path / "train.tsv", "columns": [3, 2]}, "data.train")
-    lines = ["7\tone\ta.wav", "b.wav", '{"audio": "c.wav"}']
-    assert list(command.recording_paths(corpus, lines, "standard input")) == ["a.wav", "b.wav", "c.wav"]
-    with pytest.raises(UserError, match=r"standard input:1: this line names no recording; received '7\\tone'"):
-        list(command.recording_paths(corpus, lines[0].rsplit("\t", 1)[:1], "standard input"))
-    lines = ["7\tone\tb/a.wav ", "", "/c.wav"]
-    assert list(command.recording_paths(corpus, lines, "list", tmp_path)) == [f"{tmp_path}/b/a.wav", "", "/c.wav"]
-
-
-def test_recordings_are_named_as_in_training(tmp_path: Path) -> None:
-    corpus = parse_corpus({"tsv": tmp_path / "train.tsv", "columns": ["audio", "text"]}, "data.train")
-    assert list(command.recording_paths(corpus, ["text\taudio", "one\ta.wav"], "list")) == ["a.wav"]
-    with pytest.raises(UserError, match=r"list:1: no column has this name; received 'audio'; allowed: text, sound"):
-        list(command.recording_paths(corpus, ["text\tsound", "one\ta.wav"], "list"))
-    nested = parse_corpus({"jsonl": tmp_path / "train.jsonl", "columns": ["audio.path", "text"]}, "data.train")
-    assert list(command.recording_paths(nested, ['{"audio": {"path": "a.wav"}}', "b.wav"], "list")) == [
-        "a.wav",
-        "b.wav",
-    ]
-    for line, message in {
-        '{"audio": 3}': "list:1: no fields to find audio.path in", "{": "list:1: this line is not JSON", "\tone":
-        "list:1: this line names no recording",
-    }.items():  # fmt: skip
-        with pytest.raises(UserError, match=message):
-            list(command.recording_paths(nested, [line], "list"))

@@ -61,6 +61,14 @@ def test_damage_in_the_middle_is_named_with_its_line(tmp_path: Path, suffix: str
         list(read_lines(path))
 
 
+@pytest.mark.parametrize("suffix", [".bz2", ".zst"])
+def test_other_compression_is_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"\xeb\n")
+    with pytest.raises(UserError, match=f"this compression is not read; received '{suffix}'; allowed: plain text, .gz"):
+        list(read_lines(path))
+
+
 def test_blocks_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rows"
     path.write_text("a\nb\n\n\nc\nd\ne\n")

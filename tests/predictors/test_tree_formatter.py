@@ -46,8 +46,10 @@ def test_given_tags() -> None:
     assert text == "(S (DT a_b) (NN dog) ($-LRB- .))"
     assert repairs == {}
     for token in ("dog", "_NN", "dog_"):
-        with pytest.raises(UserError, match="tagged: a word comes with its tag"):
+        with pytest.raises(UserError, match=r"^with tagged, a word comes with its tag"):
             formatter.source(token)
+        with pytest.raises(UserError, match=r"^line 7: with tagged, a word comes with its tag"):
+            formatter.check(f"a_b_DT {token}", "line 7")
 
 
 def test_unknown_formats() -> None:

@@ -161,6 +161,29 @@ def test_hostile_packs(tmp_path: Path, members: dict[str, str], compression: int
     assert not (tmp_path / "evil").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.safetensors", None, r"bad\.zip: model\.safetensors: .* the weights of this run are missing"),
+        ("model.safetensors", b"-", r"bad\.zip: model\.safetensors: this is no pack of a whole run"),
+        ("vocabulary", None, "bad.zip: .*this file is missing"),
+        ("vocabulary", b"-", "bad.zip: .*this file is not the one that training used"),
+    ],
+)
+def test_a_pack_that_is_no_whole_run_is_not_unpacked(
+    tmp_path: Path, reversal: Reversal, name: str, content: bytes | None, message: str
+) -> None:
+    pack_run(reversal.run, tmp_path / "run.zip")
+    with zipfile.ZipFile(tmp_path / "run.zip") as good, zipfile.ZipFile(tmp_path / "bad.zip", "w") as bad:
+        changed = next(entry for entry in good.namelist() if entry.startswith(name))
+        for entry in good.namelist():
+            if entry != changed or content is not None:
+                bad.writestr(entry, good.read(entry) + (content or b"") * (entry == changed))
+    with pytest.raises(UserError, match=message):
+        unpack_run(tmp_path / "bad.zip", tmp_path / "in" / "run")
+    assert not list((tmp_path / "in").iterdir())
+
+
 def test_what_is_no_pack(tmp_path: Path, reversal: Reversal) -> None:
     (tmp_path / "bad.zip").write_bytes(b"PK no zip")
     with pytest.raises(UserError, match="cannot be read"):

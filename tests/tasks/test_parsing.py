@@ -128,6 +128,16 @@ def test_unseen_sentences_tags_and_drawings(run: Run, run_headway: Command) -> N
     assert "(VVV v)" in tagged.out
     assert "characters" not in tagged.err, "tags are not read"
     assert "─┬─ " in run_headway("predict", run.path, "--format", "drawing", stdin="d n v\n").out
+    untagged = run_headway("predict", run.path, "--tagged", stdin="n_XYZ v_VVV\nn_XYZ v\n")
+    assert (untagged.code, untagged.out.count("\n")) == (2, 1)
+    assert "line 2: with --tagged, a word comes with its tag; received 'v'" in untagged.err
+
+
+@pytest.mark.parametrize("option", [["--nbest", "2"], ["--scores"]])
+def test_drawings_have_no_scores_beside_them(run: Run, run_headway: Command, option: list[str]) -> None:
+    code, out, err = run_headway("predict", run.path, "--format", "drawing", *option, stdin="d n v\n")
+    assert (code, out) == (2, "")
+    assert "--format: a drawing has several lines, and a score one" in err
     code, _, err = run_headway("predict", run.path, "--threshold", "1", stdin="d n v\n")
     assert (code, err.split(";")[0]) == (2, "error: --threshold: parsing has no such option")
 

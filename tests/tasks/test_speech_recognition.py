@@ -146,6 +146,8 @@ def test_broken_recordings_are_named_or_skipped(heard, run_headway, tmp_path):
     ended = run_headway("predict", heard.run, *given, "--skip-broken")
     assert (ended.code, ended.out.splitlines()) == (0, [heard.texts[0], "", heard.texts[1], ""])
     assert "broken.flac" in ended.err
+    scored = run_headway("predict", heard.run, *given, "--skip-broken", "--scores").out.splitlines()
+    assert [scored[row] for row in (1, 3)] == ["-inf\t", "-inf\t"], "what was not read is not certain"
     assert "short.wav: this recording is too short" in ended.err
     assert "2 of 4 were skipped" in ended.err
     ended = run_headway("predict", heard.run, given[0], "--max-source-length", "9")

@@ -1,7 +1,7 @@
 """Prediction and forced scoring over streams of lines."""
 
-import json
 import sys
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,12 +14,11 @@ from headway.cli.standard_streams import StandardInput, windows, write
 from headway.corpora.unseen_characters import described
 from headway.errors import UserError, option
 from headway.files import json_line, whole_file
-from headway.formats.corpus_config import AnyCorpus, parts
-from headway.formats.json_lines import field_of
 from headway.formats.lines import check_file, read_lines
 from headway.log import progress, say, warn
 from headway.models.model import wanted
 from headway.predictors.captured_attention import END
+from headway.predictors.formatter import Formatter
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -33,7 +32,6 @@ from headway.tasks.speech_recognition import read_manifest
 WINDOW = 2000  # lines decoded together; memory stays flat however many come
 RECORDINGS = 128  # recordings decoded together: their frames take about 0.5 MB each
 MOST_SHOWN = 12  # alignments on a page of pictures
-AUDIO_FIELD = "audio"  # of a JSON line on standard input
 
 
 class Writer:
@@ -143,47 +141,6 @@ def attention_record(prediction: Prediction, line: int, patterns: tuple[str, ...
     }
 
 
-def recording_paths(corpus: AnyCorpus, lines: Iterable[str], origin: str, folder: Path = Path()) -> Iterator[str]:
-    """The recordings that lines name: paths, rows of a TSV manifest or JSON lines, as in a run's `corpus`.
-
-    A blank line names none, and is passed on, so that its output is empty.
-
-    Args:
-        corpus: what the run was trained on, with the columns or fields of its manifest.
-        lines: one recording each.
-        origin: where they come from, for errors.
-        folder: what paths are relative to.
-
-    Raises:
-        UserError: a line without a path, or a header without the column.
-    """
-    _, first = parts(corpus, "data.train")[0]
-    name = (getattr(first, "columns", None) or (1,))[0]
-    index = name - 1 if isinstance(name, int) else 0
-    field = name if isinstance(name, str) else AUDIO_FIELD
-    for number, line in enumerate(lines, start=1):
-        cells, where = line.split("\t"), f"{origin}:{number}"
-        if number == 1 and isinstance(name, str) and not line.startswith("{"):
-            if name in cells:
-                index = cells.index(name)
-                continue
-            if len(cells) > 1 and first.kind == "tsv":
-                raise UserError("no column has this name", where=where, received=name, allowed=cells)
-        path = _recording_in(line, cells[index : index + 1] if len(cells) > 1 else cells, field, where)
-        yield str(folder / path) if line.strip() else ""
-
-
-def _recording_in(line: str, cells: Sequence[str], field: str, where: str) -> str:
-    """The path in a line of JSON, or in the one cell that holds it; empty in a blank line. Raises UserError."""
-    try:
-        path = field_of(json.loads(line), field, where) if line.startswith("{") else "".join(cells)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"this line is not JSON ({error})", where=where, received=line) from error
-    if line.strip() and not path.strip():
-        raise UserError("this line names no recording", where=where, received=line)
-    return path.strip()
-
-
 def predict_stream(
     predictor: SequencePredictor,
     options: PredictOptions,
@@ -215,16 +172,17 @@ def predict_stream(
         with_scores=output.scores or options.nbest > 1, nbest=options.nbest,
         attention=output.attention, patterns=output.patterns, alignments=output.alignments, aligner=aligner,
     )  # fmt: skip
+    formatter = predictor.formatter(options)
+    _check_in_lines(formatter, with_scores=writer.with_scores)
     size = RECORDINGS if isinstance(predictor.source, AudioProcessor) else WINDOW
     prefixes = Prefixes(output.prefix) if output.prefix else None
     total = _checked(predictor, options, sources, prefixes) if source is None else None
-    done, losses = 0, Counter[str]()
-    formatter, repairs, read = predictor.formatter(options), RepairCount(), Counter[str]()
+    done, losses, repairs, read = 0, Counter[str](), RepairCount(), Counter[str]()
     with writer.files() as write, progress("decoding", total, "lines") as line:
         for window in windows(sources, size, source):
             if prefixes is not None:
                 options = prefixes.given_to(options, done, len(window))
-            for prediction in predictor.predict(window, options, first_line=done + 1):
+            for prediction in _answers(predictor, window, options, done + 1):
                 done += 1
                 skipped = prediction.problem is not None
                 losses.update(truncated=prediction.truncated, at_limit=prediction.at_limit, skipped=skipped)
@@ -240,10 +198,49 @@ def predict_stream(
     _tell_losses(done, losses + Counter(short=writer.short))
     if prefixes is not None:
         prefixes.check(done)
-    if repairs.trees:
-        say(repairs.text())
+    _tell_repairs(repairs)
     _tell_unseen(predictor, read)
     return writer.shown
+
+
+def _check_in_lines(formatter: Formatter, *, with_scores: bool) -> None:
+    """Raise UserError where outputs have several lines, so that scores cannot stand before them."""
+    if with_scores and not formatter.in_lines:
+        what, allowed = "a drawing has several lines, and a score one", "brackets or linear, beside scores"
+        raise UserError(what, where=option("format"), received="drawing", allowed=allowed)
+
+
+def _answers(
+    predictor: SequencePredictor, window: Sequence[Any], options: PredictOptions, first_line: int
+) -> Iterator[Prediction]:
+    """The predictions of a window; those before a line at fault come before its error."""
+    try:
+        yield from predictor.predict(window, options, first_line=first_line)
+    except UserError:
+        if count := _without_fault(predictor, window, options, first_line):
+            yield from predictor.predict(window[:count], _for_first(options, count), first_line=first_line)
+        raise
+
+
+def _without_fault(
+    predictor: SequencePredictor, window: Sequence[Any], options: PredictOptions, first_line: int
+) -> int:
+    """How many lines of a window come before the first at fault; 0 where none is."""
+
+    def passes(count: int) -> bool:
+        try:
+            predictor.check(window[:count], _for_first(options, count), first_line=first_line)
+        except UserError:
+            return False
+        return True
+
+    count = bisect_left(range(1, len(window) + 1), True, key=lambda count: not passes(count))
+    return count if count < len(window) else 0
+
+
+def _for_first(options: PredictOptions, count: int) -> PredictOptions:
+    """Options for the first lines of a window."""
+    return options.model_copy(update={"prefixes": options.prefixes and options.prefixes[:count]})
 
 
 def _checked(
@@ -285,6 +282,12 @@ def _characters(processor: Processor, lines: Iterable[str]) -> Iterator[str]:
     if not isinstance(processor, TextProcessor):
         return iter(())
     return chain.from_iterable(processor.vocabulary.split_tags(line)[1] for line in lines)
+
+
+def _tell_repairs(repairs: RepairCount) -> None:
+    """Log how many trees were repaired, where there were any."""
+    if repairs.trees:
+        say(repairs.text())
 
 
 def _tell_unseen(predictor: SequencePredictor, read: Counter[str]) -> None:

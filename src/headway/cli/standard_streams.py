@@ -89,13 +89,21 @@ def windows(items: Iterable[Item], size: int, source: StandardInput | None = Non
         items: made one by one from the lines of `source`, where that is given.
         size: of the lists; the last one is shorter.
         source: a list ends as well where no further line waits here, so that who waits for an answer gets it.
+
+    Raises:
+        UserError: as `items` does, after a list of those that came before.
     """
     window: list[Item] = []
-    for item in items:
-        window.append(item)
-        if len(window) == size or (source is not None and source.waits()):
+    try:
+        for item in items:
+            window.append(item)
+            if len(window) == size or (source is not None and source.waits()):
+                yield window
+                window = []
+    except UserError:
+        if window:
             yield window
-            window = []
+        raise
     if window:
         yield window
 

@@ -8,7 +8,8 @@ from pydantic import BaseModel
 
 from headway.cli.label_stream import predict_labels, score_labels
 from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
-from headway.cli.prediction_stream import predict_stream, recording_paths, score_pairs, score_recordings
+from headway.cli.prediction_stream import predict_stream, score_pairs, score_recordings
+from headway.cli.recording_lines import recording_paths
 from headway.cli.standard_streams import StandardInput
 from headway.config import validated_options
 from headway.errors import UserError, nearest, option
@@ -129,16 +130,21 @@ def _parts(
     without: Sequence[str] = (),
 ) -> tuple[Any, Model]:
     """The options of the predictor, and those of what is written."""
-    known = [name for name in (*options.model_fields, *writer.model_fields) if name not in without]
-    _check_names(given, known, task)
+    _check_names(given, [*_flags(options, without), *_flags(writer, without)], task)
     ours = {name: value for name, value in given.items() if name in writer.model_fields}
     theirs = {name: value for name, value in given.items() if name in options.model_fields}
     return checked_options(options, None, theirs), validated_options(writer, ours)
 
 
 def _only(given: Mapping[str, Any], task: str, options: type[Model], without: Sequence[str] = ()) -> Model:
-    _check_names(given, [name for name in options.model_fields if name not in without], task)
+    _check_names(given, _flags(options, without), task)
     return validated_options(options, given)
+
+
+def _flags(options: type[BaseModel], without: Sequence[str]) -> list[str]:
+    """The options that the command line has, but for some."""
+    extras = {name: field.json_schema_extra for name, field in options.model_fields.items() if name not in without}
+    return [name for name, extra in extras.items() if not isinstance(extra, dict) or extra.get("flag", name)]
 
 
 def _check_names(given: Iterable[str], known: Sequence[str], task: str) -> None:

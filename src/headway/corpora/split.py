@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.errors import UserError, option
-from headway.files import write_new_texts
+from headway.files import COMPRESSED, write_new_texts
 from headway.formats.corpus_format import PairSource
 from headway.formats.json_lines import JsonLines
 from headway.formats.lines import blocks, kept_pipes, read_rows
@@ -18,7 +18,6 @@ from headway.formats.tsv import TabSeparated
 
 PARTS = ("train", "dev", "test")
 SHARES = (80.0, 10.0, 10.0)
-COMPRESSED = (".gz", ".xz")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 1 << 22
 LONGEST_BLOCK = 100_000  # lines between blank ones
 CHUNK = 1 << 16
+OTHER_COMPRESSION = (".bz2", ".lz4", ".zst")
 
 _kept: ContextVar[dict[Path, bytes] | None] = ContextVar("kept pipes", default=None)
 
@@ -124,6 +125,9 @@ def kept_pipes() -> Iterator[None]:
 
 
 def _open(path: Path) -> IO[bytes]:
+    if path.suffix in OTHER_COMPRESSION:
+        allowed = "plain text, .gz or .xz"
+        raise UserError("this compression is not read", where=str(path), received=path.suffix, allowed=allowed)
     kept = _kept.get()
     file: Path | BytesIO = path
     if kept is not None and not path.is_file() and not path.is_dir():

@@ -20,10 +20,18 @@ class Formatter:
     """The way from a task's lines to the text of its model, and back; by default they are the same.
 
     A formatter keeps nothing of the lines that it has seen, so threads may share it.
+
+    Attributes:
+        in_lines: whether every output is one line.
     """
 
+    in_lines: bool = True
+
+    def check(self, line: str, where: str) -> None:
+        """Raise UserError, at `where`, for a line that is none of the task's."""
+
     def source(self, line: str) -> str:
-        """The text that the model reads for a line. Raises UserError for a line that is none of the task's."""
+        """The text that the model reads for a line. Raises UserError as `check`."""
         return line
 
     def output(self, line: str, text: str) -> Formatted:

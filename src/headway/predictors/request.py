@@ -1,11 +1,13 @@
 """Inputs on their way through a predictor that writes token by token."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headway.predictors.formatter import Formatter
 from headway.predictors.predict_options import PredictOptions
+from headway.predictors.prediction import TextHypothesis
 from headway.predictors.unknown_words import UnknownWords
 from headway.processing.processor import Encoded
 from headway.search.decoding_options import SearchOptions
@@ -36,3 +38,8 @@ class PredictionRequest:
     formatter: Formatter
     first_line: int
     unknown: UnknownWords | None
+
+    def empty(self, row: int) -> list[TextHypothesis]:
+        """The outputs of an input without values: certain for a blank one, and for one that is skipped unknown."""
+        score = -math.inf if row in self.problems else 0.0
+        return [TextHypothesis("", score, [], [])] * self.options.nbest

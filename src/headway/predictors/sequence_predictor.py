@@ -98,9 +98,8 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 results[row] = self._prediction(
                     raw[row], request.sources[row], hypotheses, attention, request.formatter, end
                 )
-        empty = [TextHypothesis("", 0.0, [], [])] * request.options.nbest
         return [
-            result or Prediction(self.source.name(raw[row]), [], empty, problem=request.problems.get(row))
+            result or Prediction(self.source.name(raw[row]), [], request.empty(row), problem=request.problems.get(row))
             for row, result in enumerate(results)
         ]
 
@@ -154,6 +153,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
 
     def _encode(self, line: Any, options: PredictOptions, formatter: Formatter, number: int) -> Encoded:
         """A source, cut where that is asked for. Raises UserError where it is too long."""
+        formatter.check(line, f"line {number}")
         source = self.read(line, whole=options.max_source_length is not None, formatter=formatter)
         limit = options.max_source_length or self.longest_source()
         if len(source.values) <= limit:

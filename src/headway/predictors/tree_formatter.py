@@ -28,7 +28,10 @@ class TreeFormatter(Formatter):
     def __init__(self, style: str = "brackets", *, tagged: bool = False) -> None:
         if style not in (*STYLES, LINEAR):
             raise UserError("unknown format", where=option("format"), received=style, allowed=(*STYLES, LINEAR))
-        self.style, self.tagged = style, tagged
+        self.style, self.tagged, self.in_lines = style, tagged, style != "drawing"
+
+    def check(self, line: str, where: str) -> None:
+        self._read(line, where)
 
     def source(self, line: str) -> str:
         return " ".join(self._read(line)[0])
@@ -42,15 +45,15 @@ class TreeFormatter(Formatter):
         repaired = repair(text, words, tags)
         return Formatted(STYLES[self.style](repaired.tree), repaired.counts)
 
-    def _read(self, line: str) -> tuple[list[str], list[str] | None]:
+    def _read(self, line: str, where: str | None = None) -> tuple[list[str], list[str] | None]:
         if not self.tagged:
             return line.split(), None
         words, tags = list[str](), list[str]()
         for token in line.split():
             word, _, tag = token.rpartition("_")
             if not word or not tag:
-                what = "a word comes with its tag"
-                raise UserError(what, where=option("tagged"), received=token, allowed="WORD_TAG")
+                what = f"with {option('tagged')}, a word comes with its tag"
+                raise UserError(what, where=where, received=token, allowed="WORD_TAG")
             words.append(word)
             tags.append(escape(tag))
         return words, tags

@@ -89,7 +89,8 @@ def unpack_run(file: Path, folder: Path) -> None:
     """Make a run folder of a pack, whole or not at all.
 
     Raises:
-        UserError: a file that is not there or no pack, a file in it that no run has, or a folder that is there already.
+        UserError: a file that is not there or no pack, a file in it that no run has, weights or a vocabulary that are
+            not those of the run, or a folder that is there already.
     """
     check_file(file, option("file"))
     check_new(folder, "folder")
@@ -98,7 +99,18 @@ def unpack_run(file: Path, folder: Path) -> None:
         built = place / "run"
         built.mkdir()
         _extract(file, built)
+        _check_whole(RunFolder(built), file)
         put_in_place(built, folder.absolute())
+
+
+def _check_whole(run: RunFolder, file: Path) -> None:
+    """Raise UserError where weights or vocabulary are missing in a pack, or are not those that its manifest knows."""
+    try:
+        run.check_vocabulary()
+        run.read_weights()
+    except UserError as error:
+        name = str(error.where).removeprefix(f"{run.path}/")
+        raise UserError(f"this is no pack of a whole run: {error.what}", where=f"{file}: {name}") from error
 
 
 def unpacked(path: Path) -> Path:
