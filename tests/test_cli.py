@@ -88,6 +88,7 @@ def test_help_says_what_stands_for_an_option_that_is_not_given(run_headway: Comm
         (["--alignment-heads", "0"], "allowed: beside --alignments or --alignment-figure"),
         (["--sample", "--beam", "3"], "--beam: outputs are drawn or searched for, not both; allowed: without --sample"),
         (["{recipe}"], "FILE: translation reads lines; received 'files among the runs'; allowed:"),
+        (["{recipe}", "--input", "{recipe}"], "{recipe}: this is no run, and recordings are named or read from a file"),
     ],
 )
 def test_options_of_predict_that_would_do_nothing(

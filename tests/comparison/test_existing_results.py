@@ -156,6 +156,13 @@ def test_metrics_are_checked_before_anything_is_decoded(
     assert message in ended.err
 
 
+def test_a_result_that_was_kept_has_the_name_of_now(runs: Path) -> None:
+    """`late 1` and `late_1` are kept in files of one name."""
+    for name in ("late 1", "late_1"):
+        found = headway.compare({name: runs / "late-1", "early": runs / "early"}, output=runs / "out")
+        assert [variant.name for variant in found.variants] == [name, "early"]
+
+
 def test_the_seeds_of_a_variant_were_trained_on_the_same_data(
     runs: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

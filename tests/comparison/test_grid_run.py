@@ -309,6 +309,8 @@ def test_a_short_run_that_a_signal_ended_has_not_lost(made: tuple[Grid, Path], c
     assert not state.chosen
     assert state.failed == f"attention: not tuned, since {state.tuning[0].job.name} was killed"
     assert f"{state.tuning[0].job.name}: failed (killed by SIGTERM)" in run.result().failed[0]
+    state.failed, state.chosen = "", True
+    assert run.result().failed == (), "once a value is chosen, the others have only lost"
     assert (out / "tuning" / f"{state.variant.name}.json").read_bytes() == kept
 
 
@@ -401,6 +403,17 @@ def test_the_plan_estimates_what_is_missing(made: tuple[Grid, Path]) -> None:
     ] * 2 + ["", ""]
     assert all(":" in row[4] for row in rows.values())
     assert "with 2 workers of 1 threads" in plan.notes[0]
+
+
+def test_a_variant_that_diverges_is_named_in_the_plan(
+    made: tuple[Grid, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, out = made
+    bad = ["variants.bad.optimizer.learning_rate=1e30", "variants.bad.training.clip_norm=null"]
+    grid = load_grid(out.parent / "grid.yaml", ["tune=null", *bad])
+    plan = plan_of(grid, tmp_path, GridOptions(workers=1))
+    assert {"attention-1", "ngram-1", "bad-1"} <= {row[0] for row in plan.cells()}
+    assert "bad fails in its first updates, and its time is that of the others: " in caplog.text
 
 
 def test_cells_without_others_are_left_out(made: tuple[Grid, Path], caplog: pytest.LogCaptureFixture) -> None:

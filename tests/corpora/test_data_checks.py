@@ -151,3 +151,16 @@ def test_shared_and_broken(parallel: Callable[..., AnyCorpus]) -> None:
     with pytest.raises(UserError, match=r"data\.dev: training would end here: 2 rows .* data\.audio\.broken: skip"):
         DataCheck([], {"data.train": [], "data.dev": ["x", "y"]}, allowed_by("error", "data.audio.broken")).refuse()
     assert allowed_by("skip") is None
+
+
+def test_parses_that_training_would_miss_are_told(tmp_path: Path, run_headway: Command) -> None:
+    (tmp_path / "parses.conllu").write_text("1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n", encoding="utf-8")
+    changes = (
+        "data.broken=skip",
+        f"data.parses.source=conllu:{tmp_path / 'parses.conllu'}",
+        "model.encoder.mixer=dependency",
+        "objective.dependency.sides=[source]",
+    )
+    ended = run_headway("data", "check", write_recipe(tmp_path), *changes)
+    assert ended.code == 2
+    assert "these sentences have not been parsed yet; allowed: headway data annotate" in ended.err

@@ -1,6 +1,7 @@
 """Loading a run: of every task, and never with code that nobody allowed."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredi
 from headway.runs.load import load_run, task_of
 from headway.runs.run_folder import model_weights
 from headway.tasks.pretrained_encoder import build_tagger
-from tests.conftest import Command
+from tests.conftest import Command, Reversal
 from tests.runs.old_runs import copied
 
 KINDS = {
@@ -92,6 +93,30 @@ def test_foreign_code_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert run_headway("predict", run, "--allow-code", stdin="a\n").code == 0
     assert isinstance(headway.load(run, allow_code=True), SequencePredictor)
     assert task_of([run], allow_code=True).name == "spelling"
+
+
+def with_own_schedule(reversal: Reversal, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run with checkpoints whose schedule stands outside of headway."""
+    text = "from headway.optimizers.schedules import Constant\n\n\nclass Saw(Constant):\n    'Of our own.'\n"
+    (folder / "own_schedule.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    run = shutil.copytree(reversal.run, folder / "run")
+    tree = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
+    tree["optimizer"]["schedule"] = {"kind": "own_schedule:Saw"}
+    (run / "recipe.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return run
+
+
+def test_averages_and_comparisons_of_runs_with_own_code(
+    reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command
+) -> None:
+    """All that reads the recipe again may import what it names, where that is allowed."""
+    run = with_own_schedule(reversal, tmp_path, monkeypatch)
+    for command in (("predict", run, "--average", "2"), ("compare", f"one={run}", f"other={run}")):
+        ended = run_headway(*command, stdin="abcd\n")
+        assert (ended.code, "the schedule own_schedule:Saw" in ended.err) == (2, True)
+        ended = run_headway(*command, "--allow-code", stdin="abcd\n")
+        assert ended.code == 0, ended.err
 
 
 def test_runs_of_different_tasks_cannot_predict_together(tmp_path: Path) -> None:

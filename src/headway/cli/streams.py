@@ -60,7 +60,8 @@ def run_predict(
     if lines is not None:
         check_file(lines, option("input"))
         if files:
-            raise UserError("recordings are named, or read from a file, not both", where=option("input"))
+            what = "this is no run, and recordings are named or read from a file, not both"
+            raise UserError(what, where=str(files[0]), allowed=f"runs before {option('input')}")
     predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
     task = predictor.recipe.task
     if files and not isinstance(predictor, SpeechPredictor):

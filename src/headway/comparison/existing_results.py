@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -309,17 +309,19 @@ def _result_of_run(
     manifest = RunFolder(name.path).read_manifest()
     if manifest.get("status") != "finished":
         warn(f"{name.path}: training is not complete; its best weights so far are compared")
+    with foreign_code(options.allow_code):
+        decoding = RunFolder(name.path).read_recipe().decoding.model_dump(mode="json")
     stamp: Mapping[str, Any] = {
         "run": str(name.path.resolve()),
         "weights": manifest.get("model_sha256"),
         "updates": manifest.get("updates"),  # costs and curves are of these
-        "decoding": RunFolder(name.path).read_recipe().decoding.model_dump(mode="json"),
+        "decoding": decoding,
         "tests": [test.fingerprint() for test in tests],
     }
     path = None if folder is None else folder / CELLS / f"{slug(name.variant)}-{name.seed}.json"
     known = None if path is None else read_result(path, stamp)
     if known is not None:
-        return known
+        return replace(known, variant=name.variant, seed=name.seed)  # which may have been called otherwise
     result = result_of_run(
         name.path, name.variant, name.seed, tests, device=options.device, allow_code=options.allow_code
     )  # fmt: skip

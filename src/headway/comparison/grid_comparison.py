@@ -17,6 +17,7 @@ from headway.comparison.run_results import read_test_set
 from headway.comparison.statistics import SIGNIFICANT
 from headway.comparison.verdicts import compare_cells
 from headway.comparison.workers import LocalWorkers, RayWorkers, Workers, room_here
+from headway.errors import RunError
 from headway.log import duration, progress, say, warn
 from headway.tables import Cell, Column, Table
 
@@ -148,7 +149,10 @@ def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
     with progress("trying a few updates", len(grid.variants), "variants", long=True) as line:
         for count, variant in enumerate(grid.variants, start=1):
             if variant.name not in known:
-                known[variant.name] = [tried_seconds(variant.recipe, options.threads)]
+                try:
+                    known[variant.name] = [tried_seconds(variant.recipe, options.threads)]
+                except RunError as error:
+                    warn(f"{variant.name} fails in its first updates, and its time is that of the others: {error}")
             line.update(count)
     rows: list[list[Cell]] = []
     left = 0.0

@@ -197,9 +197,10 @@ class GridRun:
         return self.grid.config.seeds.index(cell.planned.seed)
 
     def result(self, stopped: int = 0) -> GridResult:
-        """The results and failures so far."""
+        """The results and failures so far. A short run that failed has only lost, where another value is chosen."""
         finished = [cell.result for state in self.variants for cell in state.cells if cell.result is not None]
-        failed = [_failure(run) for run in self.all() if run.status == "failed"]
+        needed = [run for state in self.variants for run in (state.cells if state.chosen else state.runs)]
+        failed = [_failure(run) for run in needed if run.status == "failed"]
         failed += [state.failed for state in self.variants if state.failed]
         chosen = [state for state in self.variants if state.tuning and state.cells]
         tuned = {state.variant.name: state.value for state in chosen}

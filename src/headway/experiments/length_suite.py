@@ -16,6 +16,7 @@ from headway.log import say
 from headway.metrics import build_metric, scores_by_group
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
+from headway.registry import foreign_code
 from headway.runs.inspect.charts import Panel, panel_chart
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
@@ -196,7 +197,8 @@ def write_table(scores: Sequence[LengthScore], path: Path) -> None:
 
 def _known_scores(run: Path, test: LengthTest) -> list[LengthScore]:
     """The scores of a run that has just been compared."""
-    recipe = RunFolder(run).read_recipe()
+    with foreign_code(True):  # which its recipe, that was given, names
+        recipe = RunFolder(run).read_recipe()
     return _scores(run.name, recipe, run, test)
 
 

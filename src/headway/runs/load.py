@@ -169,7 +169,8 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
     folder = RunFolder(path)
     with _code_of([path], allow_code):
         run = without_weights(path)
-    weights = todays_weights(trained_weights(folder, average), folder.read_manifest().get("format", FORMAT))
+        trained = trained_weights(folder, average)
+    weights = todays_weights(trained, folder.read_manifest().get("format", FORMAT))
     load_weights(run.model, weights, str(folder.weights))
     run.model.to(device)
     return replace(run, as_stored=average is None)

@@ -119,6 +119,8 @@ class Translation(Task):
         refused = refusal(partial(_check_corpora, lenient, processors, corpora))
         held_out = (partial(check_references, source, name) for name, source in sources.items() if name != "data.train")
         refused = next((error for check in held_out if (error := refusal(check))), refused)
+        heads = partial(head_labellers, recipe.data.train, recipe.data.parses, Objective(recipe.objective).labels)
+        refused = refused or refusal(heads)
         reports = [corpus.report for corpus in corpora.values()]
         return DataCheck(reports, broken, allowed_by(recipe.data.broken), *shared, refused)
 

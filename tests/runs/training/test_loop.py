@@ -251,6 +251,15 @@ def test_epochs_and_patience_end_training(tmp_path, caplog):
     assert metrics(run)[-1]["update"] < 50
 
 
+def test_the_best_score_is_shown_as_it_is(tmp_path, monkeypatch):
+    """A metric may have scores below 0."""
+    monkeypatch.setattr("headway.metrics.exact_match.ExactMatch.aggregate", lambda metric, totals: -11.25)
+    shown, text = [], session.Session.progress_text
+    monkeypatch.setattr(session.Session, "progress_text", lambda *given: (shown.append(text(*given)), shown[-1])[1])
+    toys.run(tmp_path, best_by="exact_match", dev_metrics=["exact_match"])
+    assert any("best exact_match -11.25" in text for text in shown)
+
+
 def test_bf16_trains_and_decodes(tmp_path, monkeypatch):
     seen, whole = [], evaluation.dev_loss
     monkeypatch.setattr(

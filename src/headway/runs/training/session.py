@@ -116,7 +116,8 @@ class Session:
     def progress_text(self, left: str) -> str:
         """The state of training in a few words, the most important first; the loss is known before its first line."""
         state, window = self.state, self.state.window
-        best = f"best {self._best_by} {abs(state.best[0][0]):.2f}" if state.best else ""
+        ranked = state.best[0][0] if state.best else 0.0  # the lowest is the best
+        best = f"best {self._best_by} {-ranked if self._higher_is_better else ranked:.2f}" if state.best else ""
         loss = self.records.loss or (f"loss {window.loss / window.tokens:.3f}" if window.tokens else "")
         parts = (f"update {state.update}", loss, left, best, f"epoch {self._epoch}", self.records.speed)
         return " · ".join(part for part in parts if part)
