@@ -106,7 +106,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
     def check(self, inputs: Sequence[Recording], options: PredictOptions, *, first_line: int = 1) -> None:
         """Raise UserError where `predict` does for one of the inputs, without decoding any."""
         request = self._request(inputs, options, first_line)
-        self._limits(request, [row for row, source in enumerate(request.sources) if source.values])
+        self._limits(request, [row for row, source in enumerate(request.sources) if len(source.values)])
 
     def _request(self, raw: Sequence[Any], options: PredictOptions, first_line: int) -> PredictionRequest:
         search, formatter = options.search(self.recipe.decoding), self.formatter(options)

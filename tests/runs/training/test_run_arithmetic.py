@@ -30,9 +30,9 @@ def speed(monkeypatch: pytest.MonkeyPatch):
 def test_auto_takes_what_is_quicker_and_writes_it_down(tmp_path: Path, speed, caplog) -> None:
     caplog.set_level("INFO")
     speed(1.9)
-    quick = RunFolder(toys.run(tmp_path, "quick")).read_manifest()
+    quick = RunFolder(toys.run(tmp_path, "quick", optimizer={"warmup": 2})).read_manifest()
     speed(0.5)
-    slow = RunFolder(toys.run(tmp_path, "slow")).read_manifest()
+    slow = RunFolder(toys.run(tmp_path, "slow", optimizer={"warmup": 2})).read_manifest()
     assert (quick["precision"], quick["bf16_speed"]) == ("bf16", 1.9)
     assert (slow["precision"], slow["bf16_speed"]) == ("float32", 0.5)
     assert slow["machine"]["threads"] == torch.get_num_threads()
@@ -95,7 +95,7 @@ def test_runs_from_before_there_was_a_choice_go_on_as_they_were(tmp_path: Path, 
 
 def test_bf16_on_a_processor_without_it_warns_with_the_factor(tmp_path: Path, speed, caplog) -> None:
     speed(1 / 31)
-    toys.run(tmp_path, precision="bf16")
+    toys.run(tmp_path, precision="bf16", optimizer={"warmup": 2})
     (warning,) = (record.message for record in caplog.records if record.levelname == "WARNING")
     assert warning.startswith("training.precision: bf16 takes 31.0 times as long as float32 on this processor")
     assert torch.backends.cpu.get_cpu_capability() in warning
