@@ -132,7 +132,7 @@ def test_other_words_and_several_references_are_refused() -> None:
     ("gold", "mistake"),
     [
         ("(S XX )S", "this is not one tree: text outside of brackets; received '(S XX )S'"),
-        ("(S (NN a)", "this is not one tree; received '(S (NN a)'"),
+        ("(S (NN a)", "this is not one tree: this bracket is never closed; received '(S (NN a)'"),
     ],
 )
 def test_references_that_are_no_trees_are_named(gold: str, mistake: str) -> None:

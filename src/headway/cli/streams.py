@@ -143,7 +143,7 @@ def _only(given: Mapping[str, Any], task: str, options: type[Model], without: Se
 
 
 def _flags(options: type[BaseModel], without: Sequence[str]) -> list[str]:
-    """The options that the command line has, but for some."""
+    """The names of the options that are flags of the command line, but for those in `without`."""
     extras = {name: field.json_schema_extra for name, field in options.model_fields.items() if name not in without}
     return [name for name, extra in extras.items() if not isinstance(extra, dict) or extra.get("flag", name)]
 

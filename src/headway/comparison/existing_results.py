@@ -321,7 +321,7 @@ def _result_of_run(
     path = None if folder is None else folder / CELLS / f"{slug(name.variant)}-{name.seed}.json"
     known = None if path is None else read_result(path, stamp)
     if known is not None:
-        return replace(known, variant=name.variant, seed=name.seed)  # which may have been called otherwise
+        return replace(known, variant=name.variant, seed=name.seed)  # it may have been kept by another name
     result = result_of_run(
         name.path, name.variant, name.seed, tests, device=options.device, allow_code=options.allow_code
     )  # fmt: skip

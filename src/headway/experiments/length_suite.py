@@ -197,7 +197,7 @@ def write_table(scores: Sequence[LengthScore], path: Path) -> None:
 
 def _known_scores(run: Path, test: LengthTest) -> list[LengthScore]:
     """The scores of a run that has just been compared."""
-    with foreign_code(True):  # which its recipe, that was given, names
+    with foreign_code(True):  # its recipe was just trained with
         recipe = RunFolder(run).read_recipe()
     return _scores(run.name, recipe, run, test)
 

@@ -55,13 +55,11 @@ def parse_penn(lines: Iterable[str], where: str) -> Iterator[TreeAtLine]:
 
 def parse_tree(text: str, where: str | None = None) -> Tree:
     """The one tree of some text, as it stands there. Raises UserError, at `where`, where it is not one."""
-    reader = _Reader("")
     try:
-        found = [reader.take(token, 1) for token in TOKEN.findall(text)]
+        trees = [tree for _, tree in parse_penn([text], "") if tree is not None]
     except UserError as error:
         raise UserError(f"this is not one tree: {error.what}", where=where, received=text) from error
-    trees = [at_line.tree for at_line in found if at_line is not None and at_line.tree is not None]
-    if len(trees) != 1 or reader.open:
+    if len(trees) != 1:
         raise UserError("this is not one tree", where=where, received=text)
     return trees[0]
 

@@ -40,6 +40,6 @@ class PredictionRequest:
     unknown: UnknownWords | None
 
     def empty(self, row: int) -> list[TextHypothesis]:
-        """The outputs of an input without values: certain for a blank one, and for one that is skipped unknown."""
+        """The outputs of an input without values. The score is 0 where it is blank, and -inf where it is skipped."""
         score = -math.inf if row in self.problems else 0.0
         return [TextHypothesis("", score, [], [])] * self.options.nbest
