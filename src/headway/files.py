@@ -38,6 +38,12 @@ def exists(path: Path, kind: Literal["any", "file", "folder"] = "any") -> bool:
     return {"any": os.path.exists, "file": os.path.isfile, "folder": os.path.isdir}[kind](path)
 
 
+def first_existing(path: Path, folders: Sequence[Path], kind: Literal["any", "file", "folder"] = "any") -> Path:
+    """The absolute path in the first of `folders` that has it, or else in the first of all."""
+    places = [folder / path for folder in folders]
+    return next((place for place in places if exists(place, kind)), places[0]).absolute()
+
+
 @contextmanager
 def named_in_errors(path: Path) -> Iterator[None]:
     """Within this context an OSError, such as that of a full disk, names `path` where it names no file."""

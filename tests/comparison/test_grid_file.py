@@ -31,6 +31,19 @@ def test_cells_are_variants_by_seeds(tmp_path: Path) -> None:
     assert grid.tests[0].corpus.path == tmp_path / "test.tsv"  # type: ignore[union-attr]
 
 
+def test_corpora_are_looked_for_beside_each_recipe_and_then_beside_the_grid(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    path = write_grid(tmp_path, variants={"base": {}, "moved": "own/moved.yaml"})
+    (own / "moved.yaml").write_text((tmp_path / "base.yaml").read_text())
+    (own / "train.tsv").write_text("a b\tb a\n")
+    (tmp_path / "train.tsv").write_text("a b c\tc b a\n")
+    base, moved = (variant.recipe.data.corpora() for variant in load_grid(path).variants)
+    assert base["data.train"].path == tmp_path / "train.tsv"  # type: ignore[union-attr]
+    assert moved["data.train"].path == own / "train.tsv"  # type: ignore[union-attr]
+    assert moved["data.dev"].path == tmp_path / "dev.tsv"  # type: ignore[union-attr]
+
+
 def test_overrides_change_the_grid_or_all_recipes(tmp_path: Path) -> None:
     grid = load_grid(write_grid(tmp_path), ["seeds=[7]", "training.updates=3", "model.dim=8", "margin.chrf=2"])
     cells = [cell for variant in grid.variants for cell in grid.cells(variant)]

@@ -457,6 +457,24 @@ def test_a_test_set_at_fault_is_named_before_any_work(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"data.train": {"tsv": "trian.tsv"}}, "variants.local: data.train.path: there is no such file"),
+        (
+            {"data.dev": [{"tsv": "dev.tsv"}, {"tsv": "empty.tsv"}]},
+            "variants.local: data.dev.1.path: this file is empty",
+        ),
+    ],
+)
+def test_a_corpus_at_fault_is_named_before_any_work(tmp_path: Path, change: dict[str, object], where: str) -> None:
+    (tmp_path / "empty.tsv").write_text("")
+    grid = load_grid(write_grid(tmp_path, variants={"attention": {}, "local": change}))
+    with pytest.raises(UserError, match=where):
+        compare_grid(grid, tmp_path / "out", GridOptions())
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_command_line(made: tuple[Grid, Path], run_headway: Command) -> None:
     _, out = made
     grid = out.parent / "grid.yaml"

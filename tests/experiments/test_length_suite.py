@@ -83,7 +83,18 @@ def test_what_is_done_is_not_done_again(place: Path, run_headway: Command, monke
     assert (place / "runs" / "ngram" / "model.safetensors").read_bytes() == weights
     ended = run_headway(*command(place, "optimizer.learning_rate=0.1"))
     assert ended.code == 2
-    assert "--resume with a changed recipe (optimizer.learning_rate" in ended.err
+    assert "a run goes on with its own recipe, and this one has changed (optimizer.learning_rate" in ended.err
+
+
+def test_a_run_of_another_recipe_is_named_before_any_training(
+    place: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.experiments.length_suite.train", lambda *given, **options: pytest.fail("trained"))
+    first = place / "first.yaml"
+    first.write_text((place / "learned.yaml").read_text())
+    folders = ("--output", place / "runs", "--data", place / "data")
+    ended = run_headway("lengths", first, place / "ngram.yaml", *folders, "optimizer.warmup=4")
+    assert (ended.code, "(optimizer.warmup: 5 -> 4)" in ended.err) == (2, True)
 
 
 def test_several_tasks_are_drawn_beside_each_other(
@@ -133,7 +144,7 @@ def test_another_test_is_decoded_anew(place: Path, monkeypatch: pytest.MonkeyPat
     text = prompts.read_text()
     prompts.write_text(text.replace("even", "odd"))
     try:
-        assert compare_lengths([place / "ngram.yaml"], place / "data", place / "runs") == 0
+        assert compare_lengths([place / "ngram.yaml"], [place / "data"], place / "runs") == 0
     finally:
         prompts.write_text(text)
     assert decoded == ["ngram"]

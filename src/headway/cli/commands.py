@@ -23,6 +23,7 @@ from headway.cli.score_commands import draw_alignments, score_app
 from headway.cli.standard_streams import write
 from headway.cli.verb_groups import BEGIN, COMPARE, SHIP, TRAIN, Root
 from headway.config import WRITES_FILE, WRITES_FOLDER
+from headway.files import exists
 from headway.log import logger
 
 app = typer.Typer(
@@ -169,10 +170,12 @@ def lengths(
     ],
 ) -> None:
     """Train variants on one or more length tasks: draw their accuracy at trained and at longer lengths."""
-    from headway.experiments.length_suite import compare_tasks
+    from headway.experiments.length_suite import compare_lengths
 
-    files = [Path(recipe) for recipe in recipes if "=" not in recipe]
-    raise typer.Exit(compare_tasks(files, data, output, [change for change in recipes if "=" in change]))
+    changes = [given for given in (*recipes, *map(str, data)) if "=" in given and not exists(Path(given))]
+    files = [Path(recipe) for recipe in recipes if recipe not in changes]
+    folders = [folder for folder in data if str(folder) not in changes]
+    raise typer.Exit(compare_lengths(files, folders, output, changes))
 
 
 @command(app, group=BEGIN)

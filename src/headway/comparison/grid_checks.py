@@ -9,6 +9,8 @@ from headway.comparison.checks import check_margin
 from headway.comparison.grid import SEED, Grid, content, corpus_files, name_of_corpus
 from headway.config import validated_options
 from headway.errors import UserError
+from headway.formats.corpus_config import parts
+from headway.formats.corpus_format import open_format
 from headway.formats.lines import check_file
 from headway.log import warn
 from headway.metrics import METRICS, Metric, check_kind
@@ -38,6 +40,15 @@ def check_grid(grid: Grid) -> None:
     _check_tuning(grid)
     _check_predict(grid)
     _check_run_names(grid)
+
+
+def check_corpora(grid: Grid) -> None:
+    """Raise UserError where a file that variants are trained on, or evaluated on meanwhile, is missing or empty."""
+    for variant in grid.variants:
+        with at_key(f"variants.{variant.name}"):
+            for name, corpus in variant.recipe.data.corpora().items():
+                for where, part in parts(corpus, name):
+                    open_format(part, where).check()
 
 
 def _check_metrics(grid: Grid) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from headway.comparison.comparison import Comparison
 from headway.comparison.estimates import expected, tried_seconds
 from headway.comparison.grid import Grid, Variant
+from headway.comparison.grid_checks import check_corpora
 from headway.comparison.grid_config import TuneConfig
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_run import CELLS, TUNING, GridRun
@@ -46,11 +47,13 @@ def compare_grid(grid: Grid, output: Path, options: GridOptions) -> GridComparis
         options: the workers.
 
     Raises:
-        UserError: test sets that cannot be read or are too small, or runs that were made with other recipes.
+        UserError: corpora that cannot be read, test sets that are too small, or runs that were made with other recipes.
         RunError: another call is at work in the folder.
     """
     check_sets(grid)
     run = GridRun(grid, output, options.threads)
+    if not run.is_done():
+        check_corpora(grid)
     result = run.result() if run.is_done() else run.run(workers_of(options))
     if result.stopped:
         say(f"stopped by {signal.Signals(result.stopped).name}; the same command goes on")

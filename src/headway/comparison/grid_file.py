@@ -3,6 +3,8 @@
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from headway.comparison.grid_checks import at_key, check_grid
 from headway.comparison.grid_config import GridConfig
 from headway.config import explain, merge
 from headway.errors import UserError, nearest
-from headway.files import exists
+from headway.files import first_existing
 from headway.formats.corpus_config import paths_resolved
 from headway.models import StackedConfig, model_section
 from headway.recipe import Recipe, apply_overrides, changed_keys, read_tree, recipe_of, set_key
@@ -24,13 +26,26 @@ from headway.tasks import build_task
 NAME = re.compile(r"[\w.+=-]+")
 
 
+@dataclass(frozen=True)
+class _RawVariant:
+    """A variant as it was read: the raw tree of its recipe, and the folders of that recipe and of the grid."""
+
+    tree: dict[str, Any]
+    folders: tuple[Path, ...]
+
+    def recipe(self) -> Recipe:
+        """The recipe. Raises UserError."""
+        return recipe_of(copy.deepcopy(self.tree), self.folders)
+
+
 def load_grid(path: Path, overrides: Sequence[str] = ()) -> Grid:
     """Read a grid file, apply `key.path=value` overrides and check all of it.
 
     An override whose first key is one of the grid changes the grid; any other changes all recipes.
 
     Args:
-        path: the file; its relative paths of recipes begin at its folder, those of corpora as in a recipe.
+        path: the file; its relative paths of recipes begin at its folder. Those of corpora are looked for as those
+            of a recipe, beside a variant's recipe and then beside this file.
         overrides: values are YAML.
 
     Raises:
@@ -64,10 +79,10 @@ def grid_of(tree: dict[str, Any], beside: Path, overrides: Sequence[str] = ()) -
 def _checked(config: GridConfig, beside: Path, changes: Sequence[str]) -> Grid:
     """The grid of a config. Raises UserError as `load_grid`."""
     _check_names(config)
-    trees = {name: _tree_of(config, name, beside, changes) for name in config.variants}
-    _check_differences([_unchecked(name, tree, beside) for name, tree in trees.items()])
-    _match_variants(config, trees, beside)
-    variants = [_variant(name, tree, beside) for name, tree in trees.items()]
+    read = {name: _read(config, name, beside, changes) for name in config.variants}
+    _check_differences([_unchecked(name, variant) for name, variant in read.items()])
+    _match_variants(config, read)
+    variants = [_variant(name, variant) for name, variant in read.items()]
     task = variants[0].recipe.task
     for variant in variants[1:]:
         if variant.recipe.task != task:
@@ -75,8 +90,8 @@ def _checked(config: GridConfig, beside: Path, changes: Sequence[str]) -> Grid:
             raise UserError(
                 "variants of one task are compared", where=where, received=variant.recipe.task, allowed=task
             )
-    folder = next(iter(trees.values())).get("data", {}).get("folder")
-    resolve = _resolver([Path(folder)] if folder else [Path(), beside])
+    folder = next(iter(read.values())).tree.get("data", {}).get("folder")
+    resolve = partial(first_existing, folders=[Path(folder)] if folder else [Path(), beside])
     tests = tuple(_named_sets(config, resolve))
     metrics = build_task(task).metrics if config.metrics is None else config.metrics
     tuning_set = _tuning_set(config, variants, resolve)
@@ -101,8 +116,8 @@ def _check_names(config: GridConfig) -> None:
             raise UserError(f"no such variant{nearest(meant, names)}", where=where, received=meant, allowed=names)
 
 
-def _tree_of(config: GridConfig, name: str, beside: Path, changes: Sequence[str]) -> dict[str, Any]:
-    """The raw tree of a variant's recipe, with all changes. Raises UserError."""
+def _read(config: GridConfig, name: str, beside: Path, changes: Sequence[str]) -> _RawVariant:
+    """A variant's recipe, with all changes. Raises UserError."""
     own = dict(config.variants[name])
     path, where = own.pop("recipe", config.recipe), f"variants.{name}"
     if path is None:
@@ -120,7 +135,7 @@ def _tree_of(config: GridConfig, name: str, beside: Path, changes: Sequence[str]
                 set_key(tree, key, copy.deepcopy(value), key)
         apply_overrides(tree, changes)
         set_key(tree, SEED, config.seeds[0], SEED)
-    return tree
+    return _RawVariant(tree, ((beside / path).parent, beside))
 
 
 def _check_own_keys(config: GridConfig, own: Mapping[str, Any], changes: Sequence[str]) -> None:
@@ -143,7 +158,7 @@ def _sets(changes: Mapping[str, Any], key: str) -> bool:
     return False
 
 
-def _match_variants(config: GridConfig, trees: Mapping[str, dict[str, Any]], beside: Path) -> None:
+def _match_variants(config: GridConfig, read: Mapping[str, _RawVariant]) -> None:
     """Ask in the recipes of all variants but one for the number of parameters of that one.
 
     A variant that says itself what is to be sized keeps that.
@@ -151,35 +166,35 @@ def _match_variants(config: GridConfig, trees: Mapping[str, dict[str, Any]], bes
     match = config.match_parameters
     if match is None:
         return
-    to: str | int = next(iter(trees)) if match.to is None else match.to
+    to: str | int = next(iter(read)) if match.to is None else match.to
     goal: Any = to
     if isinstance(to, str):
         with at_key(f"variants.{to}"):
-            goal = model_section(_sized(trees[to], f"variants.{to}", beside)).model_dump(mode="json")
-    for name, tree in trees.items():
+            goal = model_section(_sized(read[to], f"variants.{to}")).model_dump(mode="json")
+    for name, variant in read.items():
         if name != to:
-            own = _sized(tree, f"variants.{name}", beside).get("match_parameters")
+            own = _sized(variant, f"variants.{name}").get("match_parameters")
             value = {"to": goal, "by": own["by"] if own else match.by, "within": match.within}
-            set_key(tree, "model.match_parameters", value, f"variants.{name}")
+            set_key(variant.tree, "model.match_parameters", value, f"variants.{name}")
 
 
-def _sized(tree: dict[str, Any], where: str, beside: Path) -> Any:
+def _sized(variant: _RawVariant, where: str) -> Any:
     """The model of a variant, which can be sized. Raises UserError where it cannot."""
     with at_key(where):
-        model = recipe_of(copy.deepcopy(tree), beside).model
+        model = variant.recipe().model
     if not isinstance(model, StackedConfig):
         what = "a model of this kind cannot be sized to a number of parameters"
         raise UserError(what, where=f"{where}: match_parameters", received=model.kind)
     return model.model_dump(mode="json")
 
 
-def _unchecked(name: str, tree: dict[str, Any], beside: Path) -> Variant:
+def _unchecked(name: str, read: _RawVariant) -> Variant:
     with at_key(f"variants.{name}"):
-        return Variant(name, recipe_of(copy.deepcopy(tree), beside))
+        return Variant(name, read.recipe())
 
 
-def _variant(name: str, tree: dict[str, Any], beside: Path) -> Variant:
-    variant = _unchecked(name, tree, beside)
+def _variant(name: str, read: _RawVariant) -> Variant:
+    variant = _unchecked(name, read)
     with at_key(f"variants.{name}"):
         check_recipe(variant.recipe)
     return variant
@@ -189,14 +204,6 @@ def _check_differences(variants: Sequence[Variant]) -> None:
     for one, other in combinations(variants, 2):
         if not changed_keys(one.recipe, other.recipe):
             raise UserError(f"this variant does not differ from {one.name}", where=f"variants.{other.name}")
-
-
-def _resolver(folders: Sequence[Path]) -> Any:
-    def resolve(path: Path) -> Path:
-        existing = (folder / path for folder in folders if exists(folder / path))
-        return next(existing, folders[0] / path).absolute()
-
-    return resolve
 
 
 def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:

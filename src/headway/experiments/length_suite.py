@@ -16,11 +16,13 @@ from headway.log import say
 from headway.metrics import build_metric, scores_by_group
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
-from headway.registry import foreign_code
+from headway.registry import foreign_code, import_paths
 from headway.runs.inspect.charts import Panel, panel_chart
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
+from headway.runs.training.opening import check_free_to_change
+from headway.runs.training.run_arithmetic import compared_with_run
 from headway.runs.training.shared_precision import SharedPrecision
 from headway.tables import Cell, Column, Table
 
@@ -88,44 +90,41 @@ def read_test(folder: Path) -> LengthTest:
     )
 
 
-def compare_tasks(recipes: Sequence[Path], data: Sequence[Path], output: Path, overrides: Sequence[str] = ()) -> int:
-    """Do `compare_lengths` for each of several tasks, in `output/NAME`, and draw them beside each other in `output`.
+@dataclass(frozen=True)
+class _Suite:
+    """One task of a comparison: its test, the variants' recipes by name, their precision, the folder of their runs."""
 
-    One task alone is compared in `output` itself. NAME is that of the folder of its data.
+    test: LengthTest
+    recipes: dict[str, Recipe]
+    precision: SharedPrecision
+    output: Path
 
-    Returns:
-        The exit code.
-
-    Raises:
-        UserError: as `compare_lengths`, or two folders of data of one name.
-    """
-    if len(data) == 1:
-        return compare_lengths(recipes, data[0], output, overrides)
-    folders = {folder.absolute().name: folder for folder in data}
-    if len(folders) < len(data):
-        raise UserError("a task is named after the folder of its data, so these must differ", where=option("data"))
-    tests = {name: read_test(folder) for name, folder in folders.items()}
-    panels = []
-    for name, folder in folders.items():
-        code = compare_lengths(recipes, folder, output / name, overrides)
-        if code:
-            return code
-        known = [_known_scores(output / name / path.stem, tests[name]) for path in recipes]
-        panels.append(panel_of([score for scores in known for score in scores], tests[name]))
-    draw(panels, output)
-    say(f"\nall tasks: {output / FIGURES[0]}")
-    return 0
+    def train(self) -> tuple[int, list[LengthScore]]:
+        """Train and decode what is not done yet. Gives the exit code of training, and the scores of all variants."""
+        scores: list[LengthScore] = []
+        for name, recipe in self.recipes.items():
+            say(f"\n{name}: {self.test.title}")
+            run = self.output / name
+            code = train(self.precision.given(recipe), run, resume=RunFolder(run).recipe_file.exists())
+            if code:
+                return code, scores
+            scores += _scores(name, recipe, run, self.test)
+            write_table(scores, self.output / TABLE)
+        draw([panel_of(scores, self.test)], self.output)
+        say(f"\n{summary(scores, self.test.trained)}\n{self.output / TABLE}, {self.output / FIGURES[0]}")
+        return 0, scores
 
 
-def compare_lengths(recipes: Sequence[Path], data: Path, output: Path, overrides: Sequence[str] = ()) -> int:
-    """Train each recipe on a length task, decode its test, and write `accuracy.csv` and figures into `output`.
+def compare_lengths(recipes: Sequence[Path], data: Sequence[Path], output: Path, overrides: Sequence[str] = ()) -> int:
+    """Train each recipe on each length task, decode the tests, and write `accuracy.csv` and figures into `output`.
 
-    A recipe's run is `output/NAME`, the recipe's file being NAME.yaml. Runs that are there already are continued,
-    and those that are finished, trained and decoded, are not done again.
+    A recipe's run is `output/NAME`, the recipe's file being NAME.yaml. Several tasks are compared in `output/TASK`,
+    TASK being the name of the folder of its data, and drawn beside each other in `output`. Runs that are there already
+    are continued, and those that are finished, trained and decoded, are not done again.
 
     Args:
         recipes: the variants.
-        data: the folder of `headway data lengths`.
+        data: the folders of `headway data lengths`.
         output: the folder of all runs.
         overrides: changes to all of the recipes.
 
@@ -133,25 +132,42 @@ def compare_lengths(recipes: Sequence[Path], data: Path, output: Path, overrides
         The exit code: 0, or 128 + the signal's number when training was stopped.
 
     Raises:
-        UserError: recipes or data that cannot be used, or runs that were made with other ones.
+        UserError: before any training: recipes or data that cannot be used, two folders of data of one name, or runs
+            that were made with other recipes.
     """
+    folders = {folder.absolute().name: folder for folder in data}
+    if len(folders) < len(data):
+        raise UserError("a task is named after the folder of its data, so these must differ", where=option("data"))
+    several = len(data) > 1
+    suites = [
+        _suite(recipes, folder, output / name if several else output, overrides) for name, folder in folders.items()
+    ]
+    panels = []
+    for suite in suites:
+        code, scores = suite.train()
+        if code:
+            return code
+        panels.append(panel_of(scores, suite.test))
+    if several:
+        draw(panels, output)
+        say(f"\nall tasks: {output / FIGURES[0]}")
+    return 0
+
+
+def _suite(recipes: Sequence[Path], data: Path, output: Path, overrides: Sequence[str]) -> _Suite:
+    """One task with its recipes, in one precision. Raises UserError as `compare_lengths`."""
     test = read_test(data)
     folder = json.dumps(str(data.absolute()))  # as YAML, whatever characters it has
     loaded = {path.stem: load_recipe(path, [f"data.folder={folder}", *overrides]) for path in recipes}
     if len(loaded) < len(recipes):
         raise UserError("a variant is named after its recipe, so these must differ", where="recipes")
     precision = SharedPrecision([(recipe, output / name) for name, recipe in loaded.items()])
-    scores: list[LengthScore] = []
     for name, recipe in loaded.items():
-        say(f"\n{name}: {test.title}")
-        code = train(precision.given(recipe), output / name, resume=RunFolder(output / name).recipe_file.exists())
-        if code:
-            return code
-        scores += _scores(name, recipe, output / name, test)
-        write_table(scores, output / TABLE)
-    draw([panel_of(scores, test)], output)
-    say(f"\n{summary(scores, test.trained)}\n{output / TABLE}, {output / FIGURES[0]}")
-    return 0
+        run = RunFolder(output / name)
+        if run.recipe_file.exists() and run.has_begun():
+            with foreign_code(bool(import_paths(recipe.model_dump(mode="json")))):
+                check_free_to_change(compared_with_run(run, precision.given(recipe))[1], run)
+    return _Suite(test, loaded, precision, output)
 
 
 def _scores(name: str, recipe: Recipe, run: Path, test: LengthTest) -> list[LengthScore]:
@@ -193,13 +209,6 @@ def write_table(scores: Sequence[LengthScore], path: Path) -> None:
     """Write scores as CSV, a row a variant and length."""
     table = Table([field.name for field in fields(LengthScore)], [astuple(score) for score in scores])
     write_text(path, table.csv())
-
-
-def _known_scores(run: Path, test: LengthTest) -> list[LengthScore]:
-    """The scores of a run that has just been compared."""
-    with foreign_code(True):  # its recipe was just trained with
-        recipe = RunFolder(run).read_recipe()
-    return _scores(run.name, recipe, run, test)
 
 
 def panel_of(scores: Sequence[LengthScore], test: LengthTest) -> Panel:

@@ -5,13 +5,13 @@ What such a recipe leaves out is read from there, so that the copy in the run fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from headway.config import merge
 from headway.errors import UserError
-from headway.files import exists
+from headway.files import exists, first_existing
 from headway.processing.marian_files import PREFIX, marian_folder, marian_section, marian_vocabulary, read_config
 from headway.registry import import_paths
 
@@ -19,12 +19,12 @@ Tree = dict[str, Any]
 SECTIONS = ("task", "text", "vocabulary", "model")  # those that a run hands on
 
 
-def fill_from_origins(tree: Tree, beside: Path, read: Callable[[Path], Tree]) -> None:
+def fill_from_origins(tree: Tree, folders: Sequence[Path], read: Callable[[Path], Tree]) -> None:
     """Put into a raw tree what it leaves to the run of `training.from`, or to the model of `model.from`.
 
     Args:
         tree: the recipe.
-        beside: where relative paths are looked for, after the current folder.
+        folders: where relative paths are looked for, in this order.
         read: reads the raw tree of a recipe's file.
 
     Raises:
@@ -32,14 +32,14 @@ def fill_from_origins(tree: Tree, beside: Path, read: Callable[[Path], Tree]) ->
     """
     training, model = tree.get("training"), tree.get("model")
     if isinstance(training, dict) and training.get("from") is not None:
-        folder = _folder(str(training["from"]), beside)
+        folder = first_existing(Path(str(training["from"])), folders, "folder")
         training["from"] = str(folder)
         _fill_from_run(tree, folder, read)
     elif isinstance(model, dict) and model.get("from") is not None:
         _check_alone(tree, model)
         place = str(model["from"])
         if place.startswith(PREFIX):
-            folder = _folder(place.removeprefix(PREFIX), beside)
+            folder = first_existing(Path(place.removeprefix(PREFIX)), folders, "folder")
             model["from"] = place = f"{PREFIX}{folder}" if exists(folder, "folder") else place
         config = read_config(marian_folder(place))
         tree["model"] = merge(marian_section(config), model)
@@ -55,12 +55,6 @@ def _check_alone(tree: Tree, model: Tree) -> None:
     if vocabulary is not None and not (isinstance(vocabulary, dict) and vocabulary.get("kind") == "marian"):
         what, allowed = "the vocabulary comes with the model", "no vocabulary beside model.from"
         raise UserError(what, where="vocabulary", received=vocabulary, allowed=allowed)
-
-
-def _folder(name: str, beside: Path) -> Path:
-    """A folder by its path, in the current folder or `beside`."""
-    places = (Path(name), beside / name)
-    return next((path for path in places if exists(path, "folder")), places[0]).absolute()
 
 
 def _fill_from_run(tree: Tree, run: Path, read: Callable[[Path], Tree]) -> None:

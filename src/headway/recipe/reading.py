@@ -14,7 +14,7 @@ from headway.config import Section, explain, merge
 from headway.corpora.lead import LeadConfig
 from headway.documents import dump_yaml, parse_yaml, read_yaml
 from headway.errors import UserError, option
-from headway.files import exists
+from headway.files import exists, first_existing
 from headway.formats.corpus_config import paths_resolved
 from headway.models import ModelSection, TaggerConfig
 from headway.models.matching import other_model
@@ -44,32 +44,33 @@ def load_recipe(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str]
     else:
         tree, beside = read_tree(Path(recipe)), Path(recipe).parent
     apply_overrides(tree, overrides)
-    return recipe_of(tree, beside)
+    return recipe_of(tree, [beside])
 
 
-def recipe_of(tree: dict[str, Any], beside: Path) -> Recipe:
-    """The recipe of a raw tree, whose relative paths are looked for as `load_recipe` says, `beside` for the last.
+def recipe_of(tree: dict[str, Any], folders: Sequence[Path]) -> Recipe:
+    """The recipe of a raw tree, whose relative paths are looked for as `load_recipe` says, in `folders` at last.
 
     Raises:
         UserError: unknown keys, or values that are not allowed.
     """
-    fill_from_origins(tree, beside, partial(read_tree, alone=True))
-    _resolve_match(tree, beside)
-    return resolve_paths(parse_recipe(tree), beside)
+    fill_from_origins(tree, [Path(), *folders], partial(read_tree, alone=True))
+    _resolve_match(tree, [Path(), *folders])
+    recipe = parse_recipe(tree)
+    return resolve_paths(recipe, [recipe.data.folder] if recipe.data.folder else [Path(), *folders])
 
 
-def _resolve_match(tree: dict[str, Any], beside: Path, below: Sequence[Path] = ()) -> None:
+def _resolve_match(tree: dict[str, Any], folders: Sequence[Path], below: Sequence[Path] = ()) -> None:
     """Put the model of the recipe that `model.match_parameters` names instead of its path."""
     to = _matched(tree)
     if isinstance(to, dict):
         _set_matched(tree, other_model(to).model_dump(mode="json"))
     if not isinstance(to, str):
         return
-    path = Path(to) if exists(Path(to)) else beside / to
+    path = first_existing(Path(to), folders)
     other = read_tree(path)
     if path.resolve() in below or len(below) == MOST_BASES:
         raise UserError("recipes cannot match each other's parameters", where="model.match_parameters", received=to)
-    _resolve_match(other, path.parent, [*below, path.resolve()])
+    _resolve_match(other, [Path(), path.parent], [*below, path.resolve()])
     _set_matched(tree, other_model(other.get("model", {})).model_dump(mode="json"))
 
 
@@ -154,13 +155,11 @@ def parse_recipe(tree: dict[str, Any]) -> Recipe:
         raise UserError(explain(error, Recipe)) from error
 
 
-def resolve_paths(recipe: Recipe, beside: Path) -> Recipe:
-    """The recipe with absolute paths, so that its copy in the run folder works from anywhere."""
+def resolve_paths(recipe: Recipe, folders: Sequence[Path]) -> Recipe:
+    """The recipe with absolute paths, found in `folders`, so that its copy in the run folder works from anywhere."""
 
     def resolve(path: Path) -> Path:
-        folders = [recipe.data.folder] if recipe.data.folder else [Path(), beside]
-        existing = (folder / path for folder in folders if exists(folder / path))
-        return next(existing, folders[0] / path).absolute()
+        return first_existing(path, folders)
 
     def parser(config: ParserConfig | None) -> ParserConfig | None:
         """A model that is a file or folder here; any other model has a name."""

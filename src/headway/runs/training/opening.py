@@ -41,7 +41,7 @@ from headway.runs.training.preparation import (
     run_folder,
 )
 from headway.runs.training.records import Records, trim_metrics
-from headway.runs.training.run_arithmetic import Arithmetic, choose_arithmetic, compared_with_run
+from headway.runs.training.run_arithmetic import Arithmetic, Changes, choose_arithmetic, compared_with_run
 from headway.runs.training.session import Session
 from headway.runs.training.updates import TrainingStep
 from headway.tasks import dev_metrics
@@ -104,18 +104,26 @@ def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device, hel
     return arithmetic
 
 
-def _check_changes(recipe: Recipe, folder: RunFolder, changes: dict[str, tuple[Any, Any]]) -> None:
+def _check_changes(recipe: Recipe, folder: RunFolder, changes: Changes) -> None:
     """Name what has changed in the recipe of a run that goes on. Raises UserError where that may not change."""
     if not changes:
         return
-    shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
-    if any(key not in FREE_TO_CHANGE for key in changes):
-        allowed = f"the run's own recipe, or changes of {', '.join(FREE_TO_CHANGE)}"
-        what = f"{option('resume')} with a changed recipe ({shown})"
-        raise UserError(what, where=str(folder.path), allowed=allowed)
+    check_free_to_change(changes, folder)
     checkpoints = list_checkpoints(folder.checkpoints)
     _check_end(recipe, folder, made=update_of(checkpoints[-1]) if checkpoints else 0)
-    warn(f"the recipe has changed: {shown}")
+    warn(f"the recipe has changed: {_shown(changes)}")
+
+
+def check_free_to_change(changes: Changes, folder: RunFolder) -> None:
+    """Raise UserError where a recipe has changes with which the run in `folder` cannot go on."""
+    if any(key not in FREE_TO_CHANGE for key in changes):
+        allowed = f"the run's own recipe, changes of {', '.join(FREE_TO_CHANGE)}, or another folder"
+        what = f"a run goes on with its own recipe, and this one has changed ({_shown(changes)})"
+        raise UserError(what, where=str(folder.path), allowed=allowed)
+
+
+def _shown(changes: Changes) -> str:
+    return "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
 
 
 def _check_end(recipe: Recipe, folder: RunFolder, made: int) -> None:

@@ -14,6 +14,7 @@ from headway.tensors.backends import has_onednn, suited_backend
 from headway.tensors.linear import use_backend
 from headway.tensors.precision import bf16_speed, compared, fitting_precision
 
+Changes = dict[str, tuple[Any, Any]]  # by key, the value of a run and the one it is to have
 AUTO = "auto"  # the recipe's word for a choice when the run begins
 
 
@@ -90,7 +91,7 @@ def with_precision(recipe: Recipe, precision: str) -> Recipe:
     return recipe.model_copy(update={"training": training})
 
 
-def compared_with_run(folder: RunFolder, recipe: Recipe) -> tuple[Recipe, dict[str, tuple[Any, Any]]]:
+def compared_with_run(folder: RunFolder, recipe: Recipe) -> tuple[Recipe, Changes]:
     """A recipe for a run that is there, and its changes: the keys with the run's own values and those of `recipe`.
 
     A precision that `recipe` leaves open, or that the run has chosen, is no change. While the run has chosen none, it
