@@ -121,6 +121,8 @@ def test_characters_are_named() -> None:
     assert described({"\ue000": 1}).endswith("(1 different: U+E000 without a name 1) that no text of training has")
     pairs = [Pair(1, "/a/ö.wav", "x", ("x", "z"))]
     assert unseen_characters([Pair(1, "a", "x")], pairs, sources=False) == UnseenCharacters({}, {"z": 1})
+    tree = Pair(1, "a b", "(S X X )S", ("(S (X a) (X b))",))
+    assert unseen_characters([tree], [tree]) == UnseenCharacters({}, {})
 
 
 def test_a_large_overlap_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -115,6 +115,17 @@ def test_no_pair_stands_in_two_parts(tmp_path: Path, run_headway: Command) -> No
     assert not sources[0] & sources[1]
 
 
+def test_no_sentence_stands_in_two_parts(tmp_path: Path) -> None:
+    words = tmp_path / "words.tsv"
+    words.write_text("a\tc\nb\ti\n\nc\tc\n\nd\tc\n\na\tc\nb\ti\n")
+    split = split_sentences(words, tmp_path / "out", SplitOptions(counts=(1, 1)))
+    assert split.text() == "train: 1 sentences, dev: 1 sentences, test: 1 sentences\nleft out 1: of train, also in test"
+    assert (tmp_path / "out" / "train.tsv").read_text() == "c\tc\n"
+    words.write_text("a\tc\n\nb\tc\n\na\tc\n")
+    with pytest.raises(UserError, match="a part has no sentence that is not in another one"):
+        split_sentences(words, tmp_path / "none", SplitOptions(counts=(1, 1)))
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

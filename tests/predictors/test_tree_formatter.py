@@ -52,6 +52,19 @@ def test_given_tags() -> None:
             formatter.check(f"a_b_DT {token}", "line 7")
 
 
+def test_brackets_are_read_as_treebanks_write_them() -> None:
+    formatter = TreeFormatter()
+    assert formatter.source("f -LRB- x -RRB- .") == "f ( x ) ."
+    assert formatter.output("a -LRB-", "(S NN -LRB- )S").text == "(S (NN a) (-LRB- -LRB-))"
+    assert TreeFormatter(tagged=True).source("-LRB-_-LRB- x_NN") == "( x"
+
+
+def test_a_target_is_no_tree_in_brackets() -> None:
+    TreeFormatter().check_target(WRITTEN, "trees.txt:1")
+    with pytest.raises(UserError, match=r"trees\.txt:2: this is a tree in brackets.*with format linear"):
+        TreeFormatter().check_target("(S (NN a))", "trees.txt:2")
+
+
 def test_unknown_formats() -> None:
     with pytest.raises(UserError, match="format: unknown format; received 'tsv'; allowed: brackets, drawing, linear"):
         TreeFormatter("tsv")

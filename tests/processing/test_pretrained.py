@@ -46,6 +46,14 @@ def test_windows_hold_every_word_once_within_the_limit(processor: WordProcessor)
                     assert window.ids[first] == processor.word_ids(words)[window.start + index][0]
 
 
+def test_a_window_has_room_for_a_word(processor: WordProcessor) -> None:
+    before, after = processor.special_tokens
+    marks = len(before) + len(after)
+    with pytest.raises(UserError, match=rf"data\.max_length: .*received {marks}; allowed: {marks + 1} or more"):
+        processor.windows(["he"], marks)
+    assert len(processor.windows(["he", "goes"], marks + 1)) == 2
+
+
 def test_a_short_sentence_is_one_window_and_none_has_none(processor: WordProcessor) -> None:
     (window,) = processor.windows(["he", "goes", "home"], 6)
     assert processor.tokens(window.ids) == ["[CLS]", "he", "go", "##es", "home", "[SEP]"]

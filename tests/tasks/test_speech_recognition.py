@@ -16,11 +16,13 @@ import yaml
 import headway
 from headway.cli import main
 from headway.errors import UserError
+from headway.formats.corpus_config import parse_corpus
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.audio.audio_processor import AudioProcessor
-from headway.recipe import parse_recipe
+from headway.recipe import load_recipe, parse_recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.preparation import check_recipe
+from headway.tasks.speech_recognition import SpeechRecognition
 from tests.processing.audio.tones import RATE, WORDS, say, write, write_corpus
 from tests.runs.training.kills import assert_same, attempts
 
@@ -90,6 +92,18 @@ def test_it_learns(heard):
     assert set(lines[-1]["dev"]) == {"wer", "cer"}
     manifest = json.loads((heard.run / "manifest.json").read_text())
     assert set(manifest["data"]) == {"train", "dev"}
+
+
+def test_a_corpus_is_read_as_the_recipe_says_of_broken_recordings(heard, tmp_path, caplog):
+    (tmp_path / "broken.wav").write_bytes(b"no sound")
+    (tmp_path / "dev.tsv").write_text(f"{heard.recordings[0]}\tlow\nbroken.wav\tmid\n{heard.recordings[1]}\thigh\n")
+    corpus = parse_corpus({"tsv": tmp_path / "dev.tsv"}, "test.dev")
+    for broken, texts in (("error", ["low", "mid", "high"]), ("skip", ["low", "high"])):
+        recipe = load_recipe(heard.recipe, [f"data.audio.broken={broken}"])
+        read = SpeechRecognition().named_corpus(recipe, corpus, "test.dev")
+        assert [example.target for example in read.examples] == texts
+        assert read.size == len(texts)
+    assert "test.dev: 1 recording left out, as data.audio.broken says" in caplog.text
 
 
 def test_files_are_transcribed_in_their_order(heard, run_headway):
@@ -222,6 +236,8 @@ def test_options_of_text_are_refused(heard, run_headway, reversal):
 
 
 def test_the_data_can_be_checked_first(heard, run_headway):
+    ended = run_headway("data", "check", heard.recipe, "data.audio.bins=500")
+    assert (ended.code, "error: data.audio.bins: " in ended.err) == (2, True)
     ended = run_headway("data", "check", heard.recipe)
     assert f"data.train: {SENTENCES} recordings, {SENTENCES} kept" in ended.out
     content = json.loads(run_headway("data", "check", heard.recipe, "--json").out)

@@ -35,7 +35,9 @@ def data_check(
     from headway.tasks import build_task
 
     loaded = load_recipe(recipe, overrides or ())
-    result = build_task(loaded.task).check_data(loaded)
+    task = build_task(loaded.task)
+    task.check(loaded)
+    result = task.check_data(loaded)
     write(json.dumps(result.to_json(), ensure_ascii=False, indent=1) if json_output else result.text())
     result.refuse()
 

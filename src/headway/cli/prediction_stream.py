@@ -351,6 +351,9 @@ def score_pairs(predictor: SequencePredictor, options: TargetScoreOptions) -> li
             where=f"{options.source}, {options.target}",
             received=f"{len(sources)} and {len(targets)} lines",
         )
+    formatter = predictor.formatter(predictor.Options())
+    for line, target in enumerate(targets, start=1):
+        formatter.check_target(target, f"{options.target}:{line}")
     writer = Writer(alignments=options.alignments, aligner=aligner)
     return _force(predictor, sources, targets, writer, as_json=options.json_output)
 

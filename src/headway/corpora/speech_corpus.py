@@ -197,7 +197,7 @@ def _reasons(store: FrameStore, tokens: Sequence[int], config: AudioConfig, max_
         applies = {
             BROKEN: facts.problem is not None,
             TOO_SHORT: frames < config.min_frames,
-            EMPTY: count == 0,
+            EMPTY: max_length is not None and count == 0,
             MANY_FRAMES: max_length is not None and frames > config.max_frames,
             TOO_LONG: max_length is not None and count > max_length,
         }
@@ -207,11 +207,14 @@ def _reasons(store: FrameStore, tokens: Sequence[int], config: AudioConfig, max_
 
 def unusable_recordings(utterances: Sequence[Utterance], store: FrameStore, config: AudioConfig) -> list[str]:
     """The recordings that cannot be read or are too short, each with what is wrong with it."""
-    return [
-        f"{utterance.audio} ({facts.problem or TOO_SHORT})"
-        for utterance, facts, frames in zip(utterances, store.facts, store.lengths.tolist(), strict=True)
-        if facts.problem is not None or frames < config.min_frames
-    ]
+    found = zip(utterances, recording_problems(store, config), strict=True)
+    return [f"{utterance.audio} ({problem})" for utterance, problem in found if problem is not None]
+
+
+def recording_problems(store: FrameStore, config: AudioConfig) -> list[str | None]:
+    """Say of each recording that cannot be read or is too short why; None for the others."""
+    found = zip(store.facts, store.lengths.tolist(), strict=True)
+    return [facts.problem or (TOO_SHORT if frames < config.min_frames else None) for facts, frames in found]
 
 
 def _refuse(name: str, utterances: Sequence[Utterance], store: FrameStore, config: AudioConfig) -> None:

@@ -103,6 +103,8 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
         allowed = f"for pairs, a row each, {option('columns')} with their source and target"
         raise UserError(what, where=str(path), received=len(sentences), allowed=allowed)
     parts = options.assign(len(sentences), str(path), "sentences")
+    shared = _without_shared(sentences, parts)
+    counts = _counts(parts, str(path), "sentence")
     texts = {
         output / f"{name}{_suffix(path)}": "\n".join(
             sentence for sentence, part in zip(sentences, parts, strict=True) if part == name
@@ -110,7 +112,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
         for name in PARTS
     }
     write_new_texts(texts)
-    return Split(Counter(parts), "sentences")
+    return Split(counts, "sentences", _named(shared))
 
 
 @kept_pipes()
@@ -177,9 +179,7 @@ def _split_pairs(
         keys.append(pair.source if options.disjoint_sources else "\0".join((pair.source, *pair.references)))
     parts = options.assign(len(lines), pairs.name, "pairs")
     shared = _without_shared(keys, parts)
-    counts = Counter(parts)
-    if not all(counts[name] for name in PARTS):
-        raise UserError("a part has no pair that is not in another one", where=pairs.name, received=dict(counts))
+    counts = _counts(parts, pairs.name, "pair")
     part_of = dict(zip(lines, parts, strict=True))
     written: dict[Path, str] = {}
     for path in pairs.files:
@@ -194,9 +194,9 @@ def _split_pairs(
     left_out = {
         "pairs without text on one side": empty,
         "rows that cannot be read": pairs.row_errors.count,
-        **{f"of {name}, {what}": count for (name, what), count in shared.items()},
+        **_named(shared),
     }
-    return Split({name: counts[name] for name in PARTS}, "pairs", left_out)
+    return Split(counts, "pairs", left_out)
 
 
 def _without_shared(keys: Sequence[str], parts: list[str]) -> Counter[tuple[str, str]]:
@@ -209,6 +209,18 @@ def _without_shared(keys: Sequence[str], parts: list[str]) -> Counter[tuple[str,
                 parts[index] = ""
                 left_out[part, f"also in {kept}"] += 1
     return left_out
+
+
+def _counts(parts: Sequence[str], where: str, unit: str) -> dict[str, int]:
+    """The size of each part. Raises UserError where one is empty."""
+    counts = {name: parts.count(name) for name in PARTS}
+    if not all(counts.values()):
+        raise UserError(f"a part has no {unit} that is not in another one", where=where, received=counts)
+    return counts
+
+
+def _named(shared: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    return {f"of {name}, {what}": count for (name, what), count in shared.items()}
 
 
 def _suffix(path: Path) -> str:

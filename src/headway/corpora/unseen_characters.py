@@ -53,8 +53,9 @@ def unseen_characters(train: Iterable[Pair], dev: Iterable[Pair], *, sources: bo
     counts = Counter[str](), Counter[str]()
     for pair in dev:
         counts[0].update(pair.source if sources else "")
-        for reference in pair.references:
-            counts[1].update(reference)
+        # The references of a treebank are trees, and no texts of the kind that is learned.
+        for text in pair.references if pair.target in pair.references else (pair.target,):
+            counts[1].update(text)
     source, target = (
         {character: count for character, count in counted.items() if character not in known}
         for counted, known in zip(counts, seen, strict=True)

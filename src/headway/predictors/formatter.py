@@ -30,6 +30,9 @@ class Formatter:
     def check(self, line: str, where: str) -> None:
         """Raise UserError, at `where`, for a line that is none of the task's."""
 
+    def check_target(self, line: str, where: str) -> None:
+        """Raise UserError, at `where`, for a line that is none of the model's text, of a target that is scored."""
+
     def source(self, line: str) -> str:
         """The text that the model reads for a line. Raises UserError as `check`."""
         return line

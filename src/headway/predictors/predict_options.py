@@ -186,7 +186,7 @@ class LabelOptions(BatchOptions, CaptureOptions):
     threshold: float | Literal["dev"] | None = Field(
         default=None,
         description="Error detection: from which probability on a word is wrong; dev: the best there.",
-        json_schema_extra={**WORDS, "default_text": "the run's"},
+        json_schema_extra={**WORDS, "default_text": "the most probable label"},
     )
     raw: bool = Field(
         default=False,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from headway.errors import UserError, option
 from headway.predictors.formatter import Formatted, Formatter
 from headway.trees.linear_form import KINDS, repair
-from headway.trees.tree import Tree, escape
+from headway.trees.tree import Tree, escape, unescape
 from headway.trees.tree_drawing import draw
 
 STYLES: dict[str, Callable[[Tree], str]] = {"brackets": Tree.write, "drawing": lambda tree: f"{draw(tree)}\n"}
@@ -16,6 +16,8 @@ LINEAR = "linear"  # the text of the model, unchanged
 
 class TreeFormatter(Formatter):
     """Every line is a sentence, its words separated by spaces; every output is a tree over exactly these words.
+
+    A word may be written as in a treebank: `-LRB-` is read as the bracket that it stands for, as in training.
 
     Args:
         style: a name in `STYLES`, or `LINEAR`.
@@ -33,6 +35,11 @@ class TreeFormatter(Formatter):
     def check(self, line: str, where: str) -> None:
         self._read(line, where)
 
+    def check_target(self, line: str, where: str) -> None:
+        if line.rstrip().endswith(")"):  # a closing bracket of a linear form has its label
+            allowed = f"linear forms, as `headway data trees` writes them with {option('format')} {LINEAR}"
+            raise UserError("this is a tree in brackets", where=where, received=line, allowed=allowed)
+
     def source(self, line: str) -> str:
         return " ".join(self._read(line)[0])
 
@@ -47,14 +54,14 @@ class TreeFormatter(Formatter):
 
     def _read(self, line: str, where: str | None = None) -> tuple[list[str], list[str] | None]:
         if not self.tagged:
-            return line.split(), None
+            return [unescape(word) for word in line.split()], None
         words, tags = list[str](), list[str]()
         for token in line.split():
             word, _, tag = token.rpartition("_")
             if not word or not tag:
                 what = f"with {option('tagged')}, a word comes with its tag"
                 raise UserError(what, where=where, received=token, allowed="WORD_TAG")
-            words.append(word)
+            words.append(unescape(word))
             tags.append(escape(tag))
         return words, tags
 

@@ -206,10 +206,15 @@ class WordProcessor(Processor):
 
         Windows of a sentence that takes several are about equally long; of a word that is longer than a window, the
         beginning is read.
+
+        Raises:
+            UserError: no token beside the special ones is within `longest`.
         """
         before, after = self.special_tokens
         room = longest - len(before) - len(after)
-        assert room > 0
+        if room < 1:
+            what, allowed = "a sentence of so many tokens has no room for a word", f"{1 + longest - room} or more"
+            raise UserError(what, where="data.max_length", received=longest, allowed=allowed)
         words_ids = [ids[:room] for ids in self.word_ids(words)]
         windows, start = list[Window](), 0
         for end in _cuts([len(ids) for ids in words_ids], room):

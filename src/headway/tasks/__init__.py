@@ -34,6 +34,7 @@ def dev_metrics(recipe: Recipe) -> Sequence[Metric]:
     for entry in chosen:
         if "name" not in entry:
             raise UserError("a metric needs a name", where="training.dev_metrics", received=entry, allowed=METRICS)
+        METRICS.get(str(entry["name"]), "training.dev_metrics")
     metrics = [build_metric(**entry) for entry in chosen] if recipe.data.dev else []
     names = ["loss", *(metric.name for metric in metrics)]
     if twice := sorted({name for name in names if names.count(name) > 1}):

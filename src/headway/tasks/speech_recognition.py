@@ -10,19 +10,19 @@ import torch
 
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refusal, shared_by
 from headway.corpora.frames import FrameStore, build_frames
-from headway.corpora.speech_corpus import SpeechCorpus, build_speech, unusable_recordings
+from headway.corpora.speech_corpus import SpeechCorpus, build_speech, recording_problems, unusable_recordings
 from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import Pair
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
 from headway.formats.row_errors import RowReport
-from headway.log import progress, say
+from headway.log import counted, progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
 from headway.processing.audio.audio_processor import AudioProcessor
-from headway.processing.audio.features import check_bins
+from headway.processing.audio.features import AudioConfig, check_bins
 from headway.processing.processor import Processors
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
 from headway.recipe import Recipe
@@ -156,7 +156,10 @@ class SpeechRecognition(Task):
         return _raw_corpus(heard)
 
     def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
-        return _raw_corpus(read_utterances(open_recordings(corpus, where, recipe.data.broken)))
+        utterances = read_utterances(open_recordings(corpus, where, recipe.data.broken))
+        if recipe.data.audio.broken == "skip":
+            utterances = _usable(where, utterances, recipe.data.audio)
+        return _raw_corpus(utterances)
 
 
 def _raw_corpus(utterances: Sequence[Utterance]) -> RawCorpus:
@@ -201,17 +204,32 @@ def _hear(recipe: Recipe) -> dict[str, Heard]:
     for name, corpus in recipe.data.corpora().items():
         source = open_recordings(corpus, name, recipe.data.broken)
         utterances = read_utterances(source)
-        with progress(f"{name}: reading", len(utterances), "recordings") as line:
-            paths = [utterance.audio for utterance in utterances]
-            store = build_frames(paths, recipe.data.audio, progress=line.update)
-        heard[name] = Heard(utterances, store, source.row_errors.report())
+        heard[name] = Heard(utterances, _frames(name, utterances, recipe.data.audio), source.row_errors.report())
     return heard
+
+
+def _frames(name: str, utterances: Sequence[Utterance], config: AudioConfig) -> FrameStore:
+    with progress(f"{name}: reading", len(utterances), "recordings") as line:
+        return build_frames([utterance.audio for utterance in utterances], config, progress=line.update)
+
+
+def _usable(name: str, utterances: Sequence[Utterance], config: AudioConfig) -> list[Utterance]:
+    """The utterances whose recordings can be read and are long enough; says how many are not."""
+    problems = recording_problems(_frames(name, utterances, config), config)
+    usable = [utterance for utterance, problem in zip(utterances, problems, strict=True) if problem is None]
+    if left_out := len(utterances) - len(usable):
+        warn(f"{name}: {counted(left_out, 'recording')} left out, as data.audio.broken says")
+    return usable
 
 
 def _check_train(train: SpeechCorpus) -> None:
     """Raise UserError where nothing is left of the corpus."""
     if not len(train):
-        raise UserError("no recording is left to train on", where="data.train", received=train.report.dropped)
+        raise UserError(
+            "no recording is left to train on",
+            where="data.train",
+            received=", ".join(f"{count:,} {reason}" for reason, count in train.report.dropped.items()),
+        )
 
 
 def _corpus(name: str, recipe: Recipe, heard: Heard, processors: Both) -> SpeechCorpus:
