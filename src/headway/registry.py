@@ -229,6 +229,9 @@ def construct(component: type[Component], options: Mapping[str, Any], *arguments
         return build(*arguments, **{name: getattr(checked, name) for name in section.model_fields})
     except (ValueError, TypeError) as error:
         raise UserError(str(error), where=where, received=dict(options) or None) from error
+    except (LookupError, ArithmeticError, AttributeError) as error:  # whose texts alone say little
+        what = f"{component.__name__} cannot be made ({type(error).__name__}: {error})"
+        raise UserError(what, where=where, received=dict(options) or None) from error
 
 
 def validated(section: type[BaseModel], options: Mapping[str, Any], where: str) -> BaseModel:
@@ -261,7 +264,12 @@ def _section_of(component: type[Any]) -> type[BaseModel]:
             for key in parameters
             if key.kind is key.POSITIONAL_OR_KEYWORD and key.name not in ("self", "params", "lr")
         ]
-    hints = get_type_hints(component.__init__, include_extras=True)
+    try:
+        hints = get_type_hints(component.__init__, include_extras=True)
+    except NameError as error:
+        what = f"the types of this component's options cannot be read ({error})"
+        allowed = "names that its module imports when it runs, not for type checkers alone"
+        raise UserError(what, where=f"{component.__module__}:{component.__name__}", allowed=allowed) from error
     fields: dict[str, Any] = {
         key.name: (hints.get(key.name, Any), ... if key.default is key.empty else key.default) for key in keys
     }

@@ -7,6 +7,8 @@ import torch
 
 from headway.errors import UserError
 from headway.export.ctranslate2_model import ctranslate2_folder
+from headway.mixers.relative import Rotary
+from headway.models.norms import LayerNorm
 from headway.tensors.batch import SPECIALS
 from tests.models import toys
 
@@ -19,6 +21,20 @@ TARGET = [*SPECIALS, *(f"t{id}" for id in range(len(SPECIALS), toys.TARGET_SIZE)
 def tokens(ids: torch.Tensor, mask: torch.Tensor, names: list[str]) -> list[list[str]]:
     """The tokens of each row without its end mark."""
     return [[names[id] for id in row[real][:-1].tolist()] for row, real in zip(ids, mask, strict=True)]
+
+
+class Halved(LayerNorm):
+    """A norm that computes something else than what it inherits from."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 0.5 * super().forward(x)
+
+
+class Interpolated(Rotary):
+    """Positions that lie closer together."""
+
+    def rotate(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return super().rotate(x, positions * 0.5)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +86,8 @@ def test_positions_that_differ_by_layer_are_refused(tmp_path: Path, changes: dic
     [
         ({"decoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 2}}}, "Ngram"),
         ({"position": {"kind": "alibi"}}, "Alibi"),
+        ({"norm_kind": {"kind": f"{__name__}:Halved"}}, "Halved"),
+        ({"position": {"kind": f"{__name__}:Interpolated"}}, "Interpolated"),
         ({"encoder": {"layers": 1, "canon": "C"}}, "Canon"),
         ({"decoder": {"layers": 1, "cross": {"kind": "dot"}}}, "DotAttention"),
     ],

@@ -7,7 +7,7 @@ from headway.mixers import MIXERS, POSITIONS, build_mixer
 from headway.mixers.attention import Attention
 from headway.mixers.ngram import Ngram
 from headway.mixers.relative import Alibi, is_relative
-from headway.registry import foreign_code
+from headway.registry import construct, foreign_code
 
 
 class Slopes(Alibi):
@@ -36,6 +36,29 @@ def test_a_mixer_is_built_from_keywords_or_an_entry():
 def test_refusals(config, options, message):
     with pytest.raises(UserError, match=message):
         build_mixer(config, 16, False, **options)
+
+
+class Failing:
+    """A component whose options it does not know itself."""
+
+    def __init__(self, *, act: str = "relu") -> None:
+        self.act = {"relu": 1.0}[act]
+
+
+class Hinted:
+    """A component with a type that is there for type checkers alone."""
+
+    def __init__(self, *, act: object = None) -> None:
+        self.act = act
+
+
+def test_what_a_component_cannot_do_is_named_with_its_options(monkeypatch):
+    message = r"model\.mixer: Failing cannot be made \(KeyError: 'gelu'\); received {'act': 'gelu'}"
+    with pytest.raises(UserError, match=message):
+        construct(Failing, {"act": "gelu"}, where="model.mixer")
+    monkeypatch.setitem(Hinted.__init__.__annotations__, "act", "Nowhere")
+    with pytest.raises(UserError, match=r"test_build:Hinted: the types .* cannot be read \(name 'Nowhere'"):
+        construct(Hinted, {}, where="model.mixer")
 
 
 def test_foreign_positions_work_and_can_be_refused():

@@ -14,7 +14,7 @@ from headway.errors import NotFiniteError, UserError
 from headway.models import TaggerConfig
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor, TreePredictor
-from headway.runs.load import load_run, task_of
+from headway.runs.load import NoInitialValues, load_run, task_of
 from headway.runs.run_folder import model_weights
 from headway.tasks.pretrained_encoder import build_tagger
 from tests.conftest import Command, Reversal
@@ -117,6 +117,19 @@ def test_averages_and_comparisons_of_runs_with_own_code(
         assert (ended.code, "the schedule own_schedule:Saw" in ended.err) == (2, True)
         ended = run_headway(*command, "--allow-code", stdin="abcd\n")
         assert ended.code == 0, ended.err
+
+
+def test_what_a_component_draws_for_itself_is_drawn_when_a_run_is_loaded() -> None:
+    with NoInitialValues():
+        constant = torch.zeros(4).normal_(generator=torch.Generator().manual_seed(7))
+        weight = torch.nn.Parameter(torch.full((2, 4), 7.0))
+        torch.nn.init.normal_(weight)
+        for row in weight:
+            torch.nn.init.normal_(row)
+        with torch.no_grad():
+            weight[0].uniform_()
+    assert torch.equal(constant, torch.zeros(4).normal_(generator=torch.Generator().manual_seed(7)))
+    assert weight.eq(7.0).all()
 
 
 def test_runs_of_different_tasks_cannot_predict_together(tmp_path: Path) -> None:

@@ -112,12 +112,15 @@ def test_averages_keep_types(tmp_path: Path) -> None:
     for number, file in enumerate(files, start=1):
         values = {"weight": torch.full((2,), float(number)), "mask": torch.tensor([0.0, -torch.inf])}
         tables = {"offsets": torch.arange(2) + number, "wide": torch.full((1,), number, dtype=torch.float64)}
-        save_file(values | tables, file)
+        turns = {"turn": torch.full((1,), complex(number, -number), dtype=torch.complex64)}
+        save_file(values | tables | turns, file)
     mean = average_weights(files)
     assert mean["weight"].tolist() == [1.5, 1.5]
     assert mean["mask"].tolist() == [0.0, -math.inf]
     assert mean["offsets"].tolist() == [2, 3], "those of the last"
     assert mean["wide"].tolist() == [1.5]
+    assert mean["turn"].tolist() == [1.5 - 1.5j]
+    assert mean["turn"].dtype == torch.complex64
     assert mean.keys() == read_tensors(files[0]).keys()
     assert [mean[name].dtype for name in ("weight", "offsets", "wide")] == [torch.float32, torch.int64, torch.float64]
 

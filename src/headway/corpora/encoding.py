@@ -15,6 +15,7 @@ from headway.processes import cores, in_processes
 from headway.processing.labeller import Labeller
 from headway.processing.text.text_processor import TextProcessor, load_processors
 from headway.processing.text.truncation import Truncation, encode_beginnings
+from headway.registry import foreign_code
 
 CHUNK = 2000  # pairs: large beside the cost of handing them to a process, small in memory
 PATIENCE = 2.0  # seconds of work in one process before others, which take as long to start, join in
@@ -171,7 +172,8 @@ _loaded: tuple[tuple[TextProcessor, TextProcessor], Sequence[Labeller], Truncati
 
 def _start(sides_folder: Path, labellers: Sequence[Labeller], truncation: Truncation | None) -> None:
     global _loaded
-    _loaded = load_processors(sides_folder), labellers, truncation
+    with foreign_code(True):  # the process that began this one has the same sides, with leave for their code
+        _loaded = load_processors(sides_folder), labellers, truncation
 
 
 def _encode_here(chunk: Chunk) -> EncodedChunk:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -79,7 +79,7 @@ def ctranslate2_folder(
 def ctranslate2_refusal(model: nn.Module) -> str | None:
     """The reason why CTranslate2 cannot run a model; None where it can, as far as is known without the library."""
     if find_spec("ctranslate2") is None:
-        return None if isinstance(model, Transformer) else "CTranslate2 has no such model"
+        return None if type(model) is Transformer else "CTranslate2 has no such model"
     try:
         _specification(model)
     except UserError as error:
@@ -91,7 +91,7 @@ def _specification(model: nn.Module) -> Any:
     """The weights of a model as CTranslate2 arranges them. Raises UserError where it has no such model."""
     from ctranslate2.specs import TransformerSpec
 
-    if not isinstance(model, Transformer) or not isinstance(model.source_embedding, Embedding):
+    if type(model) is not Transformer or type(model.source_embedding) is not Embedding:
         raise _unknown("model", model)
     encoder = _stack(model.encoder, model.encoder_norm, model.source_embedding, decoder=False)
     decoder = _stack(model.decoder, model.decoder_norm, model.target_embedding, decoder=True)
@@ -128,7 +128,7 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
     (stack.embeddings if decoder else stack.embeddings[0]).weight = _array(embedding.tokens.weight)
     stack.scale_embeddings = True
     if isinstance(mixer.position, Rotary):
-        if not isinstance(embedding.position, NoPosition):
+        if type(embedding.position) is not NoPosition:
             raise UserError("CTranslate2 has positions of the embeddings or rotary ones, not both")
     else:
         stack.position_encodings.encodings = _positions(embedding.position, embedding.tokens.embedding_dim)
@@ -195,9 +195,9 @@ def _fill_norm(layer: Any, module: nn.Module) -> None:
 
 
 def _norm(norm: nn.Module) -> LayerNorm | RmsNorm:
-    if not isinstance(norm, LayerNorm | RmsNorm):
-        raise _unknown("norm", norm)
-    return norm
+    if type(norm) in (LayerNorm, RmsNorm):  # what inherits from them may compute anything
+        return cast("LayerNorm | RmsNorm", norm)
+    raise _unknown("norm", norm)
 
 
 def _attention(mixer: Mixer) -> Attention:
@@ -214,7 +214,7 @@ def _multi_head(cross: CrossMixer) -> MultiHeadCross:
 
 def _rotation(position: nn.Module) -> dict[str, Any]:
     """The arguments for the positions that attention reads."""
-    if isinstance(position, Rotary):
+    if type(position) is Rotary:
         return {"rotary_dim": position.rotated, "rotary_interleave": False, "rotary_base": position.base}
     if type(position) is not RelativePosition:
         raise _unknown("position", position)
@@ -223,9 +223,8 @@ def _rotation(position: nn.Module) -> dict[str, Any]:
 
 def _positions(position: AbsolutePosition, dim: int) -> NDArray[np.float32]:
     """The vectors that are added to the embeddings, zeros where there are none."""
-    if isinstance(position, Learned):
-        return _array(position.table)
-    return _array(position.between(0, POSITIONS).expand(POSITIONS, dim))
+    length = len(position.table) if isinstance(position, Learned) else POSITIONS
+    return _array(position.between(0, length).expand(length, dim))
 
 
 def _array(weight: Tensor) -> NDArray[np.float32]:

@@ -23,6 +23,7 @@ from headway.models.block import Block
 from headway.models.cross_attention import MultiHeadCross
 from headway.models.embeddings import Embedding
 from headway.models.feed_forwards import GeluFeedForward, ReluFeedForward, SwishFeedForward
+from headway.models.norms import LayerNorm
 from headway.models.transformer import Transformer
 from headway.predictors.run import Run
 from headway.processing.pretrained import transformers_quiet
@@ -42,7 +43,7 @@ def marian_refusal(run: Run) -> str | None:
 
 
 def _model_faults(model: nn.Module) -> Iterator[str]:
-    if not isinstance(model, Transformer) or not isinstance(model.source_embedding, Embedding):
+    if type(model) is not Transformer or type(model.source_embedding) is not Embedding:
         yield "MarianMTModel is an encoder and decoder of text, a Transformer"
         return
     for embedding in (model.source_embedding, model.target_embedding):
@@ -69,7 +70,7 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
         if block.mixer_canon or block.feed_forward_canon:
             yield "MarianMTModel has no Canon layers"
         norm = block.mixer_residual.norm
-        if not (block.mixer_residual.post and isinstance(norm, nn.LayerNorm) and norm.eps == 1e-5):
+        if not (block.mixer_residual.post and type(norm) is LayerNorm and norm.eps == 1e-5):
             yield "MarianMTModel has layer norms with eps 1e-5 after the residual sum (norm: post, norm_kind: layer)"
         if type(block.feed_forward) not in ACTIVATIONS:
             yield f"MarianMTModel has a feed-forward network with {', '.join(ACTIVATIONS.values())}"

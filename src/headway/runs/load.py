@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
@@ -90,7 +90,13 @@ class NoInitialValues(TorchFunctionMode):
         kwargs = kwargs or {}
         if func not in DRAWS:
             return func(*args, **kwargs)
-        return args[0] if args else kwargs["tensor"]
+        drawn = args[0] if args else kwargs["tensor"]
+        return drawn if _is_learned(drawn) else func(*args, **kwargs)
+
+
+def _is_learned(tensor: Tensor) -> bool:
+    """Whether a tensor is a parameter, or a part of one; constants that a component draws are in no file."""
+    return isinstance(tensor, nn.Parameter) or isinstance(tensor._base, nn.Parameter)
 
 
 def _check_precision(precision: str, engine: str | None) -> None:

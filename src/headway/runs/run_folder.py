@@ -283,7 +283,7 @@ def average_weights(files: list[Path]) -> dict[str, Tensor]:
     Types stay as they are. What holds no fractions, such as a table of indices, is that of the last file.
     """
     last = weights = merged(read_tensors(files[0]))
-    total = {name: tensor.double() for name, tensor in weights.items() if tensor.is_floating_point()}
+    total = {name: tensor.to(_exact(tensor)) for name, tensor in weights.items() if _has_fractions(tensor)}
     for file in files[1:]:
         weights = merged(read_tensors(file))
         if _shapes(weights) != _shapes(last):
@@ -292,6 +292,14 @@ def average_weights(files: list[Path]) -> dict[str, Tensor]:
             total[name] += weights[name]
         last = weights
     return last | {name: (tensor / len(files)).to(last[name].dtype) for name, tensor in total.items()}
+
+
+def _has_fractions(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _exact(tensor: Tensor) -> torch.dtype:
+    return torch.complex128 if tensor.is_complex() else torch.float64
 
 
 def _shapes(weights: dict[str, Tensor]) -> dict[str, torch.Size]:
@@ -305,7 +313,7 @@ def not_finite(weights: dict[str, Tensor], model: nn.Module) -> list[str]:
     def is_bad(name: str, tensor: Tensor) -> bool:
         return bool((~tensor.isfinite() if name in learned else tensor.isnan()).any())
 
-    floats = [(name, tensor) for name, tensor in weights.items() if tensor.is_floating_point()]
+    floats = [(name, tensor) for name, tensor in weights.items() if _has_fractions(tensor)]
     # A sum is finite only where all numbers are, and much quicker than a look at each.
     return [name for name, tensor in floats if not tensor.sum().isfinite() and is_bad(name, tensor)]
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from headway.corpora import encoding
 from headway.errors import UserError
 from headway.processing.text.segmentation import Segmenter, segmenter
+from headway.processing.text.text_processor import PreparationConfig, TextProcessor, save_processors
 from headway.processing.text.vocabularies import load_vocabulary, train_vocabulary
 from headway.processing.text.vocabulary import TokensConfig
 from headway.processing.text.word_vocabulary import WordVocabulary
@@ -79,6 +81,17 @@ def test_a_vocabulary_from_elsewhere(tmp_path: Path) -> None:
     assert loaded.encode("b") == vocabulary.encode("b")
     with pytest.raises(UserError, match="loading this would import the vocabulary"):
         load_vocabulary(tmp_path)
+
+
+def test_processes_that_encode_a_corpus_have_the_vocabulary_of_the_one_that_began_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side = TextProcessor(PreparationConfig(), train_vocabulary(recipe(vocabulary={"kind": SORTED}).vocabulary, ["b a"]))
+    save_processors((side, side), tmp_path / "sides")
+    monkeypatch.setattr(encoding, "_loaded", None, raising=False)
+    encoding._start(tmp_path / "sides", (), None)
+    (source, _), _, _ = encoding._loaded
+    assert isinstance(source.vocabulary, SortedVocabulary)
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,34 @@ def test_numbers_in_the_state_of_an_optimizer_come_back_as_they_are(tmp_path):
         optimizer_tensors(model, optimizer)
 
 
+class GroupCounter(torch.optim.Optimizer):
+    """An optimizer that counts its steps for all parameters, as some without schedules do."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 1e-2, "k": 0, "warm": False})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            group |= {"k": group["k"] + 1, "warm": True}
+            for parameter in group["params"]:
+                parameter.sub_(group["lr"] / group["k"])
+
+
+def test_numbers_that_an_optimizer_keeps_for_a_group_come_back(tmp_path):
+    model = nn.Linear(3, 2)
+    optimizer, fresh = (GroupCounter(model.parameters()) for _ in range(2))
+    for _ in range(3):
+        optimizer.step()
+    save_file(optimizer_tensors(model, optimizer), tmp_path / "state.safetensors")
+    fresh.param_groups[0]["lr"] = 0.5  # which the schedule sets
+    restore_optimizer(model, fresh, load_file(tmp_path / "state.safetensors"), "here")
+    kept = {name: value for name, value in fresh.param_groups[0].items() if name != "params"}
+    assert kept == {"lr": 0.5, "k": 3, "warm": True}
+    with pytest.raises(UserError, match=r"first difference: param_groups\.1"):
+        restore_optimizer(model, fresh, {"param_groups.1/k#number": torch.tensor(1)}, "here")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -33,6 +33,7 @@ from headway.runs.run_folder import read_tensors
 from headway.runs.training.parallel import like, whole
 
 NUMBER = "#number"  # ends the names of entries that are Python's numbers
+GROUPS = "param_groups"  # in the place of a parameter's name
 
 
 @dataclass
@@ -208,7 +209,8 @@ def _remove(folder: Path) -> None:
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     """The optimizer's state as whole tensors named `PARAMETER/ENTRY` (every process must call this).
 
-    Numbers, which optimizers of others may keep, are tensors without axes under names that end in `NUMBER`.
+    Numbers, which optimizers of others may keep, are tensors without axes under names that end in `NUMBER`. Those that
+    such an optimizer keeps for a group of parameters are `GROUPS.INDEX/ENTRY`.
 
     Raises:
         UserError: a state of other values.
@@ -218,7 +220,19 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
         for name, parameter in model.named_parameters()
         for entry, value in optimizer.state.get(parameter, {}).items()
     )
-    return dict(stored)
+    return dict(stored) | _numbers_of_groups(optimizer)
+
+
+def _numbers_of_groups(optimizer: Optimizer) -> dict[str, Tensor]:
+    """The numbers that an optimizer of others keeps beside its parameters; the learning rate is the schedule's."""
+    if type(optimizer).__module__.startswith(("headway.", "torch.optim.")):  # there these are options, which stay
+        return {}
+    return dict(
+        _stored(f"{GROUPS}.{index}/{entry}", value)
+        for index, group in enumerate(optimizer.param_groups)
+        for entry, value in group.items()
+        if entry != "lr" and isinstance(value, bool | int | float)
+    )
 
 
 def _stored(key: str, value: Any) -> tuple[str, Tensor]:
@@ -236,6 +250,9 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[s
     for key, value in tensors.items():
         name, _, entry = key.rpartition("/")
         states[name][entry] = value
+    groups = {f"{GROUPS}.{index}": group for index, group in enumerate(optimizer.param_groups)}
+    for name in groups.keys() & states.keys():
+        groups[name].update({entry.removesuffix(NUMBER): value.item() for entry, value in states.pop(name).items()})
     wrong = sorted(states.keys() - parameters.keys())
     if type(optimizer).__module__.startswith("headway."):  # those of others may keep anything
         wrong += _wrong_entries(states, parameters) if not wrong else []
