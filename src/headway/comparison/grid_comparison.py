@@ -52,9 +52,11 @@ def compare_grid(grid: Grid, output: Path, options: GridOptions) -> GridComparis
     """
     check_sets(grid)
     run = GridRun(grid, output, options.threads)
-    if not run.is_done():
+    if run.is_done():
+        result = run.result()
+    else:
         check_corpora(grid)
-    result = run.result() if run.is_done() else run.run(workers_of(options))
+        result = run.run(workers_of(options))
     if result.stopped:
         say(f"stopped by {signal.Signals(result.stopped).name}; the same command goes on")
         return GridComparison(None, result, 128 + result.stopped)

@@ -212,7 +212,7 @@ def unusable_recordings(utterances: Sequence[Utterance], store: FrameStore, conf
 
 
 def recording_problems(store: FrameStore, config: AudioConfig) -> list[str | None]:
-    """Say of each recording that cannot be read or is too short why; None for the others."""
+    """The fault of each recording that cannot be read or is too short; None for the others."""
     found = zip(store.facts, store.lengths.tolist(), strict=True)
     return [facts.problem or (TOO_SHORT if frames < config.min_frames else None) for facts, frames in found]
 
