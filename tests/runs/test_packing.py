@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -14,7 +15,7 @@ import headway
 from headway.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
-from headway.runs.packing import pack_run, unpack_run
+from headway.runs.packing import _source, pack_run, unpack_run
 from headway.runs.portable import portable
 from tests.conftest import Command, Reversal
 
@@ -116,6 +117,8 @@ def test_code_is_in_an_export_that_is_a_run(with_code: Path, tmp_path: Path) -> 
     (tmp_path / "lines.txt").write_text("ab\n", encoding="utf-8")
     options = ExportOptions(output=tmp_path / "model", input=tmp_path / "lines.txt")
     assert export_run("huggingface", with_code, options, {}, allow_code=True).passed
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert 'headway.load(FOLDER, allow_code=True).predict(["..."])' in card
     allowed = predict(tmp_path / "model", "--allow-code")
     assert (allowed.returncode, allowed.stdout) == (0, "dcba\n"), allowed.stderr
 
@@ -125,6 +128,32 @@ def test_changed_code_is_not_imported(with_code: Path, tmp_path: Path) -> None:
     (tmp_path / "changed" / "source" / "mine_packed.py").write_text("raise SystemExit(7)\n", encoding="utf-8")
     with pytest.raises(UserError, match="not the code that was packed"):
         headway.load(tmp_path / "changed", allow_code=True)
+
+
+def test_a_module_of_the_same_name_is_not_taken_for_that_of_a_pack(with_code: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "mine_packed.py"
+    other.parent.mkdir()
+    other.write_text(f"{CODE}\nFACTOR = 2\n", encoding="utf-8")
+    unpack_run(with_code, tmp_path / "unpacked")
+    sys.modules["mine_packed"] = ModuleType("mine_packed")
+    sys.modules["mine_packed"].__file__ = str(other)
+    try:
+        with pytest.raises(UserError, match="another module of this name is imported already"):
+            headway.load(tmp_path / "unpacked", allow_code=True)
+    finally:
+        del sys.modules["mine_packed"]
+
+
+def test_the_source_of_a_package_is_its_own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "mine_package"
+    package.mkdir()
+    for name in ("__init__.py", "parts.py"):
+        (package / name).write_text("", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert _source("mine_package") == ("mine_package/__init__.py", package / "__init__.py")
+    assert _source("mine_package.parts") == ("mine_package/parts.py", package / "parts.py")
+    with pytest.raises(UserError, match="the source of __main__, which the run names, is not found here"):
+        _source("__main__")
 
 
 def test_code_that_is_not_found_is_named(with_code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from headway.export.run_copy import copy_run, open_copy
 from headway.export.tagger_export import is_classifier, open_classifier, write_classifier
 from headway.models import Tagger
 from headway.predictors.run import Run
+from headway.registry import import_paths
 
 MARIAN = """```python
 from transformers import AutoTokenizer, MarianMTModel
@@ -40,6 +41,7 @@ import headway
 
 print(headway.load(FOLDER).predict(["..."]))
 ```"""
+WITH_CODE = COPY.replace("FOLDER", "FOLDER, allow_code=True")  # the source is in the folder
 
 
 class HuggingFaceExporter(Exporter):
@@ -74,7 +76,9 @@ class HuggingFaceExporter(Exporter):
     def usage(self, run: Run) -> str:
         if is_classifier(run):
             return CLASSIFIER
-        return MARIAN if marian_refusal(run) is None else COPY
+        if marian_refusal(run) is None:
+            return MARIAN
+        return WITH_CODE if import_paths(run.recipe.model_dump(mode="json")) else COPY
 
     def card(self, run: Run) -> Mapping[str, Any]:
         library = "transformers" if is_classifier(run) or marian_refusal(run) is None else "headway"

@@ -122,7 +122,8 @@ def read_utterances(source: PairSource) -> list[Utterance]:
     """
     utterances = [Utterance(pair.line, Path(pair.source), pair.target) for pair in source if pair.source]
     if not utterances:
-        raise UserError("there is no recording here", where=source.name)
+        at_fault = source.row_errors.all()
+        raise UserError("there is no recording here", where=source.name, received=at_fault[0] if at_fault else None)
     return utterances
 
 

@@ -124,7 +124,11 @@ def unpacked(path: Path) -> Path:
 
 
 def offer_sources(run: Path) -> None:
-    """Let the code that came with a run be imported. Raises UserError where it is not what the pack says."""
+    """Let the code that came with a run be imported.
+
+    Raises:
+        UserError: it is not what the pack says, or this process has imported other code by the name of a module.
+    """
     hashes = run / HASHES
     if not hashes.is_file():
         return
@@ -133,9 +137,19 @@ def offer_sources(run: Path) -> None:
         path = run / SOURCES / name
         if not path.is_file() or sha256(path) != expected:
             raise UserError("this code is not the code that was packed", where=str(path), allowed=f"SHA-256 {expected}")
+        _check_name(name, expected, path)
     folder = str((run / SOURCES).absolute())
     if folder not in sys.path:
         sys.path.insert(0, folder)
+
+
+def _check_name(name: str, expected: str, path: Path) -> None:
+    """Raise UserError where the module of a pack would be another one, which a process has by that name already."""
+    module = sys.modules.get(name.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+    file = getattr(module, "__file__", None)
+    if file is not None and Path(file).is_file() and sha256(Path(file)) != expected:
+        what = "another module of this name is imported already, and its code would be used"
+        raise UserError(what, where=str(path), received=file, allowed="a process for each of the two")
 
 
 def _warn_of_files(value: Any, key: str) -> None:
@@ -157,22 +171,24 @@ def _sources(value: Any) -> Iterator[tuple[str, Path]]:
         for below in value:
             yield from _sources(below)
     elif isinstance(value, str) and (named := IMPORT_PATH.fullmatch(value)):
-        name = f"{named[1].replace('.', '/')}.py"
-        yield name, _source(named[1], name)
+        yield _source(named[1])
 
 
-def _source(module: str, name: str) -> Path:
-    """The file of a module, found without importing it."""
-    top = importlib.util.find_spec(module.partition(".")[0])
+def _source(module: str) -> tuple[str, Path]:
+    """The file of a module, found without importing it, and its name below the folder of sources."""
+    stem = module.replace(".", "/")
+    # A script or notebook has no module that others could import.
+    top = None if module == "__main__" else importlib.util.find_spec(module.partition(".")[0])
     places = [] if top is None else [*(top.submodule_search_locations or ())]
     if top is not None and top.origin and not places and "." not in module:
-        return Path(top.origin)
+        return f"{stem}.py", Path(top.origin)
     for place in places:
-        path = Path(place).parent / name
-        if path.is_file():
-            return path
+        for name in (f"{stem}.py", f"{stem}/__init__.py"):
+            path = Path(place).parent / name
+            if path.is_file():
+                return name, path
     what = f"the source of {module}, which the run names, is not found here"
-    raise UserError(what, where="recipe.yaml", received=module, allowed="its folder on PYTHONPATH")
+    raise UserError(what, where="recipe.yaml", received=module, allowed="a module in a folder on PYTHONPATH")
 
 
 def _below(folder: Path) -> list[Path]:

@@ -106,7 +106,8 @@ class TokenTask(Task):
     def _open(self, corpus: AnyCorpus, where: str, errors: RowErrors) -> list[Labelled]:
         sentences = open_labelled(corpus, where, self.product, self.labels, errors)
         if not sentences:
-            raise UserError("there is no sentence here", where=where)
+            at_fault = errors.all()
+            raise UserError("there is no sentence here", where=where, received=at_fault[0] if at_fault else None)
         return sentences
 
     def _labels_of(self, train: Sequence[Labelled]) -> tuple[str, ...]:
