@@ -133,3 +133,33 @@ def test_losses_by_name_are_those_of_the_sections(sections):
     model, given = toys.model().double(), toys.batch()
     totals = [objective(model(given, capture=objective.capture), given).total for objective in (listed, section)]
     assert torch.equal(*totals)
+
+
+class Given(LossPart):
+    """A loss from outside that gives what it is told, or a loss of each sentence."""
+
+    def __init__(self, *, what: str) -> None:
+        self.what = what
+
+    def __call__(self, output, batch):
+        sentences = output.logits.sum((1, 2))
+        return {"tensor": sentences.sum(), "sentences": {"x": sentences}, "number": {"x": 1.0}, "none": None}[self.what]
+
+
+@pytest.mark.parametrize(
+    ("what", "received"),
+    [
+        ("tensor", "'a tensor of shape ()'"),
+        ("sentences", "'x a tensor of shape (3,)'"),
+        ("number", "'x float'"),
+        ("none", "'NoneType'"),
+    ],
+)
+def test_what_is_no_loss_is_named(what, received):
+    entry = {"kind": "tests.losses.test_objective:Given", "what": what}
+    objective = Objective(ObjectiveConfig.model_validate({"losses": [entry]}))
+    model, given = toys.model(), toys.batch()
+    with pytest.raises(UserError) as error:
+        objective(model(given), given)
+    what = "objective.losses[0]: Given gives something else than a loss does; received " + received
+    assert str(error.value).startswith(what)

@@ -79,3 +79,24 @@ def test_a_plateau_lowers_the_rate():
 def test_what_a_schedule_needs(schedule, message):
     with pytest.raises(UserError, match=rf"optimizer\.schedule: .*{message}"):
         build_schedule(OptimizerConfig(schedule=schedule), dim=None, updates=None, evaluated=False)
+
+
+class Ending(Schedule):
+    """A schedule from outside that gives no rate after the third update."""
+
+    def __init__(self, context, *, then: str) -> None:
+        super().__init__(context)
+        self.then = then
+
+    def __call__(self, progress):
+        return 1 if progress.update <= 3 else "0.1" if self.then == "text" else float(self.then)
+
+
+@pytest.mark.parametrize("then", ["-0.1", "nan", "inf", "text"])
+def test_what_is_no_rate_is_refused_at_its_update(then):
+    schedule = build_schedule(
+        OptimizerConfig(schedule={"kind": f"{__name__}:Ending", "then": then}), dim=16, updates=12
+    )
+    assert schedule.rate(TrainingProgress(3)) == 1
+    with pytest.raises(UserError, match=r"optimizer\.schedule: Ending gives no learning rate for update 4; received"):
+        schedule.rate(TrainingProgress(4))

@@ -314,6 +314,19 @@ def test_mistakes_are_found_before_any_work(changes, message):
     assert message in str(error.value)
 
 
+def test_recordings_of_dev_that_decoding_cuts_are_told(tmp_path, caplog):
+    audio = RECIPE["data"]["audio"] | {"max_frames": 20}
+    recipe = load_recipe(write_recipe(tmp_path, data=RECIPE["data"] | {"audio": audio}))
+    for room in (9, 2048):
+        caplog.clear()
+        given = recipe.model_copy(update={"model": recipe.model.model_copy(update={"max_position": room})})
+        dev = SpeechRecognition().corpora(given, tmp_path / f"vocabulary-{room}").dev
+        longer = int((dev.corpus.frames > 36).sum())
+        told = f"data.dev: {longer} of 10 sources are longer than the model reads; decoding reads their first 36 frames"
+        assert longer > 0
+        assert (told in caplog.text) == (room == 9)
+
+
 def test_changed_audio_is_noticed_on_resumption(tmp_path, run_headway):
     recipe = write_recipe(tmp_path, training={"updates": 2, "batch_tokens": 400, "checkpoint_every": 2})
     assert run_headway("train", recipe, "--output", tmp_path / "run").code == 0

@@ -148,3 +148,16 @@ def test_words_of_more_pieces_than_the_model_reads_are_found_before_training(tmp
                 task.corpora(given, tmp_path / f"vocabulary-{room}")
         else:
             assert len(task.corpora(given, tmp_path / f"vocabulary-{room}").train) == 3
+
+
+def test_sources_of_dev_that_decoding_cuts_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "x.tsv").write_text("a b\tb\n" * 3, encoding="utf-8")
+    (tmp_path / "y.tsv").write_text("a b\tb\na b a b a b a b\tb\n", encoding="utf-8")
+    data = {"train": {"tsv": str(tmp_path / "x.tsv")}, "dev": {"tsv": str(tmp_path / "y.tsv")}, "max_length": 5}
+    tree = {"data": data, "vocabulary": {"kind": "whitespace"}, "training": {"updates": 1}}
+    for room in (8, 9):
+        caplog.clear()
+        given = parse_recipe(tree | {"model": {"dim": 8, "heads": 1, "max_position": room}})
+        build_task("translation").corpora(given, tmp_path / f"vocabulary-{room}")
+        told = "data.dev: 1 of 2 sources are longer than the model reads; decoding reads their first 7 tokens"
+        assert (told in caplog.text) == (room == 8)

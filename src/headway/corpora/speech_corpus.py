@@ -98,6 +98,7 @@ class SpeechCorpus:
     Attributes:
         utterances: as given.
         lines: (N,) the line of each utterance in its manifest.
+        frames: (N,) how many frames each utterance has.
         fingerprint: a hash of all that decides the content.
         report: what was read, kept and dropped.
     """
@@ -117,7 +118,7 @@ class SpeechCorpus:
         self._numbers, self._store, self._side, self._augment = numbers, store, side, augment
         self._targets = list(targets)
         self.lines = np.array([utterance.line for utterance in utterances], dtype=np.int64)
-        self._frames = store.lengths[numbers]
+        self.frames = store.lengths[numbers]
         self._tokens = np.array([len(ids) for ids in self._targets], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -129,7 +130,7 @@ class SpeechCorpus:
         `batch_tokens` counts frames with their padding; lengths are rounded up a little, so that not every epoch has
         the same batches.
         """
-        widths = np.maximum(-(-self._frames // NEARLY) * NEARLY, self._tokens + 1)
+        widths = np.maximum(-(-self.frames // NEARLY) * NEARLY, self._tokens + 1)
         return plan_epoch(widths, widths, batch_tokens, seed, epoch, batch_sentences)
 
     def collate(self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None) -> Batch:

@@ -109,8 +109,25 @@ class Objective:
         """The loss of a model's output on a batch. A part whose name another has is named by its recipe key, too."""
         smoothed, unsmoothed = self.cross_entropy.sums(output, batch)
         losses: dict[str, Any] = {"cross_entropy": smoothed}
-        given = {"model": output.losses} | {key: part(output, batch) for key, part in self.parts.items()}
+        given = {"model": output.losses} | {
+            key: _checked(key, part, part(output, batch)) for key, part in self.parts.items()
+        }
         for key, named in given.items():
             losses |= {f"{key}.{name}" if name in losses else name: loss for name, loss in named.items()}
         first = next(iter(losses.values()))
         return Loss(sum(losses.values(), start=first.new_zeros(())), losses, unsmoothed)
+
+
+def _checked(key: str, part: LossPart, given: Any) -> Mapping[str, Tensor]:
+    """What a loss gave. Raises UserError where one from elsewhere gives something else than sums by name."""
+    named = given if isinstance(given, Mapping) else {"": given}
+    if named is given and all(isinstance(loss, Tensor) and loss.dim() == 0 for loss in given.values()):
+        return given
+    received = ", ".join(f"{name} {_in_words(loss)}".strip() for name, loss in named.items())
+    what = f"{type(part).__name__} gives something else than a loss does"
+    allowed = "a dict of names and sums over the batch, tensors without axes"
+    raise UserError(what, where=f"objective.{key}", received=received, allowed=allowed)
+
+
+def _in_words(value: Any) -> str:
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

@@ -1,5 +1,6 @@
 """Learning rates over the updates. Updates count from 1."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
@@ -7,6 +8,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from headway.config import Count
+from headway.errors import UserError
 
 Factor = Annotated[float, Field(gt=0, lt=1)]
 
@@ -52,6 +54,14 @@ class Schedule(ABC):
     @abstractmethod
     def __call__(self, progress: TrainingProgress) -> float:
         """The learning rate of an update."""
+
+    def rate(self, progress: TrainingProgress) -> float:
+        """The learning rate of an update. Raises UserError where a schedule from elsewhere gives none."""
+        rate = self(progress)
+        if not (isinstance(rate, (int, float)) and 0 <= rate < math.inf):
+            what = f"{type(self).__name__} gives no learning rate for update {progress.update:,}"
+            raise UserError(what, where="optimizer.schedule", received=rate, allowed="a finite number from 0 on")
+        return rate
 
     def warm(self, update: int) -> float:
         """The share of the learning rate that linear warm-up allows."""

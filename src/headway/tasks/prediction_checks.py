@@ -1,8 +1,10 @@
 """Checks before training that what will be trained can predict with the recipe's own settings."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headway.errors import UserError
+from headway.log import warn
 from headway.models import Seq2Seq
 from headway.predictors.captured_attention import alignment_layer
 from headway.processing import VOCABULARIES
@@ -35,6 +37,14 @@ def check_shortest_output(recipe: Recipe, room: int | None) -> None:
             received=recipe.decoding.min_length,
             allowed=f"up to {room}, or a higher model.max_position",
         )
+
+
+def warn_of_cut_sources(name: str, lengths: NDArray[np.integer], model: Seq2Seq, unit: str) -> None:
+    """Say how many sources of a corpus, of `lengths` (N,), are longer than what the model reads when it decodes."""
+    longest = model.longest_source()
+    if count := int((lengths > longest).sum()):
+        sources = f"{count:,} of {len(lengths):,} sources are longer than the model reads"
+        warn(f"{name}: {sources}; decoding reads their first {longest:,} {unit} (model.max_position)")
 
 
 def _check_copying(recipe: Recipe, model: Seq2Seq) -> None:

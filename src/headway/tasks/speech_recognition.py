@@ -27,7 +27,7 @@ from headway.processing.processor import Processors
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
 from headway.recipe import Recipe
 from headway.storage import keep_folder
-from headway.tasks.prediction_checks import check_shortest_output
+from headway.tasks.prediction_checks import check_shortest_output, warn_of_cut_sources
 from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus
 from headway.tasks.translation import example_of
 
@@ -74,8 +74,7 @@ class SpeechRecognition(Task):
             raise UserError("transcripts are counted in tokens", where="data.count", received=recipe.data.count)
         if Objective(recipe.objective).parts:
             raise UserError("speech is learned from transcripts alone", where="objective", allowed="label_smoothing")
-        with torch.device("meta"):
-            model = build_model(config.model_copy(update={"match_parameters": None}), audio.bins, 8, False)
+        model = _meta_model(recipe)
         if audio.max_frames > model.longest_source():
             raise UserError(
                 "recordings may be longer than the model's positions", where="data.audio.max_frames",
@@ -162,6 +161,13 @@ class SpeechRecognition(Task):
         return _raw_corpus(utterances)
 
 
+def _meta_model(recipe: Recipe) -> Seq2Seq:
+    """The recipe's model without numbers, with a vocabulary of any size."""
+    config = recipe.model_as(ModelConfig).model_copy(update={"match_parameters": None})
+    with torch.device("meta"):
+        return build_model(config, recipe.data.audio.bins, 8, False)
+
+
 def _raw_corpus(utterances: Sequence[Utterance]) -> RawCorpus:
     examples = (RawExample(str(heard.audio), heard.text or "", (heard.text or "",)) for heard in utterances)
     return RawCorpus(len(utterances), examples)
@@ -233,8 +239,12 @@ def _check_train(train: SpeechCorpus) -> None:
 
 
 def _corpus(name: str, recipe: Recipe, heard: Heard, processors: Both) -> SpeechCorpus:
-    max_length = recipe.data.max_length if name == "data.train" else None
-    return build_speech(name, heard.utterances, heard.store, processors, max_length=max_length, rows=heard.rows)
+    learned_from = name == "data.train"
+    max_length = recipe.data.max_length if learned_from else None
+    corpus = build_speech(name, heard.utterances, heard.store, processors, max_length=max_length, rows=heard.rows)
+    if not learned_from:
+        warn_of_cut_sources(name, corpus.frames, _meta_model(recipe), AudioProcessor.unit)
+    return corpus
 
 
 def _prepared_processors(recipe: Recipe, folder: Path, heard: Heard) -> Both:

@@ -43,7 +43,7 @@ from headway.processing.text.text_processor import (
 from headway.recipe import Recipe
 from headway.storage import keep_folder
 from headway.tasks.marian_import import fill_from_marian, marian_processors
-from headway.tasks.prediction_checks import check_predictions
+from headway.tasks.prediction_checks import check_predictions, warn_of_cut_sources
 from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
 from headway.tensors.batch import collate
 
@@ -236,6 +236,8 @@ def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcesso
     with torch.device("meta"):
         model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, shared)
     learned_from = where == "data.train"
+    if not learned_from:
+        warn_of_cut_sources(where, corpus.source_lengths, model, TextProcessor.unit)
     for source in np.unique(corpus.source_lengths).tolist():
         target = int(corpus.target_lengths[corpus.source_lengths == source].max())
         longest = model.longest_target(source)

@@ -77,7 +77,7 @@ def _loop(session: Session, signals: Signals) -> None:
             plan = update.plan
             count = plan.sentences if config.mean_over == "sentences" else None
             gradients = compute_gradients(session.step, update.batches, parallel, config.clip_norm, count)
-            rate = session.schedule(TrainingProgress(plan.number, plan.epochs, state.gains))
+            rate = session.schedule.rate(TrainingProgress(plan.number, plan.epochs, state.gains))
             make_update(session.optimizer, gradients, rate)
             stop = parallel.sum(signals.received is not None) > 0
             seconds = parallel.sum(time.monotonic() - began) / parallel.world_size

@@ -17,6 +17,7 @@ from headway.errors import UserError, option
 from headway.files import remove_leftovers
 from headway.log import say, silenced, warn
 from headway.losses import Objective
+from headway.mixers.trial import try_own_mixers
 from headway.models import Model
 from headway.optimizers.optimizers import build_optimizer
 from headway.optimizers.schedules import TrainingProgress
@@ -156,7 +157,10 @@ def _session(
     use_backend(model, arithmetic.backend)
     if recipe.training.activation_checkpointing:
         _checkpoint_activations(model)
-    step = TrainingStep(model.to(parallel.device), Objective(recipe.objective))
+    model.to(parallel.device)
+    with parallel.autocast():
+        try_own_mixers(model, recipe.model.width())
+    step = TrainingStep(model, Objective(recipe.objective))
     wrapped = parallel.wrap(step, model.layers())
     if recipe.training.compile:
         check_compiler(parallel.device)

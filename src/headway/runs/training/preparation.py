@@ -11,7 +11,7 @@ from headway.formats.corpus_config import parts
 from headway.metrics import check_kind
 from headway.models import Model
 from headway.optimizers.optimizers import build_schedule
-from headway.optimizers.schedules import Schedule
+from headway.optimizers.schedules import Schedule, TrainingProgress
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.origin import add_low_rank, fill_from_run, take_processors
@@ -41,7 +41,7 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.data.general is not None and not task.mixes_corpora:
         raise UserError(f"a model for {task.name} is evaluated on dev alone", where="data.general", allowed="data.dev")
     check_kind(dev_metrics(recipe), task.writes, "training.dev_metrics")
-    new_schedule(recipe)
+    new_schedule(recipe).rate(TrainingProgress(1))
     if recipe.data.dev is None and (recipe.training.patience or recipe.training.best_by):
         raise UserError("without data.dev nothing can be compared", where="training.patience or training.best_by")
     if recipe.data.dev is None and recipe.data.general is not None:
