@@ -15,7 +15,7 @@ import headway
 from headway.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
-from headway.runs.packing import _source, pack_run, unpack_run
+from headway.runs.packing import pack_run, unpack_run
 from headway.runs.portable import portable
 from tests.conftest import Command, Reversal
 
@@ -142,18 +142,6 @@ def test_a_module_of_the_same_name_is_not_taken_for_that_of_a_pack(with_code: Pa
             headway.load(tmp_path / "unpacked", allow_code=True)
     finally:
         del sys.modules["mine_packed"]
-
-
-def test_the_source_of_a_package_is_its_own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "mine_package"
-    package.mkdir()
-    for name in ("__init__.py", "parts.py"):
-        (package / name).write_text("", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert _source("mine_package") == ("mine_package/__init__.py", package / "__init__.py")
-    assert _source("mine_package.parts") == ("mine_package/parts.py", package / "parts.py")
-    with pytest.raises(UserError, match="the source of __main__, which the run names, is not found here"):
-        _source("__main__")
 
 
 def test_code_that_is_not_found_is_named(with_code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

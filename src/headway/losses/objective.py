@@ -119,7 +119,7 @@ class Objective:
 
 
 def _checked(key: str, part: LossPart, given: Any) -> Mapping[str, Tensor]:
-    """Give back the sums of a loss. Raises UserError where one from elsewhere gives something else than sums by name."""
+    """Give back the sums of a loss, by name. Raises UserError where one from elsewhere gives something else."""
     named = given if isinstance(given, Mapping) else {"": given}
     if named is given and all(isinstance(loss, Tensor) and loss.dim() == 0 for loss in given.values()):
         return given

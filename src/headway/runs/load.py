@@ -21,9 +21,11 @@ from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.recipe import read_tree
 from headway.registry import foreign_code
 from headway.runs.engines import build_engine, check_export, export_folder, keep_export
 from headway.runs.migration import FORMAT, todays_weights
+from headway.runs.own_code import changed_code
 from headway.runs.packing import offer_sources, unpacked
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
 from headway.tasks import build_task
@@ -176,10 +178,18 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
     with _code_of([path], allow_code):
         run = without_weights(path)
         trained = trained_weights(folder, average)
+        _warn_of_changed_code(folder)
     weights = todays_weights(trained, folder.read_manifest().get("format", FORMAT))
     load_weights(run.model, weights, str(folder.weights))
     run.model.to(device)
     return replace(run, as_stored=average is None)
+
+
+def _warn_of_changed_code(folder: RunFolder) -> None:
+    """Say where a component of one's own may compute something else than in training."""
+    known = folder.read_manifest().get("code", {})
+    for name in changed_code(read_tree(folder.recipe_file, alone=True), known) if known else ():
+        warn(f"{folder.path}: {name} is not as it was in training, and may make another model of the same weights")
 
 
 def task_of(runs: Sequence[Path], *, allow_code: bool = False) -> Task:

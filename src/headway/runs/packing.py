@@ -7,12 +7,11 @@ hash that the pack says.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,6 +22,7 @@ from headway.files import sha256, write_json, write_text
 from headway.formats.lines import check_file
 from headway.log import warn
 from headway.recipe import read_tree
+from headway.runs.own_code import own_sources
 from headway.runs.portable import portable
 from headway.runs.run_folder import RunFolder
 from headway.storage import cache_folder, check_new, put_in_place, workspace
@@ -30,7 +30,6 @@ from headway.storage import cache_folder, check_new, put_in_place, workspace
 SOURCES, HASHES = "source", "source.json"
 FILES = re.compile(r"(recipe\.yaml|manifest\.json|metrics\.jsonl|model\.safetensors|README\.md|source\.json)")
 FOLDERS = ("vocabulary", SOURCES)
-IMPORT_PATH = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_]\w*")
 SAME_TIME = (1980, 1, 1, 0, 0, 0)  # so that packing a run twice gives the same file
 
 
@@ -59,7 +58,7 @@ def pack_run(run: Path, output: Path) -> list[str]:
         what = "there is something else there already"
         raise UserError(what, where=option("output"), received=str(output), allowed="a new file, or an older pack")
     tree = read_tree(folder.recipe_file, alone=True)
-    sources = dict(_sources(tree))
+    sources = own_sources(tree)
     with workspace(output.absolute().parent) as place:
         packed = RunFolder(place)
         write_text(packed.recipe_file, yaml.safe_dump(portable(tree), sort_keys=False))
@@ -160,35 +159,6 @@ def _warn_of_files(value: Any, key: str) -> None:
     elif isinstance(value, str) and value.startswith("/"):
         name = value.rpartition("/")[2]
         warn(f"{key}: {value} is not in the pack; {name} has to lie in the folder in which the pack is used")
-
-
-def _sources(value: Any) -> Iterator[tuple[str, Path]]:
-    """The files of the modules that a recipe names by import path, by their name below the folder of sources."""
-    if isinstance(value, Mapping):
-        # Columns are the names of a file's own fields, such as dc:title.
-        value = [below for key, below in value.items() if key != "columns"]
-    if isinstance(value, list):
-        for below in value:
-            yield from _sources(below)
-    elif isinstance(value, str) and (named := IMPORT_PATH.fullmatch(value)):
-        yield _source(named[1])
-
-
-def _source(module: str) -> tuple[str, Path]:
-    """The file of a module, found without importing it, and its name below the folder of sources."""
-    stem = module.replace(".", "/")
-    # A script or notebook has no module that others could import.
-    top = None if module == "__main__" else importlib.util.find_spec(module.partition(".")[0])
-    places = [] if top is None else [*(top.submodule_search_locations or ())]
-    if top is not None and top.origin and not places and "." not in module:
-        return f"{stem}.py", Path(top.origin)
-    for place in places:
-        for name in (f"{stem}.py", f"{stem}/__init__.py"):
-            path = Path(place).parent / name
-            if path.is_file():
-                return name, path
-    what = f"the source of {module}, which the run names, is not found here"
-    raise UserError(what, where="recipe.yaml", received=module, allowed="a module in a folder on PYTHONPATH")
 
 
 def _below(folder: Path) -> list[Path]:

@@ -25,6 +25,7 @@ from headway.recipe import Recipe
 from headway.registry import foreign_code, import_paths
 from headway.runs.checkpoint_files import LEFTOVERS as CHECKPOINT_LEFTOVERS
 from headway.runs.checkpoint_files import list_checkpoints, update_of
+from headway.runs.own_code import changed_code, code_hashes
 from headway.runs.run_folder import LEFTOVERS, RunFolder, load_weights
 from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_latest, restore_optimizer
 from headway.runs.training.evaluation import baseline_scores
@@ -238,9 +239,11 @@ def _start_records(
     parameters = sum(parameter.numel() for name, parameter in model.named_parameters() if CHANGE not in name)
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     parts = {"train": corpora.train, "dev": corpora.dev and corpora.dev.corpus}
-    manifest, now = folder.read_manifest(), machine()
+    manifest, now, tree = folder.read_manifest(), machine(), recipe.model_dump(mode="json")
     if state.update:
         _warn_of_another_machine(manifest.get("machine", {}), now)
+        for name in changed_code(tree, manifest.get("code", {})):
+            warn(f"{name} has changed since this run began: its updates may be other ones than an uninterrupted run's")
         if (before := manifest.get("processes", processes)) != processes:
             warn(f"there were {before} processes, and now {processes}: random draws, as in dropout, are other ones")
     origin = {"from": manifest["from"]} if state.update and "from" in manifest else provenance(recipe)
@@ -254,6 +257,7 @@ def _start_records(
             "examples": {name: len(part) for name, part in parts.items() if part is not None},
             "vocabulary": folder.vocabulary_hashes(),
             **origin,
+            **({"code": code} if (code := code_hashes(tree)) else {}),
             "machine": now,
             "processes": processes,
             "precision": arithmetic.precision,

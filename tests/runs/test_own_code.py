@@ -1,0 +1,80 @@
+"""Code that a run names by import path: its source is found, and a change of it is told."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headway.errors import UserError
+from headway.files import sha256
+from headway.runs.own_code import changed_code, code_hashes, own_sources
+from tests.conftest import Command
+
+SCHEDULE = "from headway.optimizers.schedules import Constant\n\n\nclass Saw(Constant):\n    'Of our own.'\n"
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recipe whose schedule stands in `saw_schedule.py` beside it."""
+    (tmp_path / "saw_schedule.py").write_text(SCHEDULE, encoding="utf-8")
+    (tmp_path / "data.tsv").write_text("a b\tb a\n" * 8, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "saw_schedule", raising=False)
+    tree = {
+        "data": {"train": {"tsv": str(tmp_path / "data.tsv")}},
+        "vocabulary": {"kind": "whitespace"},
+        "model": {"dim": 8, "heads": 2, "feed_forward": 8, "encoder": {"layers": 1}, "decoder": {"layers": 1}},
+        "optimizer": {"schedule": "saw_schedule:Saw"},
+        "training": {"updates": 2, "checkpoint_every": 1, "batch_tokens": 32, "precision": "float32"},
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return tmp_path / "recipe.yaml"
+
+
+def test_sources_are_found_once_without_importing_them(recipe: Path) -> None:
+    tree = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+    tree["model"] = [{"kind": "saw_schedule:Other"}, {"columns": {"x": "dc:title"}}]
+    source = recipe.parent / "saw_schedule.py"
+    assert own_sources(tree) == {"saw_schedule.py": source}
+    assert code_hashes(tree) == {"saw_schedule.py": sha256(source)}
+    assert "saw_schedule" not in sys.modules
+
+
+def test_the_source_of_a_package_is_its_own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "mine_package"
+    package.mkdir()
+    for name in ("__init__.py", "parts.py"):
+        (package / name).write_text("", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert own_sources(["mine_package:Mine", "mine_package.parts:Part"]) == {
+        "mine_package/__init__.py": package / "__init__.py",
+        "mine_package/parts.py": package / "parts.py",
+    }
+
+
+def test_code_without_a_file_has_no_hash_and_cannot_be_packed() -> None:
+    for name in ("__main__:Mine", "no_such_module:Mine"):
+        assert code_hashes({"kind": name}) == {}
+        with pytest.raises(UserError, match=f"the source of {name.partition(':')[0]}, which the run names"):
+            own_sources({"kind": name})
+    assert changed_code({"kind": "no_such_module:Mine"}, {"no_such_module.py": "0"}) == ["no_such_module.py"]
+
+
+def test_code_that_has_changed_is_told_where_a_run_goes_on_or_predicts(recipe: Path, run_headway: Command) -> None:
+    run, source = recipe.parent / "run", recipe.parent / "saw_schedule.py"
+    assert run_headway("train", recipe, "--output", run).code == 0
+    manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["code"] == {"saw_schedule.py": sha256(source)}
+    going_on = ("train", recipe, "training.updates=3", "--output", run, "--resume")
+    predicting = ("predict", run, "--allow-code")
+    for changed in (False, True):
+        if changed:
+            source.write_text(f"{SCHEDULE}\n# another version\n", encoding="utf-8")
+        predicted = run_headway(*predicting, stdin="a b\n")
+        assert predicted.code == 0, predicted.err
+        assert (f"{run}: saw_schedule.py is not as it was in training" in predicted.err) == changed
+        resumed = run_headway(*going_on)
+        assert resumed.code == 0, resumed.err
+        assert ("saw_schedule.py has changed since this run began" in resumed.err) == changed
