@@ -9,6 +9,7 @@ import pytest
 from headway.errors import UserError
 from headway.metrics import bootstrap_interval, build_metric
 from headway.metrics.score_report import score_files
+from tests.conftest import Command
 
 HYPOTHESES = ["c i i c", "i c", "c c c"]
 GOLD = ["c i c i", "i i", "c c c"]
@@ -102,3 +103,13 @@ def test_conllu_files_are_read_by_one_of_their_columns(tmp_path: Path) -> None:
     assert metric.signature()["conllu"] == "xpos"
     with pytest.raises(UserError, match=r"f0\.5\.conllu_label: input should be 'upos', 'xpos', 'lemma' or 'deprel'"):
         build_metric("f0.5", conllu_label="tag")
+
+
+def test_a_label_that_no_reference_has_is_told_and_another_can_be_named(tmp_path: Path, run_headway: Command) -> None:
+    gold, given = columns(tmp_path / "gold.tsv", ["NOUN VERB"]), columns(tmp_path / "given.tsv", ["NOUN NOUN"])
+    command = ("score", "files", "--metric", "f0.5", "--references", gold, "--hypotheses", given)
+    told = "no word of the references has the label 'i'; the metric's option label names another"
+    ended = run_headway(*command)
+    assert (ended.code, told in ended.out) == (0, True)
+    ended = run_headway(*command, "--label", "NOUN")
+    assert (ended.code, "55.56" in ended.out, "no word of the references" in ended.out) == (0, True, False)

@@ -94,6 +94,12 @@ class OneLabel(LabelMetric):
     def _settings(self) -> dict[str, str]:
         return {"label": self.label_sought}
 
+    def notes(self, totals: Statistics) -> list[str]:
+        sought = (
+            f"no word of the references has the label {self.label_sought!r}; the metric's option label names another"
+        )
+        return [] if totals[0] + totals[2] else [sought]
+
 
 class Precision(OneLabel):
     """Of the words that were given the label, the share that have it, times 100; 0 where none were given it."""

@@ -62,7 +62,9 @@ class MetricOptions(Section):
         description="rouge, several references: jackknifing instead of the best.",
         json_schema_extra=METRIC,
     )
-
+    label: str = Field(
+        default="i", description="precision, recall, f0.5: the label that is looked for.", json_schema_extra=METRIC
+    )
     conllu_label: LabelColumn = Field(
         default="upos",
         description="accuracy, precision, recall, f0.5: the column of CoNLL-U files that holds the labels.",
