@@ -138,6 +138,12 @@ def test_one_text_is_one_line(predictor: SequencePredictor) -> None:
         predictor.score("ab", ["a", "b"])
 
 
+@pytest.mark.parametrize("line", [["a", "b"], None, 3, b"ab"])
+def test_what_is_no_text_is_named(predictor: SequencePredictor, line: Any) -> None:
+    with pytest.raises(UserError, match=r"line 2: a line is a text; received .*; allowed: str"):
+        predictor.predict(["ab", line])
+
+
 def test_scores_do_not_depend_on_the_batch(reversal: Reversal, predictor: SequencePredictor) -> None:
     sources = [*reversal.words[:15], "", "abcdabcd"]
     targets = [*(word[::-1] for word in sources[:10]), "a", "", *sources[12:]]

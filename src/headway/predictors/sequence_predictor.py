@@ -152,14 +152,16 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         return [[(one, words.get((row, rank), ())) for rank, one in enumerate(some)] for row, some in enumerate(best)]
 
     def _encode(self, line: Any, options: PredictOptions, formatter: Formatter, number: int) -> Encoded:
-        """A source, cut where that is asked for. Raises UserError where it is too long."""
+        """A source, cut where that is asked for. Raises UserError where it is too long, or is to be text and is not."""
+        named = isinstance(self.source, TextProcessor)
+        if named and not isinstance(line, str):
+            raise UserError("a line is a text", where=f"line {number}", received=type(line).__name__, allowed="str")
         formatter.check(line, f"line {number}")
         source = self.read(line, whole=options.max_source_length is not None, formatter=formatter)
         limit = options.max_source_length or self.longest_source()
         if len(source.values) <= limit:
             return source
         if not options.truncate and self.recipe.data.truncate_source is None:
-            named = isinstance(self.source, TextProcessor)
             raise UserError(
                 f"this {self.source.noun} is too long",
                 where=f"line {number}" if named else self.source.name(line),
