@@ -1,5 +1,6 @@
 """Learning rates over the updates, beside their formulas."""
 
+import numpy as np
 import pytest
 
 from headway.errors import UserError
@@ -89,7 +90,7 @@ class Ending(Schedule):
         self.then = then
 
     def __call__(self, progress):
-        return 1 if progress.update <= 3 else "0.1" if self.then == "text" else float(self.then)
+        return np.float32(1) if progress.update <= 3 else "0.1" if self.then == "text" else float(self.then)
 
 
 @pytest.mark.parametrize("then", ["-0.1", "nan", "inf", "text"])

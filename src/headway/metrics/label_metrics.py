@@ -95,10 +95,10 @@ class OneLabel(LabelMetric):
         return {"label": self.label_sought}
 
     def notes(self, totals: Statistics) -> list[str]:
-        sought = (
-            f"no word of the references has the label {self.label_sought!r}; the metric's option label names another"
-        )
-        return [] if totals[0] + totals[2] else [sought]
+        if totals[0] + totals[2]:
+            return []
+        none = f"no word of the references has the label {self.label_sought!r}"
+        return [f"{none}; the metric's option label names another"]
 
 
 class Precision(OneLabel):

@@ -3,7 +3,8 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from numbers import Real
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
@@ -57,11 +58,11 @@ class Schedule(ABC):
 
     def rate(self, progress: TrainingProgress) -> float:
         """The learning rate of an update. Raises UserError where a schedule from elsewhere gives none."""
-        rate = self(progress)
-        if not (isinstance(rate, (int, float)) and 0 <= rate < math.inf):
+        rate: Any = self(progress)
+        if not (isinstance(rate, Real) and 0 <= float(rate) < math.inf):
             what = f"{type(self).__name__} gives no learning rate for update {progress.update:,}"
             raise UserError(what, where="optimizer.schedule", received=rate, allowed="a finite number from 0 on")
-        return rate
+        return float(rate)
 
     def warm(self, update: int) -> float:
         """The share of the learning rate that linear warm-up allows."""
