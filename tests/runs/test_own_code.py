@@ -59,7 +59,12 @@ def test_code_without_a_file_has_no_hash_and_cannot_be_packed() -> None:
         assert code_hashes({"kind": name}) == {}
         with pytest.raises(UserError, match=f"the source of {name.partition(':')[0]}, which the run names"):
             own_sources({"kind": name})
-    assert changed_code({"kind": "no_such_module:Mine"}, {"no_such_module.py": "0"}) == ["no_such_module.py"]
+
+
+def test_files_that_are_gone_have_changed_and_new_ones_have_not() -> None:
+    assert changed_code({"a.py": "1", "b.py": "2", "c.py": "3"}, {"a.py": "1", "b.py": "4", "d.py": "5"}) == [
+        "b.py", "c.py",
+    ]  # fmt: skip
 
 
 def test_code_that_has_changed_is_told_where_a_run_goes_on_or_predicts(recipe: Path, run_headway: Command) -> None:

@@ -25,7 +25,7 @@ from headway.recipe import read_tree
 from headway.registry import foreign_code
 from headway.runs.engines import build_engine, check_export, export_folder, keep_export
 from headway.runs.migration import FORMAT, todays_weights
-from headway.runs.own_code import changed_code
+from headway.runs.own_code import changed_code, code_hashes
 from headway.runs.packing import offer_sources, unpacked
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
 from headway.tasks import build_task
@@ -188,7 +188,8 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
 def _warn_of_changed_code(folder: RunFolder) -> None:
     """Say where a component of one's own may compute something else than in training."""
     known = folder.read_manifest().get("code", {})
-    for name in changed_code(read_tree(folder.recipe_file, alone=True), known) if known else ():
+    now = code_hashes(read_tree(folder.recipe_file, alone=True)) if known else {}
+    for name in changed_code(known, now):
         warn(f"{folder.path}: {name} is not as it was in training, and may make another model of the same weights")
 
 

@@ -34,9 +34,8 @@ def code_hashes(tree: Any) -> dict[str, str]:
     return {name: sha256(path) for name, path in found}
 
 
-def changed_code(tree: Any, known: Mapping[str, str]) -> list[str]:
-    """The files with a hash in `known` that are not as they were, or not there, for a raw recipe."""
-    now = code_hashes(tree)
+def changed_code(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The files with a hash in `known` that have another one in `now`, or none."""
     return [name for name, expected in known.items() if now.get(name) != expected]
 
 

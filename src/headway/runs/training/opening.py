@@ -239,10 +239,10 @@ def _start_records(
     parameters = sum(parameter.numel() for name, parameter in model.named_parameters() if CHANGE not in name)
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     parts = {"train": corpora.train, "dev": corpora.dev and corpora.dev.corpus}
-    manifest, now, tree = folder.read_manifest(), machine(), recipe.model_dump(mode="json")
+    manifest, now, code = folder.read_manifest(), machine(), code_hashes(recipe.model_dump(mode="json"))
     if state.update:
         _warn_of_another_machine(manifest.get("machine", {}), now)
-        for name in changed_code(tree, manifest.get("code", {})):
+        for name in changed_code(manifest.get("code", {}), code):
             warn(f"{name} has changed since this run began: its updates may be other ones than an uninterrupted run's")
         if (before := manifest.get("processes", processes)) != processes:
             warn(f"there were {before} processes, and now {processes}: random draws, as in dropout, are other ones")
@@ -257,7 +257,7 @@ def _start_records(
             "examples": {name: len(part) for name, part in parts.items() if part is not None},
             "vocabulary": folder.vocabulary_hashes(),
             **origin,
-            **({"code": code} if (code := code_hashes(tree)) else {}),
+            **({"code": code} if code else {}),
             "machine": now,
             "processes": processes,
             "precision": arithmetic.precision,
