@@ -67,6 +67,11 @@ def is_foreign(name: str) -> bool:
     return ":" in name
 
 
+def is_own(component: object) -> bool:
+    """Whether the class of a component is a part of headway, whose contract need not be tried."""
+    return type(component).__module__.startswith("headway.")
+
+
 def import_paths(tree: Any) -> set[str]:
     """The texts in a raw tree that look like components named by import path."""
     if isinstance(tree, str):

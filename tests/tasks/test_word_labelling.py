@@ -211,6 +211,29 @@ def test_part_of_speech_tagging_is_another_task_of_the_same_kind(tmp_path: Path,
     check_commands_on_conllu(loaded, run_headway, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ([{"name": "f0.5"}, {"name": "recall"}], ["data.dev: no word of the references has the label 'i'"]),
+        ([{"name": "f0.5", "label": "VERB"}, {"name": "accuracy"}], []),
+    ],
+)
+def test_a_label_that_dev_does_not_have_is_told_before_training(
+    tmp_path: Path, metrics: list[dict[str, str]], said: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    write_encoder(tmp_path / "encoder")
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.tsv").write_text("he\tPRON\ngoes\tVERB\n\n" * 4, encoding="utf-8")
+    training = {"updates": 2, "checkpoint_every": 1, "dev_metrics": metrics}
+    recipe = load_recipe(write_recipe(tmp_path, task="tagging", training=training))
+    assert train(recipe, tmp_path / "run") == 0
+    told = [message.partition(";")[0] for message in caplog.messages if "no word of" in message]
+    assert told == said
+    caplog.clear()
+    assert train(recipe, tmp_path / "run", resume=True) == 0
+    assert not any("no word of" in message for message in caplog.messages)
+
+
 def check_commands_on_conllu(loaded: LabelPredictor, run_headway: Command, folder: Path) -> None:
     """Commands read CoNLL-U, compressed as well, by the column that was learned."""
     run, dev, gold = folder / "run", folder / "dev.conllu.gz", folder / "gold.tsv"

@@ -95,10 +95,15 @@ class OneLabel(LabelMetric):
         return {"label": self.label_sought}
 
     def notes(self, totals: Statistics) -> list[str]:
-        if totals[0] + totals[2]:
-            return []
+        return [] if totals[0] + totals[2] else [self._none()]
+
+    def missing(self, references: Sequence[Sequence[str]]) -> str | None:
+        there = any(self.label_sought in text.split() for texts in references for text in texts)
+        return None if there else self._none()
+
+    def _none(self) -> str:
         none = f"no word of the references has the label {self.label_sought!r}"
-        return [f"{none}; the metric's option label names another"]
+        return f"{none}; the metric's option label names another"
 
 
 class Precision(OneLabel):

@@ -118,6 +118,10 @@ class Metric(ABC):
         """Further findings in statistics (k,) summed over segments, a sentence each."""
         return []
 
+    def missing(self, references: Sequence[Sequence[str]]) -> str | None:
+        """A sentence on what this metric looks for and no reference has; None, as by default, where all is there."""
+        return None
+
     def score(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
         """Score a corpus; arguments and errors as for `statistics`."""
         totals = self.statistics(hypotheses, references).sum(axis=0)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.mixers.mixer import Mixed, Mixer, MixerState
+from headway.registry import is_own
 
 ROWS, LENGTH = 2, 3
 
@@ -34,20 +35,16 @@ def try_own_mixers(model: nn.Module, dim: int | None) -> None:
     Raises:
         UserError: a mixer that fails, or that gives something else than the contract says (see `Mixer`).
     """
-    if dim is None or not _is_headways(model):
+    if dim is None or not is_own(model):
         return
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     for name, mixer in model.named_modules():
-        if isinstance(mixer, Mixer) and not _is_headways(mixer):
+        if isinstance(mixer, Mixer) and not is_own(mixer):
             trial = _Trial(mixer, f"model.{name}")
             with _undisturbed(mixer, device):
                 trial.forward(torch.zeros(ROWS, LENGTH, dim, device=device))
                 if mixer.causal:
                     trial.decoding(torch.zeros(ROWS, 1, dim, device=device))
-
-
-def _is_headways(module: nn.Module) -> bool:
-    return type(module).__module__.startswith("headway.")
 
 
 @dataclass(frozen=True)

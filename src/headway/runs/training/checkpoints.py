@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from headway.errors import RunError, UserError, in_one_line
 from headway.files import remove, remove_leftovers, sync, write_bytes, write_text
+from headway.registry import is_own
 from headway.runs.checkpoint_files import (
     FILE_LEFTOVERS,
     OPTIMIZER,
@@ -225,7 +226,7 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
 
 def _numbers_of_groups(optimizer: Optimizer) -> dict[str, Tensor]:
     """The numbers that an optimizer of others keeps beside its parameters; the learning rate is the schedule's."""
-    if type(optimizer).__module__.startswith(("headway.", "torch.optim.")):  # there these are options, which stay
+    if is_own(optimizer) or type(optimizer).__module__.startswith("torch.optim."):  # these are options, which stay
         return {}
     return dict(
         _stored(f"{GROUPS}.{index}/{entry}", value)
@@ -254,7 +255,7 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[s
     for name in groups.keys() & states.keys():
         groups[name].update({entry.removesuffix(NUMBER): value.item() for entry, value in states.pop(name).items()})
     wrong = sorted(states.keys() - parameters.keys())
-    if type(optimizer).__module__.startswith("headway."):  # those of others may keep anything
+    if is_own(optimizer):  # those of others may keep anything
         wrong += _wrong_entries(states, parameters) if not wrong else []
     if wrong:
         what = f"this is no state of this optimizer (first difference: {in_one_line(wrong[0])})"

@@ -1,7 +1,7 @@
 """Opening a training run, new or resumed."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ from headway.errors import UserError, option
 from headway.files import remove_leftovers
 from headway.log import say, silenced, warn
 from headway.losses import Objective
+from headway.metrics import Metric
 from headway.mixers.trial import try_own_mixers
 from headway.models import Model
 from headway.optimizers.optimizers import build_optimizer
@@ -170,6 +171,8 @@ def _session(
     if checkpoint:
         restore_optimizer(step, optimizer, checkpoint.optimizer, str(folder.checkpoints))
     metrics = dev_metrics(recipe)
+    if checkpoint is None:
+        parallel.on_first(partial(_warn_of_missing, corpora, metrics))
     baselines = parallel.on_first(partial(baseline_scores, corpora, metrics)) or {}
     parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic, parallel.world_size))
     tensorboard = recipe.training.tensorboard
@@ -188,6 +191,14 @@ def _session(
         Records(folder, write=parallel.first, tensorboard=tensorboard),
         complete=bool(state.stopped),
     )
+
+
+def _warn_of_missing(corpora: Corpora, metrics: Sequence[Metric]) -> None:
+    """Say what metrics look for and dev does not have, with which its scores are 0 to the end."""
+    if corpora.dev is not None:
+        missing = (metric.missing(corpora.dev.references) for metric in metrics)
+        for what in filter(None, dict.fromkeys(missing)):
+            warn(f"data.dev: {what}")
 
 
 def _checkpoint_activations(model: Model[Any]) -> None:
