@@ -52,6 +52,13 @@ class SortedVocabulary(WordVocabulary):
         return cls(sorted({word for line in lines for word in line.split()})[: config.first])
 
 
+class LowerCaseVocabulary(WordVocabulary):
+    """Words without case; its family is that of its parent."""
+
+    def encode(self, segmented: str) -> list[int]:
+        return super().encode(segmented.lower())
+
+
 def recipe(**changes: Any) -> Recipe:
     return parse_recipe({"data": {"train": {"tsv": "x"}}, "training": {"updates": 1}} | changes)
 
@@ -79,6 +86,17 @@ def test_a_vocabulary_from_elsewhere(tmp_path: Path) -> None:
         loaded = load_vocabulary(tmp_path)
     assert isinstance(loaded, SortedVocabulary)
     assert loaded.encode("b") == vocabulary.encode("b")
+    with pytest.raises(UserError, match="loading this would import the vocabulary"):
+        load_vocabulary(tmp_path)
+
+
+def test_a_vocabulary_that_inherits_its_family_is_loaded_as_itself(tmp_path: Path) -> None:
+    config = recipe(vocabulary={"kind": f"{__name__}:LowerCaseVocabulary"}).vocabulary
+    vocabulary = train_vocabulary(config, ["a b"])
+    vocabulary.save(tmp_path)
+    with foreign_code(True):
+        loaded = load_vocabulary(tmp_path)
+    assert loaded.encode("A B") == vocabulary.encode("a b")
     with pytest.raises(UserError, match="loading this would import the vocabulary"):
         load_vocabulary(tmp_path)
 

@@ -22,6 +22,7 @@ from headway.config import Count, Section, mistakes_within
 from headway.errors import UserError
 from headway.files import write_json
 from headway.processing import VOCABULARIES
+from headway.registry import is_own
 from headway.tensors.batch import SPECIALS
 
 DESCRIPTION = "vocabulary.json"
@@ -98,7 +99,8 @@ class Vocabulary(ABC):
 
     Attributes:
         Config: its options.
-        family: what tells in its folder how it is read: a word, or `my_package.module:Class` of one from elsewhere.
+        family: what tells in its folder how it is read: a word, or `my_package.module:Class` of one from elsewhere,
+            which need not say so itself.
         extensible: whether it has `extended`.
     """
 
@@ -187,7 +189,13 @@ class Vocabulary(ABC):
         """Write the vocabulary, and what kind it is, into `folder`, which is made where it does not exist."""
         folder.mkdir(parents=True, exist_ok=True)
         self._write(folder)
-        write_json(folder / DESCRIPTION, {"format": FORMAT, "family": self.family, "size": len(self)})
+        write_json(folder / DESCRIPTION, {"format": FORMAT, "family": self._own_family(), "size": len(self)})
+
+    def _own_family(self) -> str:
+        """The family; that of a parent would read a class from elsewhere as the parent."""
+        if is_own(self) or "family" in vars(type(self)):
+            return self.family
+        return f"{type(self).__module__}:{type(self).__qualname__}"
 
     @abstractmethod
     def _write(self, folder: Path) -> None:
