@@ -1,10 +1,15 @@
 """The contract: every registered metric, options by name, exact match, and what is refused."""
 
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
 import numpy as np
 import pytest
 
 from headway.errors import UserError
 from headway.metrics import METRICS, build_metric
+from headway.metrics.metric import Metric, Statistics
+from headway.metrics.signature import Signature
 
 HYPOTHESES = ["The cat sat on the mat .", "", "a wholly different line", "same here"]
 REFERENCES = [
@@ -123,3 +128,47 @@ def test_exact_match_is_the_share_equal_to_any_reference_without_outer_space() -
     assert metric.statistics(hypotheses, references).tolist() == [[1, 1], [1, 1], [0, 1], [1, 1], [0, 1]]
     assert metric.score(hypotheses, references).value == pytest.approx(60)
     assert str(metric.signature()).startswith("nrefs:2|case:mixed|space:stripped|version:headway-")
+
+
+class Given(Metric):
+    """A metric from elsewhere that gives what it is told to."""
+
+    name = "given"
+    statistics_given: ClassVar[Any] = np.ones((2, 1))
+    score_given: ClassVar[Any] = 1.0
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        statistics: Statistics = self.statistics_given
+        return statistics
+
+    def aggregate(self, totals: Statistics) -> float:
+        score: float = self.score_given
+        return score
+
+    def signature(self) -> Signature:
+        return Signature.of(version="1")
+
+
+@pytest.mark.parametrize(
+    ("statistics", "received"),
+    [
+        (np.ones((1, 1)), r"\(1, 1\)"),
+        (np.ones(2), r"\(2,\)"),
+        ([[1.0], [1.0]], "'list'"),
+        (np.array([[1.0], [np.nan]]), r"\(2, 1\)"),
+    ],
+)
+def test_statistics_from_elsewhere_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch, statistics: Any, received: str
+) -> None:
+    monkeypatch.setattr(Given, "statistics_given", statistics)
+    with pytest.raises(UserError, match=rf"given: Given\.statistics gives .*received {received}.*\(2, k\)"):
+        Given().score(["a", "b"], [["a", "b"]])
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), None, "good"])
+def test_a_score_from_elsewhere_is_a_number(monkeypatch: pytest.MonkeyPatch, score: Any) -> None:
+    assert Given().score(["a", "b"], [["a", "b"]]).value == 1
+    monkeypatch.setattr(Given, "score_given", score)
+    with pytest.raises(UserError, match=r"given: Given\.aggregate gives no finite number"):
+        Given().score(["a", "b"], [["a", "b"]])

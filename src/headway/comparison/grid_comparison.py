@@ -71,7 +71,7 @@ def check_sets(grid: Grid) -> None:
     for test in (*grid.tests, *([grid.tuning_set] if grid.tuning_set else [])):
         scored = read_test_set(recipe, test)
         for metric in grid.metrics_of(test):
-            metric.statistics(scored.references[0], scored.references)
+            metric.counted(scored.references[0], scored.references)
 
 
 def workers_of(options: GridOptions) -> Workers:

@@ -43,7 +43,7 @@ def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bo
         return metric.aggregate(statistics.sum(axis=0))
 
     every = [
-        np.concatenate([metric.statistics(output.hypotheses, output.test.references) for output in outputs])
+        np.concatenate([metric.counted(output.hypotheses, output.test.references) for output in outputs])
         for outputs in values
     ]
     lowest, highest = min(every, key=score), max(every, key=score)

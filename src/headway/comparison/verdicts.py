@@ -131,7 +131,7 @@ def _of_variant(cells: Sequence[CellResult], name: str) -> tuple[CellResult, ...
 
 def _statistics(measure: Measure, cell: CellResult) -> Statistics:
     output = cell.outputs[measure.test]
-    return measure.metric.statistics(output.hypotheses, output.test.references)
+    return measure.metric.counted(output.hypotheses, output.test.references)
 
 
 def _mean(cells: Sequence[CellResult]) -> Costs:

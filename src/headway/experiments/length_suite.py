@@ -194,7 +194,7 @@ def score_lengths(name: str, predictor: SequencePredictor, test: LengthTest) -> 
     prompts = [prompt if read else "" for prompt, read in zip(test.prompts, reads, strict=True)]
     outputs = [prediction.text for prediction in predictor.predict(prompts)]
     metric = build_metric("exact_match")
-    groups = scores_by_group(metric, metric.statistics(outputs, [test.answers]), test.lengths)
+    groups = scores_by_group(metric, metric.counted(outputs, [test.answers]), test.lengths)
     refused = [length for length, read in zip(test.lengths, reads, strict=True) if not read]
     return [
         LengthScore(

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,24 @@ class Metric(ABC):
             UserError: no segments, no references, or not as many references as hypotheses (see `check_segments`).
         """
 
+    def counted(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        """`statistics`, looked at, as a metric from elsewhere may give anything.
+
+        Raises:
+            UserError: as `statistics`; something else than finite numbers (N, k).
+        """
+        given: Any = self.statistics(hypotheses, references)
+        shape = given.shape if isinstance(given, np.ndarray) else None
+        if shape is None or len(shape) != 2 or shape[0] != len(hypotheses) or not np.isfinite(given).all():
+            raise UserError(
+                f"{type(self).__name__}.statistics gives something else than a metric does",
+                where=self.name,
+                received=type(given).__name__ if shape is None else shape,
+                allowed=f"an array of finite numbers, ({len(hypotheses)}, k)",
+            )
+        statistics: Statistics = given
+        return statistics
+
     @abstractmethod
     def aggregate(self, totals: Statistics) -> float:
         """The corpus score from statistics (k,) summed over segments."""
@@ -123,9 +141,16 @@ class Metric(ABC):
         return None
 
     def score(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
-        """Score a corpus; arguments and errors as for `statistics`."""
-        totals = self.statistics(hypotheses, references).sum(axis=0)
-        return Score(self.label, self.aggregate(totals), self.signature(), len(hypotheses))
+        """Score a corpus; arguments and errors as for `counted` and `scored`."""
+        return self.scored(self.counted(hypotheses, references))
+
+    def scored(self, statistics: Statistics) -> Score:
+        """The corpus score from statistics (N, k). Raises UserError where a metric from elsewhere gives no number."""
+        value: Any = self.aggregate(statistics.sum(axis=0))
+        if not isinstance(value, int | float | np.number) or not math.isfinite(value):
+            what = f"{type(self).__name__}.aggregate gives no finite number"
+            raise UserError(what, where=self.name, received=value)
+        return Score(self.label, float(value), self.signature(), len(statistics))
 
 
 def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> int:

@@ -186,7 +186,7 @@ def _score_systems(
     groups: list[str] | None,
 ) -> tuple[SystemScore, ...]:
     alone = [_by_reference(metric, output, references) for output in outputs]  # before those whose signature is shown
-    statistics = [metric.statistics(output, references) for output in outputs]
+    statistics = [metric.counted(output, references) for output in outputs]
     rows: list[SystemScore] = []
     for name, segments, by_reference in zip(names, statistics, alone, strict=True):
         comparison = None
@@ -194,7 +194,7 @@ def _score_systems(
             samples = options.samples or DEFAULT_SAMPLES[options.significance]
             comparison = TESTS[options.significance](metric, statistics[0], segments, samples, options.seed)
         totals = segments.sum(axis=0)
-        score = Score(metric.label, metric.aggregate(totals), metric.signature(), len(segments))
+        score = metric.scored(segments)
         interval = bootstrap_interval(metric, segments, INTERVAL_SAMPLES, options.seed)
         by_group = scores_by_group(metric, segments, groups, INTERVAL_SAMPLES, options.seed) if groups else ()
         rows.append(SystemScore(name, score, interval, comparison, by_reference, by_group, tuple(metric.notes(totals))))

@@ -89,7 +89,7 @@ class LengthStatistics:
 
     def add(self, outputs: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]) -> None:
         """Count N segments; `references` are sets of N each."""
-        for line, statistics in zip(sources, self.metric.statistics(outputs, references), strict=True):
+        for line, statistics in zip(sources, self.metric.counted(outputs, references), strict=True):
             length = len(line.split()) if self.unit == "words" else len(line)
             self.rows.setdefault(length, []).append(statistics)
 
