@@ -80,6 +80,39 @@ def test_seeds_with_equal_scores_do_not_make_a_verdict(seeds: int) -> None:
     assert (estimate.p_value() or 0) > 0.05
 
 
+@pytest.mark.parametrize(("segments", "margin"), [(100, 1.0), (200, 0.5), (1000, 0.5)])
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_systems_that_seldom_disagree_are_not_even_by_chance(segments: int, margin: float, seeds: int) -> None:
+    """One is always right, and the other so often that the true difference is the margin; seeds err alike."""
+    rng, even, always = np.random.default_rng(6), 0, counted(np.ones((seeds, segments)))
+    for _ in range(200):
+        right = np.tile(rng.random(segments) < 1 - margin / 100, (seeds, 1))
+        low, high = (always - counted(right)).estimate().interval()
+        even += -margin < low and high < margin
+    assert even <= 0.05 * 200
+
+
+def test_equal_outputs_are_even_within_what_their_number_tells() -> None:
+    low, high = (counted(np.ones((3, 200))) - counted(np.ones((3, 200)))).estimate().interval()
+    assert high == -low
+    assert high == pytest.approx(100 * 2 * stats.t.isf(0.025, 199) / 200)
+
+
+def test_disagreements_that_were_not_drawn_hardly_widen_other_intervals() -> None:
+    metric, references = build_metric("bleu"), [REFERENCES * 25]
+    one, other = (linearise(metric, [metric.statistics(hypotheses(200, seed=seed), references)]) for seed in (1, 2))
+    difference = one - other
+    spread = difference.influences[0].var(ddof=1) / 200
+    assert difference.estimate().segment_variance == pytest.approx(spread, rel=0.03)
+
+
+@pytest.mark.parametrize("segments", [2, 3])
+def test_two_segments_make_no_verdict(segments: int) -> None:
+    estimate = (counted(np.ones((2, segments))) - counted(np.zeros((2, segments)))).estimate()
+    assert estimate.value == 100
+    assert (estimate.p_value() or 0) > 0.05
+
+
 def test_no_interval_is_narrower_than_that_of_the_test_set_alone() -> None:
     rng = np.random.default_rng(3)
     for _ in range(200):

@@ -31,10 +31,13 @@ def test_one_seed_has_an_interval_and_no_verdict() -> None:
     assert "One seed says nothing" in compared.text()
 
 
-def test_the_same_outputs_are_even() -> None:
+@pytest.mark.parametrize(("margin", "found"), [(0.0, "none"), (3.0, "even")])
+def test_the_same_outputs_are_even_within_what_so_many_segments_tell(margin: float, found: str) -> None:
     cells = [replace(cell("a", seed, 0.8, TEST), variant=variant) for variant in "ab" for seed in (1, 2)]
-    (pair,) = headway.compare(cells, [BLEU]).pairs
-    assert (pair.difference, pair.estimate.interval(), pair.verdict) == (0, (0, 0), "even")
+    (pair,) = headway.compare(cells, [BLEU], margin={"bleu": margin}).pairs
+    low, high = pair.estimate.interval()
+    assert (pair.difference, low, pair.verdict) == (0, -high, found)
+    assert 2 < high < 3
 
 
 def test_holm_counts_the_pairs_of_a_table() -> None:

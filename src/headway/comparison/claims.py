@@ -104,8 +104,7 @@ class ClaimFile(Section):
     `document`: whose claims these are. `table`: where in it. `setting`: what the document trained on, and how long.
     `data`: for the budget `small`, and for `full` unless `full_data` says otherwise. `grid`: the keys of a grid, or the
     path of a grid file; `$OUTPUT` in its texts is the folder of the data. `looks`: how often findings were looked at,
-    where seeds or learning rates were added to what was still open, or all was measured again; all looks share the
-    probability of a wrong finding (Bonferroni).
+    where seeds or learning rates were added to what was still open, or all was measured again.
     """
 
     title: str
@@ -127,8 +126,13 @@ class ClaimFile(Section):
 
     @property
     def level(self) -> float:
-        """Of the intervals of a look, so that all looks together keep `LEVEL`."""
+        """Of the intervals of the last look: look k has a kth of the first one's probability of a wrong finding."""
         return 1 - (1 - LEVEL) / self.looks
+
+    @property
+    def kept_level(self) -> float:
+        """The level that all looks keep together at least, were each decided on by the one before (Bonferroni)."""
+        return 1 - sum((1 - LEVEL) / look for look in range(1, self.looks + 1))
 
     def tree(self, budget: str) -> dict[str, Any]:
         """The grid of a budget, as a raw tree. Raises UserError where the file has no such budget."""

@@ -116,12 +116,11 @@ def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | Non
     if relation == ">" and paper is not None and paper > margin:
         if difference + estimate.half_width(level) < paper:
             return f"the interval leaves out a difference of {paper:.2f}, the published one"
-        what = f"would tell a difference of {paper:.2f}, the published one, from {margin:g}"
+        what = f"would mostly tell a difference of {paper:.2f}, the published one, from {margin:g}"
         return f"{needed_in_words(estimate, paper - margin, level)} {what}"
     distance = {">": difference - margin, ">=": difference + margin, "=": margin - abs(difference)}[relation]
-    return (
-        f"{needed_in_words(estimate, abs(distance), level)} would be enough, were the difference the one that is seen"
-    )
+    needs = needed_in_words(estimate, abs(distance), level)
+    return f"{needs} would mostly be enough, were the difference the one that is seen"
 
 
 def _measure_key(claim: ClaimConfig, comparison: Comparison) -> str:
@@ -190,7 +189,8 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
     percent, difference = f"{100 * claims.level:.3g} %", "A difference is that of the left variant to the right"
     notes = [f"{difference}, above 0 where it is better, with the {percent} interval."]
     if claims.looks > 1:
-        notes += [f"Findings were looked at {claims.looks} times; all looks together keep 95 %."]
+        kept = f"{100 * claims.kept_level:.3g} %"
+        notes += [f"Findings were looked at {claims.looks} times; all looks together keep {kept} or more."]
     notes += [
         f"Open, {claim.claim}: {found.needs}."
         for claim in claims.claims

@@ -20,6 +20,11 @@ Where effects are not normal, w_seeds may be 0 by chance: counted metrics often 
 The interval is therefore never narrower than that of the test set alone, t(N - 1)^2 (w_segments + w_interaction), with
 w_interaction = var(interaction)/(n N). This holds whatever the seeds do, since w_seeds owes them at least as much.
 
+Where two systems seldom disagree, as on a task that both have nearly learned, the segments that were drawn may have no
+disagreement though there are some, and w_segments is too small or 0. A difference therefore has four segments more, two
+for each side, that disagree by as much as those that do (Agresti and Min 2005): w_segments gains 4 D^2 / N^2. D^2 is
+the mean square of the differences of the segments that disagree, or the square of the metric's range where none does.
+
 Shapes: n seeds, N segments, k statistics of one segment.
 """
 
@@ -37,6 +42,9 @@ from headway.metrics.metric import Metric, Statistics
 LEVEL = 0.95
 SIGNIFICANT = 0.05  # the greatest p of a verdict
 LEAST_P = 1e-30  # nothing smaller is told apart
+ADDED = 4  # segments that disagree
+ROUNDING = 1e-9  # times the range of scores: a smaller difference is none
+AGREES = 0.05  # times the size of a disagreement: a smaller one is that of other segments, through the corpus's totals
 
 Floats = NDArray[np.float64]
 
@@ -96,14 +104,24 @@ def _quantile(tail: float, degrees: int) -> float:
 
 @dataclass(frozen=True)
 class Linearised:
-    """Corpus scores (n,) of seeds, and the influence (n, N) of each segment on them."""
+    """Corpus scores (n,) of seeds, and the influence (n, N) of each segment on them.
+
+    Args:
+        scores: (n,).
+        influences: (n, N).
+        span: the range of scores.
+        unseen: the variance of the mean by disagreements that were not drawn; of differences alone.
+    """
 
     scores: Floats
     influences: Floats
+    span: float = 100.0
+    unseen: float = 0.0
 
     def __sub__(self, other: "Linearised") -> "Linearised":
         """The difference, seed by seed and segment by segment."""
-        return Linearised(self.scores - other.scores, self.influences - other.influences)
+        scores, influences = self.scores - other.scores, self.influences - other.influences
+        return Linearised(scores, influences, self.span, _unseen(scores.mean() + influences.mean(axis=0), self.span))
 
     def estimate(self) -> Estimate:
         """The mean over seeds with its variances."""
@@ -111,12 +129,25 @@ class Linearised:
         means = self.influences.mean(axis=0)
         of_segments = float(means @ means) / (segments * (segments - 1))
         if seeds == 1:
-            return Estimate(float(self.scores[0]), 1, segments, None, of_segments)
+            return Estimate(float(self.scores[0]), 1, segments, None, of_segments + self.unseen)
         rest = self.influences - means
         interaction = float((rest**2).sum()) / ((seeds - 1) * (segments - 1)) / (seeds * segments)
         of_seeds = float(self.scores.var(ddof=1)) / seeds
-        alone = max(0.0, of_segments - interaction)
+        alone = max(0.0, of_segments - interaction) + self.unseen
         return Estimate(float(self.scores.mean()), seeds, segments, of_seeds, alone, interaction)
+
+
+def _unseen(differences: Floats, span: float) -> float:
+    """The variance of a mean by disagreements that were not drawn, from the differences (N,) of segments.
+
+    The size of a disagreement is first taken from the moments of all, where each counts by its weight; what is far
+    below it agrees.
+    """
+    squares = differences**2
+    large = float((squares**2).sum() / squares.sum()) if squares.any() else 0.0
+    disagree = squares[squares > max(AGREES**2 * large, (ROUNDING * span) ** 2)]
+    size = float(disagree.mean()) if len(disagree) else span**2
+    return ADDED * size / len(differences) ** 2
 
 
 def linearise(metric: Metric, statistics: Sequence[Statistics]) -> Linearised:
@@ -126,7 +157,9 @@ def linearise(metric: Metric, statistics: Sequence[Statistics]) -> Linearised:
         UserError: fewer than two segments, or a metric of the user's whose scores are not finite.
     """
     rows = [_jackknife(metric, one) for one in statistics]
-    return Linearised(np.array([score for score, _ in rows]), np.stack([influence for _, influence in rows]))
+    scores, influences = np.array([score for score, _ in rows]), np.stack([influence for _, influence in rows])
+    least, greatest = metric.bounds
+    return Linearised(scores, influences, greatest - least if np.isfinite(greatest - least) else 100.0)
 
 
 def _jackknife(metric: Metric, statistics: Statistics) -> tuple[float, Floats]:

@@ -29,9 +29,10 @@ def best_score(scores: Sequence[float | None], metric: Metric) -> int:
 def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bool:
     """Whether the best and the worst value differ by more than chance over their segments; true of one value.
 
-    The test is approximate randomisation (Noreen 1989), over the segments of all seeds. The best and the worst are the
-    furthest apart of all pairs of values, so that p is raised by their number (Bonferroni). The spread between seeds is
-    left out: values that are told apart here may still differ by their seeds alone.
+    The test is approximate randomisation (Noreen 1989) over segments, each of which has the outputs of all seeds, for
+    seeds err on the same segments. The best and the worst are the furthest apart of all pairs of values, so that p is
+    raised by their number (Bonferroni). The spread between seeds is left out: values that are told apart here may still
+    differ by their seeds alone.
 
     Args:
         values: the outputs of each, one a seed, with the same seeds for all.
@@ -43,7 +44,7 @@ def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bo
         return metric.aggregate(statistics.sum(axis=0))
 
     every = [
-        np.concatenate([metric.counted(output.hypotheses, output.test.references) for output in outputs])
+        np.sum([metric.counted(output.hypotheses, output.test.references) for output in outputs], axis=0)
         for outputs in values
     ]
     lowest, highest = min(every, key=score), max(every, key=score)
