@@ -132,3 +132,24 @@ def test_json_is_one_line_for_every_reader() -> None:
     assert not any(ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in line)
     assert json.loads(line) == {text: [text]}
     assert "é日" in line
+
+
+def test_the_file_of_a_link_is_written_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "old").write_text("old", encoding="utf-8")
+    (tmp_path / "there").symlink_to("old")
+    (tmp_path / "latest").symlink_to("below/new")
+    (tmp_path / "nowhere").symlink_to("none/new")
+    for link in ("there", "latest"):
+        path = check_output_file(tmp_path / link)
+        assert path is not None
+        write_bytes(path, b"new")
+        assert (tmp_path / link).is_symlink()
+        assert (tmp_path / link).read_bytes() == b"new"
+    with pytest.raises(ValueError, match="there is no such folder"):
+        check_output_file(tmp_path / "nowhere")
+
+
+def test_a_folder_whose_name_libraries_cannot_read_is_found(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the name of this folder is not UTF-8"):
+        check_output_folder(tmp_path / os.fsdecode(b"new\xff"))

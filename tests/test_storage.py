@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headway.errors import UserError
-from headway.storage import GrowingArray, cache_folder, check_new, put_in_place, read_array, workspace
+from headway.storage import GrowingArray, cache_folder, check_new, keep_first, put_in_place, read_array, workspace
 
 
 def test_a_link_to_nothing_is_something(tmp_path: Path) -> None:
@@ -98,3 +98,28 @@ def test_workspaces_of_killed_processes_are_removed(tmp_path: Path) -> None:
         assert not left.exists()
         with workspace(tmp_path):
             assert sorted(path for path in tmp_path.iterdir() if path in (first, *others)) == sorted([first, *others])
+
+
+def test_a_folder_takes_its_name_or_another_was_there_first(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name, encoding="utf-8")
+    (tmp_path / "link").symlink_to("nowhere")
+    keep_first(tmp_path / "two", tmp_path / "one")
+    for taken in ("one", "link"):
+        with pytest.raises(UserError, match=f"{taken}: something was made there while this worked"):
+            put_in_place(tmp_path / "two", tmp_path / taken)
+    assert (tmp_path / "one" / "file").read_text(encoding="utf-8") == "one"
+    assert (tmp_path / "two" / "file").is_file()
+    put_in_place(tmp_path / "two", tmp_path / "new")
+    assert (tmp_path / "new" / "file").read_text(encoding="utf-8") == "two"
+
+
+def test_a_user_without_a_home_folder_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("HEADWAY_CACHE")
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(UserError, match=r"HOME: this user has no home folder .*allowed: HEADWAY_CACHE=FOLDER"):
+        cache_folder()

@@ -55,7 +55,7 @@ def named_in_errors(path: Path) -> Iterator[None]:
 
 
 def check_output_file(path: Path | None) -> Path | None:
-    """Raise ValueError where no file can be written, before the work whose result it is to hold."""
+    """The file, or that of a link. Raises ValueError where none can be written, before the work that it is to hold."""
     if path is None:
         return None
     if exists(path, "folder"):
@@ -64,6 +64,8 @@ def check_output_file(path: Path | None) -> Path | None:
         raise ValueError("nothing that is written is compressed; give a name without .gz or .xz")
     if not exists(path.parent, "folder"):
         raise ValueError("there is no such folder to write to")
+    if path.is_symlink() and (not exists(path) or exists(path, "file")):
+        return check_output_file(path.resolve())  # the file is replaced, not the link: /dev/stdout may be one
     replaced = not exists(path) or exists(path, "file")  # by a new one beside it, which a device is not
     if (exists(path) and not os.access(path, os.W_OK)) or (replaced and not os.access(path.parent, os.W_OK)):
         raise ValueError("no file can be written there")
@@ -98,6 +100,10 @@ def check_output_folder(path: Path | None) -> Path | None:
     """Raise ValueError where no folder can be made, or none be written to."""
     if path is None:
         return None
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise ValueError("the name of this folder is not UTF-8, which libraries cannot read") from None
     above = next(folder for folder in (path, *path.absolute().parents) if exists(folder))
     if not exists(above, "folder"):
         raise ValueError("a folder is needed there, and there is a file" if above == path else f"{above} is no folder")

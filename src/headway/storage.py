@@ -18,8 +18,17 @@ from headway.files import sync
 
 
 def cache_folder() -> Path:
-    """The folder named by the environment variable HEADWAY_CACHE, else ~/.cache/headway."""
-    return Path(os.environ.get("HEADWAY_CACHE") or Path.home() / ".cache" / "headway")
+    """The folder named by the environment variable HEADWAY_CACHE, else ~/.cache/headway.
+
+    Raises UserError for a user without a home folder.
+    """
+    if named := os.environ.get("HEADWAY_CACHE"):
+        return Path(named)
+    try:
+        return Path.home() / ".cache" / "headway"
+    except RuntimeError as error:
+        what, allowed = "this user has no home folder to keep encoded corpora in", "HEADWAY_CACHE=FOLDER"
+        raise UserError(what, where="HOME", allowed=allowed) from error
 
 
 @contextmanager
@@ -47,14 +56,28 @@ def check_new(path: Path, name: str) -> None:
 
 
 def put_in_place(built: Path, folder: Path) -> None:
-    """Give a folder that was made in a workspace its name, unless another process was faster."""
+    """Give a folder that was made in a workspace its name. Raises UserError where there is something by now."""
+    if not _renamed(built, folder):
+        what = "something was made there while this worked; nothing is overwritten"
+        raise UserError(what, where=str(folder), allowed="a new name")
+
+
+def keep_first(built: Path, folder: Path) -> None:
+    """`put_in_place` for a folder that is named by its content: another process may have made the same."""
+    _renamed(built, folder)
+
+
+def _renamed(built: Path, folder: Path) -> bool:
+    """Whether there was nothing by that name."""
     _settle(built)
     try:
         built.rename(folder)
     except OSError:
-        if not folder.is_dir():
+        if not os.path.lexists(folder):
             raise
+        return False
     sync(folder.parent)
+    return True
 
 
 def keep_folder(folder: Path, save: Callable[[Path], None]) -> None:

@@ -2,9 +2,13 @@
 
 import io
 import logging
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -172,3 +176,28 @@ def test_the_live_line_is_gone_at_the_end(terminal: io.StringIO) -> None:
     with progress("reading") as line:
         line.update(1)
     assert terminal.getvalue().endswith("\x1b[2K")  # the line is erased
+
+
+WORK = """
+import sys
+from headway.cli.console import show
+from headway.log import progress, say
+with show(), progress("work", long=True) as line:
+    for number in range(3):
+        say(f"notice {number}")
+        line.update(number, "far")
+print("done")
+"""
+
+
+@pytest.mark.parametrize("gone", ["reader", "room"])
+def test_work_goes_on_where_its_notices_cannot_be_written(gone: str) -> None:
+    if gone == "room":
+        with Path("/dev/full").open("wb") as errors:
+            ended = subprocess.run([sys.executable, "-c", WORK], stdout=subprocess.PIPE, stderr=errors, check=False)
+    else:
+        reader, writer = os.pipe()
+        os.close(reader)
+        ended = subprocess.run([sys.executable, "-c", WORK], stdout=subprocess.PIPE, stderr=writer, check=False)
+        os.close(writer)
+    assert (ended.returncode, ended.stdout) == (0, b"done\n")

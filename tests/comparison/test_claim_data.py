@@ -1,6 +1,11 @@
 """Data of claims: made whole or not at all, once, with what their commands say shown and kept."""
 
 import logging
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +29,36 @@ def test_data_are_prepared_whole_and_once(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"could not be prepared \(exit code 3\): no such thing"):
         prepare(failing, tmp_path / "out", None, tmp_path)
     assert (folder / "lines.txt").read_text() == "data\n", "what was there stays"
+
+
+KILLED = """
+from pathlib import Path
+from headway.comparison.claim_data import prepare
+from headway.comparison.claims import ClaimData
+prepare(ClaimData(about="lines", prepare="echo $$ > begun; sleep 100 & wait"), Path("out"), None, Path("."))
+"""
+
+
+def test_a_signal_ends_the_commands_too(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "begun").is_file() or not (shell := (tmp_path / "begun").read_text()).strip():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    while _group_lives(int(shell)):  # with what the shell began
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_data_that_cells_were_made_of_are_not_replaced(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The store: parses are looked up by their sentence, a changed one has none, and a crash loses no more than a line."""
 
+import errno
 import json
+import os
 
 import pytest
 
@@ -107,3 +109,21 @@ def test_where_parses_are_kept(tmp_path, monkeypatch):
     hub = parse_corpus({"hub": "user/set", "split": "train", "columns": ("a", "b")}, "data.train")
     assert store_of(hub, "source", parses) == tmp_path / "cache/parses/user/set-train.source.spacy-ja_ginza.parses"
     assert store_beside(tmp_path / "x", ParserConfig(kind="conllu", model="y/z.conllu"), None).parent == tmp_path
+
+
+def test_all_of_a_parse_is_written_where_the_system_takes_a_part_at_a_time(tmp_path, monkeypatch):
+    write(tmp_path / "whole.parses", "one", "two")
+    at_once = os.write
+    monkeypatch.setattr(os, "write", lambda file, text: at_once(file, text[:7]))
+    write(tmp_path / "a.parses", "one", "two")
+    assert (tmp_path / "a.parses").read_bytes() == (tmp_path / "whole.parses").read_bytes()
+
+
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    def full(file, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        write(tmp_path / "a.parses", "one")
+    assert error.value.filename == str(tmp_path / "a.parses")

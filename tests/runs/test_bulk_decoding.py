@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import headway
 from headway.errors import UserError
+from headway.runs import bulk_decoding
 from headway.runs.bulk_decoding import decode_corpus
 from headway.runs.bulk_options import BulkOptions
 from tests.conftest import Command, Reversal
@@ -123,6 +125,28 @@ def test_a_killed_process_goes_on(reversal: Reversal, tmp_path: Path) -> None:
     for file in ("source.txt", "target.txt", "manifest.json"):
         assert (tmp_path / "new" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     assert not work.exists()
+
+
+def test_what_was_decoded_is_kept_where_the_folder_was_made_meanwhile(
+    reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command
+) -> None:
+    (tmp_path / "in.txt").write_text("abc\nbcd\n", encoding="utf-8")
+    given = ["--input", tmp_path / "in.txt", "--output", tmp_path / "new"]
+    place = bulk_decoding.put_in_place
+
+    def beaten(built: Path, folder: Path) -> None:
+        (tmp_path / "new").mkdir()
+        (tmp_path / "new" / "other").touch()
+        place(built, folder)
+
+    monkeypatch.setattr(bulk_decoding, "put_in_place", beaten)
+    ended = run_headway("distill", reversal.run, *given)
+    assert (ended.code, "new: something was made there while this worked" in ended.err) == (2, True)
+    assert list((tmp_path / ".new.work").glob("0*.json"))
+    shutil.rmtree(tmp_path / "new")
+    monkeypatch.undo()
+    assert run_headway("distill", reversal.run, *given).code == 0
+    assert not (tmp_path / ".new.work").exists()
 
 
 def test_mistakes_are_told_before_any_work(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:

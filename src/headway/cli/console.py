@@ -6,11 +6,14 @@ notices in its course have the time as well.
 """
 
 import logging
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -21,7 +24,29 @@ from rich.text import Text
 from headway.errors import printable
 from headway.log import Progress, logger, progress_shown
 
-console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+
+class LogConsole(Console):
+    """Standard error, which work does not need: where it cannot be written, the rest goes unsaid."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print, or fall silent: whoever read has gone, or the disk of a log is full."""
+        try:
+            super().print(*objects, **options)
+        except OSError:
+            self.fall_silent()
+
+    def on_broken_pipe(self) -> None:
+        """Go on; rich would end the process."""
+        self.fall_silent()
+
+    def fall_silent(self) -> None:
+        """Print nothing more, and let the end of the process not try what is left."""
+        self.quiet = True
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+console = LogConsole(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 EVERY = 30.0  # seconds between two lines of progress in a file
 SOON = 5.0  # seconds until the first numbers of long work

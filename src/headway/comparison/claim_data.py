@@ -7,11 +7,14 @@ import os
 import re
 import selectors
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from headway.comparison.cell_process import locked
@@ -110,7 +113,10 @@ def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path,
     with (
         log.open("wb") as kept,
         progress(title, long=True) as work,
-        subprocess.Popen(shell, cwd=beside, env=environment, stdout=pipe, stderr=pipe) as process,  # noqa: S603
+        _ended_by_signals(),
+        subprocess.Popen(  # noqa: S603
+            shell, cwd=beside, env=environment, stdout=pipe, stderr=pipe, start_new_session=True
+        ) as process,
     ):
         assert process.stdout is not None
         assert process.stderr is not None
@@ -124,9 +130,27 @@ def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path,
                 parts = duration(time.monotonic() - began), _last_line(said)
                 work.update(0, " · ".join(filter(None, parts)))
         except BaseException:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # with all that the shell has begun
             raise
     return process.returncode, _last_line(errors)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Within this context SIGTERM and SIGHUP raise SystemExit; outside of the main thread they do what they did."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    try:
+        before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    except ValueError:  # not the main thread
+        before = {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _read(*streams: IO[bytes]) -> Iterator[tuple[IO[bytes] | None, bytes]]:

@@ -29,7 +29,7 @@ from headway.formats.pairs import PairSource
 from headway.processing.labeller import Labeller
 from headway.processing.text.text_processor import TextProcessor, save_processors
 from headway.processing.text.truncation import Truncation
-from headway.storage import GrowingArray, cache_folder, put_in_place, read_array, workspace
+from headway.storage import GrowingArray, cache_folder, keep_first, read_array, workspace
 
 __all__ = ["Corpus", "CorpusReport", "build_corpus"]
 
@@ -123,7 +123,7 @@ def build_corpus(
                 return corpus
             (work / "corpus").mkdir()
             _write(source, processors, applied, work, progress or (lambda done: None), labellers, truncation)
-            put_in_place(work / "corpus", folder)
+            keep_first(work / "corpus", folder)
             return Corpus(folder, name)
     except OSError as error:
         raise RunError(

@@ -25,7 +25,7 @@ from headway.formats.recordings import hash_of_audio
 from headway.processes import cores, in_processes
 from headway.processing.audio.audio_files import facts_of, library, read_recording
 from headway.processing.audio.features import AudioConfig, count_frames, filterbanks, frame_settings
-from headway.storage import GrowingArray, cache_folder, put_in_place, read_array, workspace
+from headway.storage import GrowingArray, cache_folder, keep_first, read_array, workspace
 from headway.tensors.batch import Frames
 
 FORMAT = 1
@@ -108,7 +108,7 @@ def build_frames(
         with workspace(stores) as work:
             (work / "frames").mkdir()
             _write(paths, config, work / "frames", progress or (lambda done: None))
-            put_in_place(work / "frames", folder)
+            keep_first(work / "frames", folder)
     except OSError as error:
         raise RunError(f"cannot keep frames in {stores} ({error}); HEADWAY_CACHE names another folder") from error
     return FrameStore(folder, paths, config)

@@ -20,7 +20,7 @@ import numpy as np
 
 from headway.config import Section
 from headway.errors import UserError, option
-from headway.files import sha256
+from headway.files import named_in_errors, sha256
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import open_format
 from headway.parses.parse import Parse
@@ -143,8 +143,16 @@ class StoreWriter:
     def add(self, parses: Iterable[tuple[str, Parse]]) -> None:
         """Append parses by key; once this returns they survive a crash."""
         lines = [f"{key}\t{parse.write()}\n" for key, parse in parses]
-        os.write(self._file, "".join(lines).encode())
+        _write(self.path, self._file, "".join(lines))
         os.fsync(self._file)
+
+
+def _write(path: Path, file: int, text: str) -> None:
+    """Append all of a text: the system may take a part of it alone, as on a disk that is nearly full."""
+    rest = memoryview(text.encode())
+    with named_in_errors(path):
+        while rest:
+            rest = rest[os.write(file, rest) :]
 
 
 @contextmanager
@@ -178,7 +186,7 @@ def _go_on(path: Path, file: int, header: dict[str, Any]) -> set[str]:
     content = path.read_bytes()
     os.ftruncate(file, content.rfind(b"\n") + 1)
     if b"\n" not in content:
-        os.write(file, json.dumps(header, ensure_ascii=False).encode() + b"\n")
+        _write(path, file, json.dumps(header, ensure_ascii=False) + "\n")
         return set()
     store = ParseStore(path)
     if store.header != header:

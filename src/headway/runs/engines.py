@@ -16,7 +16,7 @@ from headway.predictors.backend import Backend
 from headway.predictors.run import Run
 from headway.registry import Registry
 from headway.runs.run_folder import RunFolder
-from headway.storage import put_in_place, workspace
+from headway.storage import keep_first, workspace
 
 FOLDER = "engines"  # in the folder of a run
 HASHES = "files.json"  # the SHA-256 of each file of an export
@@ -99,7 +99,7 @@ def keep_export(engine: Engine, run: Run) -> Path:
             engine.export(run, space / "export")
             write_json(space / "export" / HASHES, _hashes(space / "export"))
             shutil.rmtree(folder, ignore_errors=True)
-            put_in_place(space / "export", folder)
+            keep_first(space / "export", folder)
         for old in folder.parent.glob(f"{engine.name}-*"):
             if old != folder:
                 shutil.rmtree(old)

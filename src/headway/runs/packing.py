@@ -11,21 +11,22 @@ import os
 import re
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 import yaml
 
 from headway.errors import UserError, option
-from headway.files import sha256, write_json, write_text
+from headway.files import sha256, whole_file, write_json, write_text
 from headway.formats.lines import check_file
 from headway.log import warn
 from headway.recipe import read_tree
 from headway.runs.own_code import own_sources
 from headway.runs.portable import portable
 from headway.runs.run_folder import RunFolder
-from headway.storage import cache_folder, check_new, put_in_place, workspace
+from headway.storage import cache_folder, check_new, keep_first, put_in_place, workspace
 
 SOURCES, HASHES = "source", "source.json"
 FILES = re.compile(r"(recipe\.yaml|manifest\.json|metrics\.jsonl|model\.safetensors|README\.md|source\.json)")
@@ -79,8 +80,8 @@ def pack_run(run: Path, output: Path) -> list[str]:
             if path.is_file()
         }
         members |= {f"{SOURCES}/{name}": path for name, path in sources.items()}
-        _write(members, place / "pack.zip")
-        (place / "pack.zip").replace(output)
+        with whole_file(output) as file:
+            _write(members, file)
     return list(members)
 
 
@@ -93,13 +94,20 @@ def unpack_run(file: Path, folder: Path) -> None:
     """
     check_file(file, option("file"))
     check_new(folder, "folder")
+    with _extracted(file, folder) as built:
+        put_in_place(built, folder.absolute())
+
+
+@contextmanager
+def _extracted(file: Path, folder: Path) -> Iterator[Path]:
+    """A whole run beside the folder that it is to become, removed at the end where it does not. Raises UserError."""
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)
     with workspace(folder.absolute().parent) as place:
         built = place / "run"
         built.mkdir()
         _extract(file, built)
         _check_whole(RunFolder(built), file)
-        put_in_place(built, folder.absolute())
+        yield built
 
 
 def _check_whole(run: RunFolder, file: Path) -> None:
@@ -118,7 +126,8 @@ def unpacked(path: Path) -> Path:
         return path
     folder = cache_folder() / "packs" / sha256(path) / path.stem  # whose name is that of the run in cards and pages
     if not folder.is_dir():
-        unpack_run(path, folder)
+        with _extracted(path, folder) as built:
+            keep_first(built, folder)
     return folder
 
 
@@ -170,8 +179,8 @@ def _below(folder: Path) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-def _write(members: Mapping[str, Path], output: Path) -> None:
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_STORED) as archive:
+def _write(members: Mapping[str, Path], file: BinaryIO) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, path in members.items():
             entry = zipfile.ZipInfo(name, SAME_TIME)
             with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as target:

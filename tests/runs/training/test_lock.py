@@ -130,3 +130,13 @@ def test_a_note_that_says_nothing(tmp_path, note, caplog):
     (tmp_path / LOCK).write_bytes(note)
     with training_lock(tmp_path):
         assert caplog.text == ""
+
+
+def test_no_file_behind_a_link_is_emptied(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("text", encoding="utf-8")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / LOCK).symlink_to(precious)
+    with pytest.raises(UserError, match="the run folder cannot be written"), training_lock(tmp_path / "run"):
+        pass
+    assert precious.read_text(encoding="utf-8") == "text"

@@ -13,7 +13,7 @@ from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.runs.checkpoint_files import list_checkpoints
 from headway.runs.run_folder import RunFolder
-from headway.runs.training import evaluation, session, updates
+from headway.runs.training import evaluation, opening, session, updates
 from headway.runs.training.batches import PlannedUpdate, prepare_update
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import launch
@@ -119,6 +119,26 @@ def test_a_run_whose_data_could_not_be_prepared_takes_the_mended_recipe(tmp_path
     train(recipe, tmp_path / "at once")
     for name in ("model.safetensors", "recipe.yaml"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "at once" / name).read_bytes()
+
+
+def test_an_attempt_that_ended_before_training_leaves_no_vocabulary_of_older_data(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    recipe = toys.recipe(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "_session", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    assert folder.vocabulary.is_dir()
+    assert not folder.has_begun()
+    for file in folder.vocabulary.rglob("*"):  # as if other data had been there
+        if file.is_file():
+            file.write_bytes(b"")
+    train(recipe, tmp_path / "run")
+    train(recipe, tmp_path / "at once")
+    assert folder.weights.read_bytes() == RunFolder(tmp_path / "at once").weights.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from headway.errors import UserError
 from headway.files import take_lock
 from headway.log import warn
 
-LOCK = ".lock"  # a file in the run folder that stays there, empty
+LOCK = ".lock"  # a file in the run folder that stays there, empty; no link, whose file would be emptied
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def training_lock(folder: Path) -> Iterator[None]:
         UserError: another process trains there, or the folder cannot be written.
     """
     try:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         raise UserError(f"the run folder cannot be written ({error.strerror})", where=str(folder)) from error
     try:

@@ -96,7 +96,7 @@ def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device, hel
         if folder.has_begun():
             recipe = compared_recipe
             _check_changes(recipe, folder, changes)
-        elif changes and folder.vocabulary.is_dir():  # what an attempt prepared that ended before training
+        elif folder.vocabulary.is_dir():  # of an attempt that ended before training; its data may have changed
             shutil.rmtree(folder.vocabulary)
     remove_leftovers(folder.path, LEFTOVERS)
     remove_leftovers(folder.checkpoints, CHECKPOINT_LEFTOVERS)
