@@ -22,8 +22,10 @@ w_interaction = var(interaction)/(n N). This holds whatever the seeds do, since 
 
 Where two systems seldom disagree, as on a task that both have nearly learned, the segments that were drawn may have no
 disagreement though there are some, and w_segments is too small or 0. A difference therefore has four segments more, two
-for each side, that disagree by as much as those that do (Agresti and Min 2005): w_segments gains 4 D^2 / N^2. D^2 is
-the mean square of the differences of the segments that disagree, or the square of the metric's range where none does.
+for each side, that disagree by as much as those that do: w_segments gains 4 D^2 / N^2. D^2 is the mean square of the
+differences of the segments that disagree, or the square of the metric's range where none does. They are what the two
+successes and two failures of Agresti and Coull (1998) are for a proportion. Where no segment disagrees, half of the
+interval is 2 t / N times the range, and the exact bound of such a share is 1 - 0.025^(1/N), which is 3.7 / N.
 
 Shapes: n seeds, N segments, k statistics of one segment.
 """
