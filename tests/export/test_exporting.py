@@ -15,7 +15,7 @@ from headway.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporter import Answer, Search
 from headway.export.exporting import export_run, formats_of, open_run
-from headway.export.marian_export import marian_refusal
+from headway.export.marian_export import marian_refusal, write_marian
 from headway.export.parity import answering_of, compare, longest_output, parity_lines
 from headway.export.tagger_export import _is_linear
 from headway.tensors.batch import EOS
@@ -96,6 +96,16 @@ def test_sources_are_cut_where_the_run_cuts_them(reversal: Reversal, tmp_path: P
     recipe["data"]["count"] = "words"
     (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     assert "cuts sources by pieces, not by words" in str(marian_refusal(open_run(run)))
+
+
+def test_a_tokenizer_reads_as_many_tokens_as_the_run(reversal: Reversal, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    run, folder = open_run(reversal.run), tmp_path / "marian"
+    write_marian(run, folder)
+    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    assert tokenizer.model_max_length == run.model.longest_source() + 1 > 513
+    assert len(tokenizer("abcd" * 150, truncation=True)["input_ids"]) == len(run.source.encode("abcd" * 150).values) + 1
 
 
 def test_tokens_that_share_a_name_are_told_apart(tmp_path: Path) -> None:

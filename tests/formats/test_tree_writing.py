@@ -77,6 +77,16 @@ def test_options_that_would_do_nothing(run_headway: Command, treebank: Path, giv
     assert mistake in err
 
 
+def test_a_tag_that_could_not_be_read_again_is_refused(run_headway: Command, tmp_path: Path) -> None:
+    path = tmp_path / "bank.trees"
+    path.write_text("(S (NN_X a_b))\n", encoding="utf-8")
+    code, out, err = run_headway("data", "trees", path, "--format", "tagged")
+    assert (code, out) == (2, "")
+    assert "--format: a tag with an underscore cannot be told from the word before it; received 'a_b_NN_X'" in err
+    path.write_text("(S (NN a_b))\n", encoding="utf-8")
+    assert run_headway("data", "trees", path, "--format", "tagged").out == "a_b_NN\n"
+
+
 @pytest.mark.parametrize(("verb", "name"), [("trees", "trees"), ("constituents", "sentences")])
 def test_files_that_hold_nothing(run_headway: Command, tmp_path: Path, verb: str, name: str) -> None:
     path = tmp_path / "blank"

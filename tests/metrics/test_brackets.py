@@ -242,3 +242,8 @@ def test_repairs_are_among_the_statistics() -> None:
     row = build_metric("well-formed").statistics(["NN"], [["(S (NN a))"]])[0]
     assert len(row) == len(TreeMetric.NAMES) + len(KINDS)
     assert parse_tree("(S (NN a))").words() == ["a"]
+
+
+def test_linear_forms_may_begin_with_an_unknown_token(tmp_path: Path) -> None:
+    (tmp_path / "said").write_text("<unk> (S NN )S\n(S NN )S\n", encoding="utf-8")
+    assert build_metric("bracket-f1").read(tmp_path / "said") == ["<unk> (S NN )S", "(S NN )S"]

@@ -15,6 +15,9 @@ import yaml
 import headway
 from headway.cli import main
 from headway.errors import UserError
+from headway.export.exporter import Search
+from headway.export.exporting import open_run
+from headway.export.parity import answering_of, compare, longest_output, parity_lines
 from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees
 from headway.metrics.brackets import is_linear
@@ -131,6 +134,17 @@ def test_unseen_sentences_tags_and_drawings(run: Run, run_headway: Command) -> N
     untagged = run_headway("predict", run.path, "--tagged", stdin="n_XYZ v_VVV\nn_XYZ v\n")
     assert (untagged.code, untagged.out.count("\n")) == (2, 1)
     assert "line 2: with --tagged, a word comes with its tag; received 'v'" in untagged.err
+
+
+def test_exports_are_compared_on_the_text_that_the_run_reads(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("d  n -LRB- v -RRB-\n", encoding="utf-8")
+    opened = open_run(run.path)
+    lines = parity_lines(opened, tmp_path / "lines.txt", 10)
+    assert lines == ["d n ( v )"]
+    search = Search(2, longest_output(opened, lines))
+    report = compare("copy", opened, answering_of(opened), lines, search, exact=True)
+    assert (report.passed, report.equal_lists) == (True, 1)
+    assert report.score_difference < 1e-4
 
 
 @pytest.mark.parametrize("option", [["--nbest", "2"], ["--scores"]])

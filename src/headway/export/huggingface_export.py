@@ -71,7 +71,7 @@ class HuggingFaceExporter(Exporter):
     def open(self, folder: Path, run: Run) -> Answering:
         if is_classifier(run):
             return open_classifier(folder, run)
-        return open_marian(folder, run) if marian_refusal(run) is None else open_copy(folder)
+        return open_marian(folder) if marian_refusal(run) is None else open_copy(folder)
 
     def usage(self, run: Run) -> str:
         if is_classifier(run):

@@ -33,7 +33,7 @@ from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 ACTIVATIONS = {ReluFeedForward: "relu", GeluFeedForward: "gelu", SwishFeedForward: "swish"}
 POSITIONS = 1024  # at least so many are made; sinusoids are defined for all
-LONGEST = 512  # tokens, as OPUS-MT has it
+LONGEST = 512  # tokens of an output, as OPUS-MT has it
 BATCH = 16  # lines that are decoded at once
 
 
@@ -197,8 +197,9 @@ def _write_tokenizer(run: Run, folder: Path, transformers: Any, *, separate: boo
 
 def _longest_source(run: Run) -> int:
     """The most tokens of a source with its end mark: as many as the run reads."""
-    truncation = run.recipe.data.truncation()
-    return LONGEST if truncation is None else min(LONGEST, truncation.length + 1)
+    assert isinstance(run.model, Transformer)
+    truncation, longest = run.recipe.data.truncation(), run.model.longest_source()
+    return 1 + (longest if truncation is None else min(longest, truncation.length))
 
 
 def _make_portable(file: Path) -> None:
@@ -208,15 +209,14 @@ def _make_portable(file: Path) -> None:
     write_json(file, {key: value for key, value in settings.items() if key not in here})
 
 
-def open_marian(folder: Path, run: Run) -> Answering:
+def open_marian(folder: Path) -> Answering:
     """The answers of `generate`, model and tokenizer loaded as everybody loads them."""
-    cut = run.recipe.data.truncation() is not None
     with transformers_quiet() as transformers:
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
         model = transformers.MarianMTModel.from_pretrained(str(folder)).eval()
 
     def read(lines: list[str]) -> Any:
-        return tokenizer(lines, return_tensors="pt", padding=True, truncation=cut)
+        return tokenizer(lines, return_tensors="pt", padding=True, truncation=True)
 
     def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
         batches = (lines[start : start + BATCH] for start in range(0, len(lines), BATCH))

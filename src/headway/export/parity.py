@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -106,7 +106,7 @@ class ParityReport:
 
 
 def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
-    """Lines of a file, or else of the recipe's dev: the first `count` that have a token and are not too long.
+    """Texts of a file, or else of the recipe's dev: the first `count` that have a token and are not too long.
 
     Raises:
         UserError: neither a file nor dev, or no such line in them.
@@ -116,11 +116,20 @@ def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
         what = "the run has no dev to compare the export on"
         raise UserError(what, where="data.dev", allowed=f"{option('input')} FILE, lines to decode")
     corpus = build_task(recipe.task).raw_corpus(recipe, () if source is None else (source,))
-    raw = (example.source for example in corpus.examples)
-    lines = list(islice((line for line in raw if line.strip() and _fits(run, line)), count))
+    read = _reader(run)
+    texts = (read(example.source) for example in corpus.examples if example.source.strip())
+    lines = list(islice((text for text in texts if _fits(run, text)), count))
     if not lines:
         raise UserError("there is no line to decode", where=option("input"), received=source and str(source))
     return lines
+
+
+def _reader(run: Run) -> Callable[[str], str]:
+    """The way from a line to the text that the run's model reads, which its exports are given as it is."""
+    predictor = build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
+    if isinstance(predictor, SequencePredictor):
+        return predictor.formatter(predictor.Options()).source
+    return str
 
 
 def _fits(run: Run, line: str) -> bool:

@@ -43,8 +43,10 @@ def write_trees(
         raise UserError("unknown leaves", where=option("leaves"), received=leaves, allowed=get_args(Leaves))
     if functions and style == "words":
         raise UserError("words have no grammatical functions", where=option("functions"), received=f"format {style}")
-    trees = (tree for _, tree in read_trees(path, functions=functions))
+    trees: Iterator[Tree | None] = (tree for _, tree in read_trees(path, functions=functions))
     empty = True
+    if style == "tagged":
+        trees = map(_with_plain_tags, trees)
     for tree in trees if sample is None else _sample(trees, sample):
         empty = False
         if tree is None:
@@ -55,6 +57,17 @@ def write_trees(
             yield STYLES[style](tree)
     if empty:
         raise UserError("there are no trees here", where=str(path))
+
+
+def _with_plain_tags(tree: Tree | None) -> Tree | None:
+    """The tree. Raises UserError where a tag cannot be told from its word again."""
+    for leaf in () if tree is None else tree.leaves():
+        if "_" in leaf.tag:
+            what = "a tag with an underscore cannot be told from the word before it"
+            raise UserError(
+                what, where=option("format"), received=f"{leaf.word}_{leaf.tag}", allowed="brackets, linear"
+            )
+    return tree
 
 
 def _sample(trees: Iterator[Tree | None], count: int) -> list[Tree | None]:

@@ -26,6 +26,7 @@ from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees
 from headway.metrics.metric import Metric, Statistics, check_segments
 from headway.metrics.signature import Signature
+from headway.tensors.batch import SPECIALS
 from headway.trees.linear_form import KINDS, NO_TREE, repair
 from headway.trees.tree import TOP, Tree, clean
 
@@ -83,7 +84,8 @@ def is_treebank(path: Path) -> bool:
     """
     lines = (line for line in read_lines(path) if line.strip())
     first = next(lines, "")
-    if not first or first.lstrip().startswith("<") or not is_linear(first):
+    xml = first.lstrip().startswith("<") and first.split()[0] not in SPECIALS  # which a model may write
+    if not first or xml or not is_linear(first):
         return bool(first)
     if not all(symbol.startswith("(") for symbol in first.split()):
         return False

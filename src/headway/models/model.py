@@ -181,6 +181,13 @@ class Seq2Seq(Model[Batch]):
         """Whether each place of a source is learned, so that no source can be longer, not even in evaluation."""
         return any(isinstance(part, Location) for part in self.modules())
 
+    def longest_read(self, asked: int | None) -> int:
+        """The most tokens of a source that are read where so many are asked for: learned places are all there are."""
+        longest = self.longest_source()
+        if asked is None or self.learned_sources() or self.longest_target(1) is not None:
+            return min(longest, asked or longest)
+        return asked
+
     def longest_pair(self, most: int) -> int:
         """The most tokens, up to `most`, that a source and a target can both have, their end marks not counted."""
 

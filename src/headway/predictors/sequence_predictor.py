@@ -158,7 +158,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             raise UserError("a line is a text", where=f"line {number}", received=type(line).__name__, allowed="str")
         formatter.check(line, f"line {number}")
         source = self.read(line, whole=options.max_source_length is not None, formatter=formatter)
-        limit = options.max_source_length or self.longest_source()
+        limit = min(model.longest_read(options.max_source_length) for model in self.models)
         if len(source.values) <= limit:
             return source
         if not options.truncate and self.recipe.data.truncate_source is None:
@@ -207,12 +207,6 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             if length is None:
                 length = max(search.longest(count), needed)
             room = self.longest_target(count)
-            if room is not None and room < 0:
-                raise UserError(
-                    "this source leaves no positions for an output",
-                    where=f"line {request.first_line + row}", received=f"{count} {self.source.unit}",
-                    allowed=f"up to {count + room}",
-                )  # fmt: skip
             length = length if room is None else min(length, room)
             if needed > length:
                 what = "this prefix" if len(prefix) == needed else "the shortest output"
