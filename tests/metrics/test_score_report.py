@@ -65,6 +65,7 @@ def test_table(files: dict[str, Path], tmp_path: Path) -> None:
     assert notes[2:] == [
         "12 segments, 1 reference set",
         "±: half of the 95% interval of 1000 bootstrap samples, seed 7",
+        "segments are few: intervals of the bootstrap are too narrow, and its p is too small",
         f"p: against {files['worse']} (approximate randomisation, 99 samples, seed 7)",
     ]
 
@@ -74,6 +75,11 @@ def test_table_of_one_system_has_no_p(files: dict[str, Path]) -> None:
     assert text.splitlines()[0].split() == ["system", "BLEU"]
     assert "12 segments, 2 reference sets" in text
     assert "p:" not in text
+
+
+def test_many_segments_are_not_few(tmp_path: Path) -> None:
+    lines = write(tmp_path / "lines", ["a b c"] * 20)
+    assert "segments are few" not in score_files([build_metric("bleu")], [lines], [lines]).text()
 
 
 def test_one_segment_has_no_interval(files: dict[str, Path], tmp_path: Path) -> None:

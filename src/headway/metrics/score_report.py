@@ -27,6 +27,7 @@ TESTS: dict[Significance, Callable[[Metric, Statistics, Statistics, int, int], P
     "randomisation": approximate_randomisation,
 }
 INTERVAL_SAMPLES = 1000
+FEW_SEGMENTS = 20  # below, a nominal p of 0.05 of the bootstrap is 0.1 and more
 DEFAULT_SAMPLES: dict[Significance, int] = {"bootstrap": 1000, "randomisation": 10000}
 
 
@@ -90,6 +91,8 @@ class ScoreReport:
                 notes += [f"{row.score.metric} of {row.system}: {note}" for note in row.notes]
         notes.append(f"{self.segments} segments, {sets} reference set{'s' if sets > 1 else ''}")
         notes.append(f"±: half of the 95% interval of {self.interval_samples} bootstrap samples, seed {self.seed}")
+        if self.segments < FEW_SEGMENTS:
+            notes.append("segments are few: intervals of the bootstrap are too narrow, and its p is too small")
         compared = self.scores[0][-1].comparison
         if compared:
             method = f"{compared.method}, {compared.samples} samples, seed {compared.seed}"
