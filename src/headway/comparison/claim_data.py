@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -130,20 +130,22 @@ def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path,
                 parts = duration(time.monotonic() - began), _last_line(said)
                 work.update(0, " · ".join(filter(None, parts)))
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)  # with all that the shell has begun
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with all that the shell has begun
             raise
     return process.returncode, _last_line(errors)
 
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Within this context SIGTERM and SIGHUP raise SystemExit; outside of the main thread they do what they did."""
+    """Within this context SIGTERM and SIGHUP raise SystemExit where they would end the process, in the main thread."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
     try:
-        before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+        ending = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
+        before = {number: signal.signal(number, end) for number in ending}
     except ValueError:  # not the main thread
         before = {}
     try:
