@@ -50,3 +50,8 @@ def test_the_segments_of_all_seeds_tell_values_apart() -> None:
     assert not are_told_apart([once[:1], once[1:]], metric)  # 4 of 4: 1/8
     assert are_told_apart([[once[0], again[0]], [once[1], again[1]]], metric)  # 8 of 8: 1/128
     assert not are_told_apart([[once[0], again[1]], [once[1], again[0]]], metric)  # each is ahead with one seed
+
+
+def test_seeds_that_get_the_same_segments_right_are_no_more_segments() -> None:
+    same = [[output(0)] * 3, [output(4)] * 3]
+    assert not are_told_apart(same, build_metric("exact_match"))  # 4 of 4 segments: 1/8, not 12 of 12
