@@ -327,8 +327,8 @@ def _result_of_run(
     )  # fmt: skip
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_result(path, result, stamp)
-        for output in result.outputs:
+        for output in result.outputs:  # before the result, with which they count as written
             lines = path.with_name(f"{path.stem}.{slug(output.test.name)}.txt")
             write_text(lines, "".join(f"{line}\n" for line in output.hypotheses))
+        write_result(path, result, stamp)
     return result
