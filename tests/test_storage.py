@@ -106,6 +106,8 @@ def test_a_folder_takes_its_name_or_another_was_there_first(tmp_path: Path) -> N
         (tmp_path / name / "file").write_text(name, encoding="utf-8")
     (tmp_path / "link").symlink_to("nowhere")
     keep_first(tmp_path / "two", tmp_path / "one")
+    with pytest.raises(UserError, match="link: a folder is needed there"):
+        keep_first(tmp_path / "two", tmp_path / "link")
     for taken in ("one", "link"):
         with pytest.raises(UserError, match=f"{taken}: something was made there while this worked"):
             put_in_place(tmp_path / "two", tmp_path / taken)

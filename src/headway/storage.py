@@ -64,7 +64,8 @@ def put_in_place(built: Path, folder: Path) -> None:
 
 def keep_first(built: Path, folder: Path) -> None:
     """`put_in_place` for a folder that is named by its content: another process may have made the same."""
-    _renamed(built, folder)
+    if not _renamed(built, folder) and not folder.is_dir():
+        raise UserError("a folder is needed there, and there is something else", where=str(folder))
 
 
 def _renamed(built: Path, folder: Path) -> bool:
