@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from headway.comparison import grid_run, workers
-from headway.comparison.cell_process import CellJob, locked
+from headway.comparison.cell_process import CellJob, locked, run_cell
 from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
 from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import compare_grid, comparison_of, plan_of
@@ -44,6 +44,13 @@ def test_a_result_is_of_what_the_dictionary_says(tmp_path: Path) -> None:
     (tmp_path / "words.tsv").write_text("Haus\thome\n")
     assert job.stamp() != before
     assert replace(job, predict={"dictionary": None}).stamp()["predict"] == {"dictionary": None}
+
+
+def test_a_log_that_cannot_be_written_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = tmp_path / "a-1.log"
+    log.mkdir()
+    assert run_cell(CellJob("a-1", "a", 1, tmp_path / "a-1", Recipe.model_construct(), (), {}, 1, log)) == 1
+    assert caplog.messages == [f"error: a-1: {log} cannot be written (Is a directory)"]
 
 
 @pytest.fixture(scope="module")

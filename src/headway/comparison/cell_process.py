@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from headway.comparison.cell_results import CellResult, read_result, write_result
 from headway.comparison.grid import NamedCorpus
@@ -104,10 +104,16 @@ def run_cell(job: CellJob) -> int:
     """Train and decode a cell, from where it stands. What is said goes to its log.
 
     Returns:
-        0, 128 + the signal's number where one stopped it, or 1 or 2 where it failed, as the log says.
+        0, 128 + the signal's number where one stopped it, or 1 or 2 where it failed, as the log says. A log that
+        cannot be written is told on standard error.
     """
-    job.log.parent.mkdir(parents=True, exist_ok=True)
-    with _logged(job.log):
+    try:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        log = job.log.open("a", encoding="utf-8", buffering=1)
+    except OSError as error:
+        logger.error("error: %s: %s cannot be written (%s)", job.name, job.log, error.strerror)
+        return RunError.exit_code
+    with log, _logged(log):
         say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {job.name}: process {os.getpid()}, {job.threads} threads")
         try:
             with threads_set(job.threads), locked(job.run.with_name(f".{job.run.name}.lock")):
@@ -154,15 +160,14 @@ def locked(path: Path, wait: float = LONGEST_WAIT) -> Iterator[None]:
 
 
 @contextmanager
-def _logged(path: Path) -> Iterator[None]:
-    """Send standard output, standard error and the library's log of this process to the end of a file."""
-    with path.open("a", encoding="utf-8", buffering=1) as file:
-        for stream in (1, 2):
-            os.dup2(file.fileno(), stream)
-        handler = logging.StreamHandler(file)
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        try:
-            yield
-        finally:
-            logger.removeHandler(handler)
+def _logged(file: TextIO) -> Iterator[None]:
+    """Send standard output, standard error and the library's log of this process to a file."""
+    for stream in (1, 2):
+        os.dup2(file.fileno(), stream)
+    handler = logging.StreamHandler(file)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -102,13 +102,16 @@ def test_a_signal_in_the_update_before_an_evaluation_leaves_that_for_later(tmp_p
     assert_same(alone, toys.run(tmp_path, resume=True, **SETTINGS))
 
 
-def test_a_second_signal_ends_at_once():
+def test_a_second_signal_ends_at_once_with_its_own_exit_code():
     before = signal.getsignal(signal.SIGTERM)
     with noted_signals() as signals:
         signal.raise_signal(signal.SIGTERM)
         assert signals.received == signal.SIGTERM
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+        with pytest.raises(SystemExit) as ended:
+            signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -154,14 +157,14 @@ def test_an_error_that_a_library_makes_of_a_signal_is_the_signal():
             work(signals)
 
 
-def test_a_second_signal_is_what_sigint_was_before():
+def test_a_second_sigint_is_what_it_was_before():
     numbers = []
     before = signal.signal(signal.SIGINT, lambda number, _: numbers.append(number))
     try:
         with noted_signals():
             signal.raise_signal(signal.SIGTERM)
             with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGTERM)
+                signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert numbers == [signal.SIGTERM]
+    assert numbers == [signal.SIGINT]

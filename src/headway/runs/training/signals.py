@@ -19,7 +19,7 @@ class Signals:
 
     Attributes:
         received: the number of the first signal.
-        end_at_once: what is done at a second one: the handler that SIGINT had before.
+        end_at_once: what a second one does if it is SIGINT: the handler that SIGINT had before.
     """
 
     def __init__(self) -> None:
@@ -28,8 +28,16 @@ class Signals:
         self._may_leave = False
 
     def note(self, number: int, frame: FrameType | None = None) -> None:
-        """Note a signal. Raises Interrupted in work that may be left, KeyboardInterrupt for a second signal."""
+        """Note a signal.
+
+        Raises:
+            Interrupted: in work that may be left.
+            KeyboardInterrupt: a second signal that is SIGINT.
+            SystemExit: a second signal that is SIGTERM.
+        """
         if self.received is not None:
+            if number == signal.SIGTERM:
+                raise SystemExit(128 + number)
             self.end_at_once(number, frame)
             raise KeyboardInterrupt
         self.received = number
@@ -65,7 +73,7 @@ def noted_signals() -> Iterator[Signals]:
     signals, tell = Signals(), sys.unraisablehook
 
     def tell_others(lost: Any) -> None:
-        if not issubclass(lost.exc_type, KeyboardInterrupt | Interrupted):
+        if not issubclass(lost.exc_type, KeyboardInterrupt | SystemExit | Interrupted):
             tell(lost)
 
     sys.unraisablehook = tell_others
