@@ -68,6 +68,26 @@ def test_a_record_becomes_a_section(folders: tuple[Path, Path], run_headway: Com
         assert text in page, text
 
 
+def test_the_tables_of_a_record_with_claims_are_folded_below_them(folders: tuple[Path, Path]) -> None:
+    results, _ = folders
+    decided = Table(
+        ["claim", "inequality", "paper", "ours", "verdict"],
+        [["Pre-training helps.", "bert > untrained + 1", "+30.10", "+9.00", "holds"]],
+    )
+    tables = [decided.to_json(), *read_record(results / "speed" / "words.json").tables]
+    claim = {"claim": "bert > untrained + 1"}
+    record = ResultRecord(title="L", measured=measured_now([COMMAND], [1]), tables=tuple(tables), claims=(claim,))
+    write_record(results / "kaneko2019-layers.json", record)
+    contents = (results / "contents.yaml").read_text().replace("['speed/*']", "['*']")
+    (results / "contents.yaml").write_text(contents, encoding="utf-8")
+    page = results_page(*folders, claim_command)
+    above, folded = page.split('<details markdown="1"><summary>Scores, costs and differences</summary>\n')
+    assert "| Pre-training helps. | bert > untrained + 1 | +30.10 | +9.00 | holds |" in above
+    folded, below = folded.split("\n</details>\n")
+    assert "| a | 12.35 ± 0.50 |" in folded
+    assert "*Measured on" in below
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

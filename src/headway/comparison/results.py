@@ -229,14 +229,22 @@ def _questions(folder: Path, name: str, record: ResultRecord | None, command: Cl
         yield from _items(claims.findings)
 
 
+def _tables(tables: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for table in tables:
+        yield from ("", Table.from_json(table).markdown().rstrip("\n"))
+
+
 def _record_lines(record: ResultRecord) -> Iterator[str]:
     measured = record.measured
     if measured.commands:
         yield from ("", "```", *measured.commands, "```")
     yield from _paragraph(record.text)
-    for table in record.tables[1:] if record.claims else record.tables:  # the claims stand above
-        yield ""
-        yield Table.from_json(table).markdown().rstrip("\n")
+    if record.claims:  # they are the first table, and stand above
+        yield from ("", '<details markdown="1"><summary>Scores, costs and differences</summary>')
+        yield from _tables(record.tables[1:])
+        yield from ("", "</details>")
+    else:
+        yield from _tables(record.tables)
     for figure in record.figures:
         yield ""
         yield f"![{figure.title}]({figure.file})"
