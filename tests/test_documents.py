@@ -87,6 +87,13 @@ values = st.recursive(
 )
 
 
+@pytest.mark.parametrize(
+    "text", ["08", "-08", "0_8", "010", "1.5e3", ".5e3", "1e3", "1:30", "2024-01-01", "no", "0x1F"]
+)
+def test_a_text_that_looks_like_another_value_stays_a_text(text: str) -> None:
+    assert parse_yaml(dump_yaml({text: [text]}), "x") == {text: [text]}
+
+
 @given(values)
 def test_what_is_written_is_read(value: Any) -> None:
     assert parse_yaml(dump_yaml(value), "x") == value

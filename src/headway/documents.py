@@ -106,6 +106,10 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+for _tag, _pattern in NUMBERS.items():  # a text that would be read as one of these is quoted
+    _Dumper.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list("-+0123456789."))
+
+
 def dump_yaml(value: Any) -> str:
     """A value as YAML that `parse_yaml` reads as the same value, keys in their order."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

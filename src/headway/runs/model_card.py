@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 import headway
+from headway.documents import dump_yaml
 from headway.files import write_text
 from headway.log import counted
 from headway.recipe import Recipe, dump_recipe, parse_recipe
@@ -88,7 +87,7 @@ def _head(recipe: Recipe, more: Mapping[str, Any], licence: str | None) -> str:
         "tags": ["headway", task],
         **({"pipeline_tag": PIPELINES[task]} if task in PIPELINES else {}),
     }
-    return yaml.safe_dump(head | dict(more), sort_keys=False, allow_unicode=True)
+    return dump_yaml(head | dict(more))
 
 
 def _languages(recipe: Recipe) -> tuple[str, ...]:

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-import yaml
-
+from headway.documents import dump_yaml
 from headway.errors import UserError, option
 from headway.files import sha256, whole_file, write_json, write_text
 from headway.formats.lines import check_file
@@ -62,7 +61,7 @@ def pack_run(run: Path, output: Path) -> list[str]:
     sources = own_sources(tree)
     with workspace(output.absolute().parent) as place:
         packed = RunFolder(place)
-        write_text(packed.recipe_file, yaml.safe_dump(portable(tree), sort_keys=False))
+        write_text(packed.recipe_file, dump_yaml(portable(tree)))
         write_json(packed.manifest_file, portable(folder.read_manifest()))
         _warn_of_files(tree.get("text"), "text")
         if sources:

@@ -18,10 +18,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
 from babel import Locale
 from babel.dates import tokenize_pattern
 
+from headway.documents import parse_yaml
 from headway.errors import UserError
 from headway.files import write_new_texts
 
@@ -121,7 +121,8 @@ _CASES: dict[str, Callable[[str], str]] = {
 
 @cache
 def _settings() -> Any:
-    return yaml.safe_load(resources.files(__package__).joinpath("dates_patterns.yaml").read_text(encoding="utf-8"))
+    file = resources.files(__package__).joinpath("dates_patterns.yaml")
+    return parse_yaml(file.read_text(encoding="utf-8"), file.name)
 
 
 @cache

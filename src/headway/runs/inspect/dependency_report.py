@@ -13,7 +13,6 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-import yaml
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Arc
@@ -29,7 +28,7 @@ from headway.parses.parsers import Parser, ParserConfig, load_parser, read_conll
 from headway.predictors.captured_attention import END
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
-from headway.recipe import Recipe, apply_overrides, dump_recipe, parse_recipe
+from headway.recipe import Recipe, apply_overrides, parse_recipe
 from headway.runs.inspect.dependency_analysis import Analysed, DependencyAnalysis, DependencyReader, Synchronised
 from headway.runs.inspect.inspect_options import DependencyOptions
 from headway.runs.load import load
@@ -78,7 +77,7 @@ def inspect_dependencies(run: Path, overrides: Sequence[str], options: Dependenc
 
 
 def _changed(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
-    tree = yaml.safe_load(dump_recipe(recipe))
+    tree = recipe.model_dump(mode="json")
     apply_overrides(tree, overrides)
     return parse_recipe(tree)
 
