@@ -55,5 +55,6 @@ def test_an_error_names_the_flag_that_was_given(run_headway: Command, reversal: 
 
 def test_help_lists_the_verbs_and_their_options(run_headway: Command) -> None:
     shown = run_headway("inspect", "--help").out
+    assert run_headway("inspect", "-h").out == shown
     assert all(verb in shown for verb in ("page", "figures", "parameters", "layers", "dependencies"))
     assert "--within" in run_headway("inspect", "figures", "--help").out

@@ -59,7 +59,7 @@ def test_prefixes_of_lines_before_one_at_fault(run_headway: Command, reversal: R
     (tmp_path / "begin").write_text("d\nb\n?\n")
     ended = run_headway("predict", reversal.run, "--prefix", tmp_path / "begin", stdin="abcd\nab\nab\n")
     assert (ended.code, ended.out) == (2, "dcba\nba\n")
-    assert "line 3: this beginning of an output has pieces that are not in the vocabulary" in ended.err
+    assert "line 3: this beginning of an output has tokens that are not in the vocabulary" in ended.err
 
 
 def test_files_in_the_place_of_the_standard_streams(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
             self._json({"error": "out of order"}, 500)
             return
         if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+))?", path):
-            self._describe(found[1], found[2])
+            self._describe(found[1], found[2], found[3])
         elif (found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)) and found[1] in hub.repositories:
             content = hub.repositories[found[1]].get(found[3])
             if content is None:
@@ -108,12 +108,15 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._json({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
 
-    def _describe(self, name: str, what: str | None) -> None:
+    def _describe(self, name: str, what: str | None, revision: str | None) -> None:
         hub = self.server
         if name not in hub.repositories:
             self._json({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
             return
         files = hub.repositories[name]
+        if revision not in (None, "main", hub.revision(name)):
+            self._json({"error": "Invalid rev id"}, 404, X_Error_Code="RevisionNotFound")
+            return
         if what == "tree":
             entries = [{"type": "file", "path": file, "size": len(each), "oid": ""} for file, each in files.items()]
             self._json(entries)

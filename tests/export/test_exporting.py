@@ -95,7 +95,7 @@ def test_sources_are_cut_where_the_run_cuts_them(reversal: Reversal, tmp_path: P
     assert "The run reads the first 3 pieces of a source. Longer sources have to be cut there." in card
     recipe["data"]["count"] = "words"
     (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    assert "cuts sources by pieces, not by words" in str(marian_refusal(open_run(run)))
+    assert "cuts sources by tokens, not by words" in str(marian_refusal(open_run(run)))
 
 
 def test_a_tokenizer_reads_as_many_tokens_as_the_run(reversal: Reversal, tmp_path: Path) -> None:

@@ -59,6 +59,13 @@ def test_no_such_repository(run_headway: Command, hub: LocalHub, tmp_path: Path)
     assert not (tmp_path / "pulled").exists()
 
 
+def test_no_such_revision(run_headway: Command, hub: LocalHub, folder: Path, tmp_path: Path) -> None:
+    assert run_headway("push", folder, "someone/reversal").code == 0
+    code, _, err = run_headway("pull", "someone/reversal", "--output", tmp_path / "pulled", "--revision", "v9")
+    assert (code, err.startswith("error: --revision: the repository has no such revision (")) == (2, True), err
+    assert not (tmp_path / "pulled").exists()
+
+
 def test_no_such_name(run_headway: Command, hub: LocalHub, folder: Path) -> None:
     code, _, err = run_headway("push", folder, "no such name")
     assert (code, "the hub has no such repository" in err) == (2, True), err

@@ -30,6 +30,6 @@ def test_mistakes(hypothesis: str, reference: str, message: str) -> None:
         DEVIATION.statistics([hypothesis], [[reference]])
 
 
-def test_numbers_have_one_reference() -> None:
-    with pytest.raises(UserError, match="numbers have one reference; received '2 sets'"):
+def test_deviation_has_one_reference() -> None:
+    with pytest.raises(UserError, match="deviation has one reference; received '2 sets'"):
         DEVIATION.statistics(["0.1"], [["0"], ["0"]])

@@ -1,5 +1,6 @@
 """The contract: every registered metric, options by name, exact match, and what is refused."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import pytest
 from headway.errors import UserError
 from headway.metrics import METRICS, build_metric
 from headway.metrics.metric import Metric, Statistics
+from headway.metrics.score_options import METRIC_NAMES
 from headway.metrics.signature import Signature
 
 HYPOTHESES = ["The cat sat on the mat .", "", "a wholly different line", "same here"]
@@ -27,6 +29,11 @@ TEXTS = [
     if name not in {"aer", "uas", "deviation", *TREES} and not build_metric(name).each_reference
 ]
 SACREBLEU = {"bleu", "chrf", "ter"}
+
+
+def test_help_names_all_metrics() -> None:
+    named = re.split(r"[,;] (?:of trees: )?", METRIC_NAMES.removesuffix(" or my_package.module:Class.").rstrip(";"))
+    assert sorted(named) == sorted(METRICS)
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -1,5 +1,6 @@
 """`headway reproduce` and `headway results`: claims, and the page of what was measured."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -32,7 +33,7 @@ def reproduce(
     if claim is None:
         write(listed_claims(claims_folder(options.claims)).text())
         return
-    command = " ".join(["headway", *sys.argv[1:]])
+    command = shlex.join(["headway", *sys.argv[1:]])
     tables, code = decide_claims(ClaimPath.parse(claim), options, overrides or (), command)
     write("\n\n".join(table.text() for table in tables))
     raise typer.Exit(code)

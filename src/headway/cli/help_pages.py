@@ -42,6 +42,10 @@ class Group(TyperGroup):
             ctx.exit(2)
         return super().parse_args(ctx, args)
 
+    def lacks_verb(self, args: Sequence[str]) -> bool:
+        """Whether arguments name no verb, and ask for no help, which the group itself gives."""
+        return bool(args) and args[0] not in self.commands and not {"--help", "-h"} & set(args)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of the group."""
         sections: dict[str, list[Row]] = {name: [] for name in self.order}

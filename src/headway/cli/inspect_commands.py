@@ -38,7 +38,7 @@ class InspectGroup(Group):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments, of which the first is made the verb."""
-        if args and args[0] not in self.commands and "--help" not in args:
+        if self.lacks_verb(args):
             args = with_verb(args)
         return super().parse_args(ctx, args)
 
@@ -55,7 +55,7 @@ def with_verb(arguments: Sequence[str]) -> list[str]:
         return ["page", *arguments]
     if len(chosen) != 1:
         allowed = "one of --output PAGE.html, --figure FILE, --figures DIR, --parameters, --layers FILE, --dependencies"
-        received = " ".join(chosen) or None
+        received = " ".join(chosen)
         raise UserError("say what to look at", where="headway inspect", received=received, allowed=allowed)
     return [VERBS[chosen[0]], *(argument for argument in arguments if argument not in NO_VALUE)]
 

@@ -15,6 +15,7 @@ function gets a validated instance whose `model_fields_set` are the options that
 A field's `description` is its help, and its bounds are checked as the flags are read. `json_schema_extra` may hold:
 
 - `flag`: the flag's name, where it is not the field's; None for a field that has none. `no-x` alone switches off.
+- `flag_help`: the help of a flag that switches off, in the place of the description.
 - `alias`: another name of the flag.
 - `group`: the panel of the help in which it stands.
 - `metavar`: the name of its value in help. A list whose metavar ends in `...` takes several values after one flag.
@@ -220,7 +221,8 @@ def _option(field: FieldInfo) -> _Option:
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     metadata += tuple(field.metadata)
-    return _Option(kind, optional, metadata, default, field.is_required(), field.description or "", extra)
+    told = str(extra.get("flag_help") or field.description or "")
+    return _Option(kind, optional, metadata, default, field.is_required(), told, extra)
 
 
 def _bare(annotation: Any) -> tuple[Any, bool, tuple[Any, ...]]:

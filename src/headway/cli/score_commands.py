@@ -43,7 +43,7 @@ def score_files(options: FileScoreOptions) -> None:
     metrics = build_metrics(options.metric, options.given())
     with kept_pipes():
         baselines = _leads(options)
-        lengths = None if options.by_length is None else _by_length(options, options.source)
+        lengths = None if options.by_length is None else _by_length(options)
         report = score_report.score_files(metrics, options.hypotheses, options.references, options, baselines=baselines)
     write(report.to_json() if options.json_output else report.text())
     if lengths is not None and options.by_length is not None:
@@ -72,7 +72,7 @@ def score_targets(
 @command(score_app, "length")
 def score_length(options: LengthScoreOptions) -> None:
     """Score systems by the length of the sources, by the first metric."""
-    lengths = _by_length(options, options.source)
+    lengths = _by_length(options)
     if options.figure is not None:
         lengths.draw(options.figure)
     write(lengths.text())
@@ -100,16 +100,16 @@ def _leads(options: FileScoreOptions) -> dict[str, list[str]]:
     return leads_of_file(options.source, [parse_lead(lead) for lead in options.lead])
 
 
-def _by_length(options: FileScoreOptions | LengthScoreOptions, source: Path | None) -> "LengthScores":
+def _by_length(options: FileScoreOptions | LengthScoreOptions) -> "LengthScores":
     from headway.cli.prediction_options import numbers
     from headway.errors import UserError, option
     from headway.metrics import build_metrics
     from headway.runs.inspect.length_quality import score_files_by_length
 
-    if source is None:
+    if options.source is None:
         what, beside = "quality by length needs the sources", f"{option('source')} FILE beside it"
         raise UserError(what, where=option("by_length"), allowed=beside)
     edges = numbers(options.length_bins, option("length_bins"))
     metric = build_metrics(options.metric, options.given())[0]
-    files = (options.hypotheses, options.references, source)
+    files = (options.hypotheses, options.references, options.source)
     return score_files_by_length(metric, *files, unit=options.length_unit, edges=edges)

@@ -36,7 +36,7 @@ class VerbGroup(Group):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the verb before the arguments where it is left out; the help of the group needs none."""
-        if args and args[0] not in self.commands and not {"--help", "-h"} & set(args):
+        if self.lacks_verb(args):
             args = [verb_of(self.commands, args), *args]
         return super().parse_args(ctx, args)
 

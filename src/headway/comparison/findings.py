@@ -21,7 +21,7 @@ from headway.tables import Cell, Column, Table
 Finding = Literal["holds", "fails", "open"]
 
 MORE_SEEDS = "more seeds than one are needed"
-DEARER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second")
+HIGHER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second")
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,13 @@ def _measure_key(claim: ClaimConfig, comparison: Comparison) -> str:
 def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
     """The finding by the interval of left - right, in the direction that is better."""
     relation, margin = claim.inequality.relation, claim.margin
-    least = margin if relation == ">" else -margin
-    if high < least or (relation == "=" and low > margin) or (relation == ">" and high <= least):
-        return "fails"
-    if low > least if relation == ">" else low >= least and (relation == ">=" or high <= margin):
-        return "holds"
-    return "open"
+    if relation == ">":
+        holds, fails = low > margin, high <= margin
+    elif relation == ">=":
+        holds, fails = low >= -margin, high < -margin
+    else:
+        holds, fails = low >= -margin and high <= margin, high < -margin or low > margin
+    return "holds" if holds else "fails" if fails else "open"
 
 
 def _of_costs(
@@ -157,7 +158,7 @@ def _of_costs(
     pairs = [[getattr(cell.costs, str(claim.metric)) for cell in pair] for pair in zip(left, right, strict=True)]
     if any(None in pair for pair in pairs):
         return None
-    sign = 1 if claim.metric in DEARER_IS_BETTER else -1
+    sign = 1 if claim.metric in HIGHER_IS_BETTER else -1
     differences, seeds = [sign * (one - other) for one, other in pairs], len(pairs)
     values = fmean(one for one, _ in pairs), fmean(other for _, other in pairs)
     if seeds == 1:
@@ -223,7 +224,7 @@ def _paper_shown(claim: ClaimConfig, claims: ClaimFile, *, as_printed: bool) -> 
 def _higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
     """Whether scores by the metric of a claim, or costs, are better where they are higher; yes where none is named."""
     if claim.metric in COSTS:
-        return claim.metric in DEARER_IS_BETTER
+        return claim.metric in HIGHER_IS_BETTER
     grid = GridConfig.model_validate(claims.tree(claims.usual_budget))
     own = next((test.own_metrics() for test in grid.test if claim.test in (None, test.name)), None)
     metrics = [build_metric(**entry) for entry in own or grid.metrics or ()]

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from headway.errors import RunError, UserError, option
+from headway.errors import RunError, UserError, not_installed, option
 from headway.export.exporting import PARITY
 from headway.log import say
 from headway.processing.pretrained import hub_errors
@@ -22,13 +22,16 @@ from headway.storage import check_new, put_in_place, workspace
 def _hub(where: str) -> Iterator[Any]:
     """The library, whose errors become errors of headway that name `where`."""
     if find_spec("huggingface_hub") is None:
-        what = "this needs huggingface_hub, which is not installed"
-        raise UserError(what, where=where, allowed="pip install 'headway[pretrained]'")
+        raise not_installed("this", ["huggingface_hub"], "pretrained", where)
     import huggingface_hub
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 
     try:
         yield huggingface_hub
+    except RevisionNotFoundError as error:
+        raise UserError(
+            f"the repository has no such revision ({_first_line(error)})", where=option("revision")
+        ) from error
     except (HFValidationError, RepositoryNotFoundError) as error:
         raise UserError(f"the hub has no such repository ({_first_line(error)})", where=where) from error
     except hub_errors() as error:
@@ -78,7 +81,7 @@ def pull(repository: str, output: Path, *, revision: str | None = None) -> None:
         revision: a branch, tag or commit; the main branch by default.
 
     Raises:
-        UserError: no such repository, or a folder that is there already.
+        UserError: no such repository or revision, or a folder that is there already.
         RunError: the hub refuses, or cannot be reached.
     """
     check_new(output, "output")

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.errors import UserError
 from headway.formats.alignments import parse_pharaoh, read_alignments
-from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.metric import Metric, Statistics, check_one_reference
 from headway.metrics.signature import Signature
 
 
@@ -31,8 +30,7 @@ class AlignmentErrorRate(Metric):
         return read_alignments(path)
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        if check_segments(hypotheses, references) > 1:
-            raise UserError("AER knows one reference", where="references", received=f"{len(references)} sets")
+        check_one_reference("AER", hypotheses, references)
         rows = []
         for segment, (hypothesis, reference) in enumerate(zip(hypotheses, references[0], strict=True), start=1):
             links = parse_pharaoh(hypothesis, f"hypotheses, segment {segment}").possible

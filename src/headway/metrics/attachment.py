@@ -9,7 +9,7 @@ import numpy as np
 from headway.errors import UserError
 from headway.formats.conllu import is_conllu, read_sentences
 from headway.formats.lines import read_lines
-from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.metric import Metric, Statistics, check_one_reference
 from headway.metrics.signature import Signature
 
 UNKNOWN = "_"  # a word whose head is not known
@@ -42,8 +42,7 @@ class UnlabelledAttachment(Metric):
         return [tuple(word.form for word in sentence.words()) for sentence in read_sentences(path)]
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        if check_segments(hypotheses, references) > 1:
-            raise UserError("UAS knows one reference", where="references", received=f"{len(references)} sets")
+        check_one_reference("UAS", hypotheses, references)
         rows = []
         for segment, (hypothesis, reference) in enumerate(zip(hypotheses, references[0], strict=True), start=1):
             heads = _heads(hypothesis, f"hypotheses, segment {segment}")

@@ -24,7 +24,7 @@ from headway.errors import UserError
 from headway.formats.lines import read_lines
 from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees
-from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.metric import Metric, Statistics, check_one_reference
 from headway.metrics.signature import Signature
 from headway.tensors.batch import SPECIALS
 from headway.trees.linear_form import KINDS, NO_TREE, repair
@@ -108,8 +108,7 @@ class TreeMetric(Metric):
         return [tree.write() if tree else "" for _, tree in read_trees(path)]
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        if check_segments(hypotheses, references) > 1:
-            raise UserError("a tree has one reference", where="references", received=f"{len(references)} sets")
+        check_one_reference("a tree", hypotheses, references)
         pairs = enumerate(zip(hypotheses, references[0], strict=True), start=1)
         return np.array([self._compare(output, gold, segment) for segment, (output, gold) in pairs], dtype=np.float64)
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 import numpy as np
 
 from headway.errors import UserError
-from headway.metrics.metric import Metric, Statistics, check_segments
+from headway.metrics.metric import Metric, Statistics, check_one_reference
 from headway.metrics.signature import Signature
 
 
@@ -27,8 +27,7 @@ class Deviation(Metric):
         return "deviation (1/1,000)"
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        if check_segments(hypotheses, references) > 1:
-            raise UserError("numbers have one reference", where="references", received=f"{len(references)} sets")
+        check_one_reference("deviation", hypotheses, references)
         rows = []
         for segment, (hypothesis, reference) in enumerate(zip(hypotheses, references[0], strict=True), start=1):
             numbers = _numbers(hypothesis, f"hypotheses, segment {segment}")

@@ -170,6 +170,12 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
     return len(references)
 
 
+def check_one_reference(what: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Raise UserError where there are several references of `what`, or as `check_segments` does."""
+    if (count := check_segments(hypotheses, references)) > 1:
+        raise UserError(f"{what} has one reference", where="references", received=f"{count} sets")
+
+
 def present(references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
     """The references that there are, (R, N): a blank text is none where the segment has another that is not blank.
 

@@ -45,8 +45,8 @@ class MetricOptions(Section):
     lowercase: bool = Field(default=False, description="bleu, chrf, wer, cer: ignore case.", json_schema_extra=METRIC)
     punctuation: bool = Field(
         default=True,
-        description="wer, cer: leave punctuation out.",
-        json_schema_extra={**METRIC, "flag": "no-punctuation"},
+        description="wer, cer: count punctuation.",
+        json_schema_extra={**METRIC, "flag": "no-punctuation", "flag_help": "wer, cer: leave punctuation out."},
     )
     tokenize: str | None = Field(
         default=None,
