@@ -86,6 +86,12 @@ class UserError(HeadwayError):
         super().__init__(message)
 
 
+def not_installed(who: str, packages: Sequence[str], extra: str, where: str | None = None) -> UserError:
+    """The error of `who`, which needs packages of an extra of headway that are not there."""
+    what = f"{who} needs {', '.join(packages)}, which is not installed"
+    return UserError(what, where=where, allowed=f"pip install 'headway[{extra}]'")
+
+
 def shortened(value: object) -> str:
     """A value as Python writes it, cut where it is long."""
     text = repr(str(value) if isinstance(value, PurePath) else value)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from headway.errors import UserError
+from headway.errors import not_installed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -185,8 +185,7 @@ class Table:
         try:
             import pandas
         except ImportError as error:
-            allowed = "pip install 'headway[pandas]'"
-            raise UserError("this needs the package pandas", where="to_pandas", allowed=allowed) from error
+            raise not_installed("this", ["pandas"], "pandas", "to_pandas") from error
         names, rows = self._flat()
         return pandas.DataFrame(rows, columns=names)
 

@@ -88,7 +88,7 @@ def test_what_training_would_refuse_is_refused(tmp_path: Path, run_headway: Comm
         ([f"data.train={json.dumps(weighed)}"], "error: data.train.1: no pair is left of this corpus to be drawn"),
         (
             ["model.max_position=8", "model.position=learned"],
-            "error: data.dev: a pair of 12 and 2 pieces is longer than what",
+            "error: data.dev: a pair of 12 and 2 tokens is longer than what",
         ),
         (
             ["data.dev=[{tsv: other.tsv}, {tsv: three.tsv, columns: [1, 2, 3]}]"],

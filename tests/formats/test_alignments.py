@@ -86,7 +86,7 @@ def test_sentences_without_links_have_no_line(tmp_path):
 
 
 def test_one_reference():
-    with pytest.raises(UserError, match="AER knows one reference"):
+    with pytest.raises(UserError, match="AER has one reference"):
         build_metric("aer").score(["0-0"], [["0-0"], ["0-0"]])
 
 

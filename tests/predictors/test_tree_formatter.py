@@ -18,7 +18,7 @@ def test_brackets_over_the_words() -> None:
     count = RepairCount()
     for formatted in (whole, broken):
         count.add(formatted.repairs)
-    assert count.text() == "1 of 2 trees were mended (50.0%); brackets never closed: 1, missing words: 3"
+    assert count.text() == "1 of 2 trees were repaired (50.0%); brackets never closed: 1, missing words: 3"
 
 
 def test_nothing_to_say_without_a_tree() -> None:

@@ -159,7 +159,7 @@ class TestMistakes:
 
     def test_no_place(self, tmp_path: Path, data: dict[str, Any]) -> None:
         tree = recipe(tmp_path, data, model={"from": "nowhere"})
-        self.refused("this is no place of a model; received 'nowhere'; allowed: hf:", tmp_path, tree)
+        self.refused("this names no model; received 'nowhere'; allowed: hf:", tmp_path, tree)
 
     def test_a_name_that_no_folder_can_have(self, tmp_path: Path, data: dict[str, Any]) -> None:
         tree = recipe(tmp_path, data, model={"from": f"hf:{'a' * 300}"})

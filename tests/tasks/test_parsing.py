@@ -99,8 +99,8 @@ def test_sentences_in_trees_out(run: Run, run_headway: Command, tmp_path: Path) 
     assert code == 0
     assert len(out.splitlines()) == 9
     assert out.splitlines()[8] == ""  # the sentence without a tree is an empty line
-    mended = re.match(r"(\d) of 8 trees were mended", err)
-    assert mended is not None
+    repaired = re.match(r"(\d) of 8 trees were repaired", err)
+    assert repaired is not None
     said, linear = tmp_path / "said.trees", tmp_path / "said.linear"
     said.write_text(out.replace("\n\n", "\n(())\n"), encoding="utf-8")
     raw = run_headway("predict", run.path, "--format", "linear", stdin=words)
@@ -120,7 +120,7 @@ def test_sentences_in_trees_out(run: Run, run_headway: Command, tmp_path: Path) 
     )
     (one, other), formed = json.loads(scored.out)["scores"]
     assert one["score"]["value"] == other["score"]["value"] > 80
-    assert [each["score"]["value"] for each in formed] == [100, 100 * (1 - int(mended[1]) / 8)]
+    assert [each["score"]["value"] for each in formed] == [100, 100 * (1 - int(repaired[1]) / 8)]
 
 
 def test_unseen_sentences_tags_and_drawings(run: Run, run_headway: Command) -> None:

@@ -1,4 +1,4 @@
-"""Speed, measured beside other implementations in one run: what both benches share.
+"""Speed, measured beside other implementations in one run: what all benches share.
 
 Every contender lives in a process of its own. All are started and warmed up first; then they take turns, a round each,
 so that whatever else the machine does meets them alike, and a ratio always compares two neighbouring rounds.

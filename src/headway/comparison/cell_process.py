@@ -3,7 +3,6 @@
 The cell's folder is an ordinary run folder with `cell.json` beside what a run has.
 """
 
-import fcntl
 import logging
 import multiprocessing
 import os
@@ -24,8 +23,8 @@ from headway.comparison.run_results import result_of_run
 from headway.device import peak_memory, threads_set
 from headway.documents import read_json
 from headway.errors import HeadwayError, RunError
-from headway.files import sha256, write_json
-from headway.log import logger, say
+from headway.files import sha256, take_lock, write_json
+from headway.log import logger, say, warn
 from headway.recipe import Recipe
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.run_folder import RunFolder
@@ -148,14 +147,12 @@ def locked(path: Path, wait: float = LONGEST_WAIT) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         until = time.monotonic() + wait
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise RunError(f"{path.parent}: another process is at work here") from None
-                time.sleep(0.1)
+        while (free := take_lock(file.fileno())) is False:
+            if time.monotonic() >= until:
+                raise RunError(f"{path.parent}: another process is at work here")
+            time.sleep(0.1)
+        if free is None:
+            warn(f"{path.parent}: this file system has no locks; see that no other process works here")
         yield
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet
+from headway.comparison.words import WIDE
 from headway.errors import UserError, nearest, option
 from headway.metrics import Metric
 
@@ -14,8 +15,7 @@ LEAST = 10  # places that must be seen before anything is said
 MOST_GROUPS = 500  # of a test set: each is a row of a table, with an interval of its own
 
 PUNCTUATION = re.compile(r"(?<=\w)( ?)[.,!?;:](?=\s|$)")
-WIDE = r"[\u3040-\u30ff\u3400-\u9fff]"
-BETWEEN_CHARACTERS = re.compile(rf"(?<={WIDE})( ?)(?={WIDE})")
+BETWEEN_CHARACTERS = re.compile(rf"(?<=[{WIDE}])( ?)(?=[{WIDE}])")
 PIECES = re.compile(r"@@(?=\s|$)|▁")
 
 

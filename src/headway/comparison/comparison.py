@@ -95,7 +95,7 @@ class ComparedPair:
         estimate: b - a, whichever direction is better.
         verdict: of b over a: `better`, `worse`, `even` where the interval lies within the margin, `none`.
         p_value: of both sources of chance; None with one seed.
-        raised_p_value: the same by Holm's method over all pairs of the measure.
+        adjusted_p_value: the same by Holm's method over all pairs of the measure.
     """
 
     a: str
@@ -104,7 +104,7 @@ class ComparedPair:
     estimate: Estimate
     verdict: Verdict
     p_value: float | None
-    raised_p_value: float | None
+    adjusted_p_value: float | None
 
     @property
     def difference(self) -> float:
@@ -173,7 +173,7 @@ class Comparison:
         rows: list[list[Cell]] = []
         for pair in self.pairs:
             low, high = pair.estimate.interval()
-            numbers = [pair.difference, low, high, pair.raised_p_value]
+            numbers = [pair.difference, low, high, pair.adjusted_p_value]
             rows.append([labels[pair.metric], pair.a, pair.b, *numbers, IN_WORDS[pair.verdict]])
         numbers_of = [Column(name, format="+.2f") for name in ("b - a", "low", "high")]
         columns = [Column("metric"), Column("a"), Column("b"), *numbers_of, Column("p", format=".4f"), Column("b is")]
@@ -193,7 +193,7 @@ class Comparison:
     def _verdict_notes(self) -> list[str]:
         if self.seeds == 1:
             return ["The interval holds 95 % over test sets. One seed says nothing of the method: there is no verdict."]
-        notes = ["The interval holds 95 % over seeds and test sets; p is raised by Holm's method over the pairs."]
+        notes = ["The interval holds 95 % over seeds and test sets; p is adjusted by Holm's method over the pairs."]
         margins = ", ".join(f"{name} ±{value:g}" for name, value in self.margin.items())
         return [*notes, f"Even is an interval within the margin: {margins}."] if margins else notes
 
@@ -286,8 +286,8 @@ def margin_of(metric: Metric, margin: Mapping[str, float]) -> float | None:
 def _in_a_sentence(pair: ComparedPair, label: str) -> str:
     low, high = pair.estimate.interval()
     numbers = f"{pair.difference:+.2f} {label}, 95 % interval {low:+.2f} to {high:+.2f}"
-    if pair.raised_p_value is not None:
-        numbers += f", p {pair.raised_p_value:.4f}" if pair.raised_p_value >= 0.0001 else ", p < 0.0001"
+    if pair.adjusted_p_value is not None:
+        numbers += f", p {pair.adjusted_p_value:.4f}" if pair.adjusted_p_value >= 0.0001 else ", p < 0.0001"
     beginning = _BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)
     return f"{beginning}: {numbers}."
 
@@ -335,7 +335,7 @@ def _pair_in_json(pair: ComparedPair) -> dict[str, Any]:
 def _significance_in_json(pair: ComparedPair) -> dict[str, Any]:
     estimate = pair.estimate
     return {
-        "a": pair.a, "b": pair.b, "metric": pair.metric, "p": pair.p_value, "p_holm": pair.raised_p_value,
+        "a": pair.a, "b": pair.b, "metric": pair.metric, "p": pair.p_value, "p_holm": pair.adjusted_p_value,
         "seeds": estimate.seeds, "segments": estimate.segments, "seed_variance": estimate.seed_variance,
         "segment_variance": estimate.segment_variance, "interaction_variance": estimate.interaction_variance,
     }  # fmt: skip

@@ -165,7 +165,7 @@ def _pair(pair: ComparedPair) -> dict[str, Any]:
     low, high = pair.estimate.interval()
     return {
         "a": pair.a, "b": pair.b, "metric": pair.metric, "difference": pair.difference, "low": low, "high": high,
-        "p": pair.raised_p_value, "verdict": pair.verdict, "words": IN_WORDS[pair.verdict],
+        "p": pair.adjusted_p_value, "verdict": pair.verdict, "words": IN_WORDS[pair.verdict],
     }  # fmt: skip
 
 

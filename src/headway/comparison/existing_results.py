@@ -182,7 +182,7 @@ def _names(groups: Sequence[Sequence[tuple[Path, int]]]) -> list[str]:
             re.sub(rf"[-_.]?(seed)?[-_.]?{seed}$", "", path.name) for path, seed in zip(folders, seeds, strict=True)
         }
         parents = {path.parent.name for path in folders}
-        shared = [names.pop() for names in (ends, parents) if len(names) == 1 and names != {""}]
+        shared = [found.pop() for found in (ends, parents) if len(found) == 1 and found != {""}]
         names.append(shared[0] if shared else str(group[0][0]))
     return [name if names.count(name) == 1 else str(group[0][0]) for name, group in zip(names, groups, strict=True)]
 

@@ -75,7 +75,7 @@ def _right(outputs: Sequence[CellOutput]) -> dict[tuple[str, ...], float]:
 
 
 def _without_parts(differences: Sequence[tuple[tuple[str, ...], NgramDifference]]) -> list[NgramDifference]:
-    """The first ones, without those that differ as often as another that they are a part of, or that is a part."""
+    """The first differences, less those that contain an earlier one, or are contained in it, with the same counts."""
     chosen: list[tuple[tuple[str, ...], NgramDifference]] = []
     for ngram, difference in differences:
         if len(chosen) == SHOWN:

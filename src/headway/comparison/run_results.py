@@ -4,13 +4,13 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from headway.batched import batched
 from headway.comparison.cell_results import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet
 from headway.comparison.checks import check_set
 from headway.comparison.grid import NamedCorpus
@@ -96,17 +96,11 @@ class DecodedSet:
 def decode(predictor: AnyPredictor, examples: Sequence[RawExample], options: Mapping[str, Any]) -> DecodedSet:
     """The outputs of a run, as metrics read them. Raises UserError where an input cannot be read."""
     began, texts, tokens = time.perf_counter(), list[str](), 0
-    for some in _chunks(examples):
+    for some in batched(examples, TOGETHER):
         for text, count in _outputs(predictor, some, options):
             texts.append(text)
             tokens += count
     return DecodedSet(tuple(texts), tokens, time.perf_counter() - began)
-
-
-def _chunks(examples: Sequence[RawExample]) -> Iterator[list[RawExample]]:
-    rest = iter(examples)
-    while some := list(islice(rest, TOGETHER)):
-        yield some
 
 
 def _outputs(
@@ -134,7 +128,7 @@ def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> DecodedSet
         raise UserError("only models that write token by token align words", where="test.alignments")
     began, texts, tokens = time.perf_counter(), list[str](), 0
     aligner = build_aligner(predictor)
-    for some in _chunks(examples):
+    for some in batched(examples, TOGETHER):
         sources, targets = [example.source for example in some], [example.target or "" for example in some]
         for prediction in predictor.force(sources, targets, capture=(aligner.layer,)):
             texts.append(aligner(prediction).pharaoh())

@@ -180,10 +180,10 @@ def _jackknife(metric: Metric, statistics: Statistics) -> tuple[float, Floats]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values of several tests, raised so that all together keep their level (Holm 1979)."""
+    """The p-values of several tests, adjusted so that all together keep their level (Holm 1979)."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    raised, highest = [1.0] * len(p_values), 0.0
+    adjusted, highest = [1.0] * len(p_values), 0.0
     for rank, index in enumerate(order):
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        raised[index] = highest
-    return raised
+        adjusted[index] = highest
+    return adjusted

@@ -31,8 +31,8 @@ def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bo
 
     The test is approximate randomisation (Noreen 1989) over segments, each of which has the outputs of all seeds, for
     seeds err on the same segments. The best and the worst are the furthest apart of all pairs of values, so that p is
-    raised by their number (Bonferroni). The spread between seeds is left out: values that are told apart here may still
-    differ by their seeds alone.
+    adjusted by their number (Bonferroni). The spread between seeds is left out: values that are told apart here may
+    still differ by their seeds alone.
 
     Args:
         values: the outputs of each, one a seed, with the same seeds for all.

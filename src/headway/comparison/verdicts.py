@@ -78,21 +78,21 @@ def compared_pairs(
     estimates = [(linearised[b] - linearised[a]).estimate() for a, b in pairs]
     p_values = [estimate.p_value() for estimate in estimates]
     known = [p for p in p_values if p is not None]
-    raised: list[float | None] = [*holm(known)] if len(known) == len(pairs) else [None] * len(pairs)
+    adjusted: list[float | None] = [*holm(known)] if len(known) == len(pairs) else [None] * len(pairs)
     return [
-        ComparedPair(a, b, measure.key, estimate, verdict(estimate, high_p, margin, measure.metric), p, high_p)
-        for (a, b), estimate, p, high_p in zip(pairs, estimates, p_values, raised, strict=True)
+        ComparedPair(a, b, measure.key, estimate, verdict(estimate, adjusted_p, margin, measure.metric), p, adjusted_p)
+        for (a, b), estimate, p, adjusted_p in zip(pairs, estimates, p_values, adjusted, strict=True)
     ]
 
 
-def verdict(estimate: Estimate, raised_p_value: float | None, margin: float, metric: Metric) -> Verdict:
+def verdict(estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric) -> Verdict:
     """The verdict on a difference: none with one seed; even where the interval lies within the margin."""
-    if raised_p_value is None:
+    if adjusted_p_value is None:
         return "none"
     low, high = estimate.interval()
     if -margin <= low and high <= margin:
         return "even"
-    if raised_p_value > SIGNIFICANT:
+    if adjusted_p_value > SIGNIFICANT:
         return "none"
     return "better" if (estimate.value > 0) is metric.higher_is_better else "worse"
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from headway.comparison.cell_process import CellJob, main_of_process, run_cell
-from headway.errors import UserError, option
+from headway.errors import UserError, not_installed, option
 from headway.processes import cores
 
 LOCAL = "local"
@@ -167,8 +167,7 @@ class RayWorkers(Workers):
         try:
             ray: Any = importlib.import_module("ray")
         except ImportError as error:
-            what = "this needs the package ray"
-            raise UserError(what, where=option("ray"), allowed="pip install 'headway[cluster]'") from error
+            raise not_installed("this", ["ray"], "cluster", option("ray")) from error
         self.ray = ray
         _check_reachable(address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone

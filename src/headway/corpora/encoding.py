@@ -4,12 +4,13 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.batched import batched
 from headway.formats.pairs import Pair
 from headway.processes import cores, in_processes
 from headway.processing.labeller import Labeller
@@ -74,8 +75,7 @@ def chunks(pairs: Iterable[Pair], drop_duplicates: bool) -> Iterator[Chunk]:
     different pairs agree with a probability below 1e-20. A pair with a blank side is never a duplicate.
     """
     seen: set[bytes] = set()
-    stream = iter(pairs)
-    while some := list(islice(stream, CHUNK)):
+    for some in batched(pairs, CHUNK):
         chunk = Chunk([], [], [], [])
         for line, source, target, _ in some:
             blank = not source.strip() or not target.strip()

@@ -13,11 +13,11 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from headway.batched import batched
 from headway.documents import read_json
 from headway.errors import RunError, UserError
 from headway.files import write_json
@@ -145,12 +145,11 @@ class _Read:
 
 def _read_all(paths: Sequence[Path], config: AudioConfig) -> Iterator[list[_Read]]:
     """All recordings in order, in chunks, on all cores once there is enough work for it to pay to start processes."""
-    stream, processes, began = iter(paths), cores(), time.monotonic()
-    while chunk := list(islice(stream, CHUNK)):
+    chunks, processes, began = batched(paths, CHUNK), cores(), time.monotonic()
+    for chunk in chunks:
         yield [_read(path, config) for path in chunk]
         if processes > 1 and time.monotonic() - began > PATIENCE:
-            rest = iter(lambda: list(islice(stream, CHUNK)), [])
-            yield from in_processes(rest, _read_here, processes, _start, (config,), "reads recordings")
+            yield from in_processes(chunks, _read_here, processes, _start, (config,), "reads recordings")
 
 
 _config: AudioConfig  # of this process, where it is one of the pool's

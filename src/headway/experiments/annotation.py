@@ -102,10 +102,10 @@ def run_annotate(parts: Iterable[Part], processes: int | None) -> None:
         say(f"{part.name}: {done.text()}")
 
 
-def draw_samples(parts: Iterable[Part], count: int, seed: int = 1) -> Iterator[str]:
+def draw_samples(parts: Iterable[Part], count: int) -> Iterator[str]:
     """Parse and draw `count` sentences of each part, drawn at random, always the same ones; nothing is kept."""
     for part in parts:
-        lines = _sample((line for line in part.lines if line.strip()), count, seed)
+        lines = _sample((line for line in part.lines if line.strip()), count)
         for line, parse in zip(lines, load_parser(part.parser, part.where).parse(lines), strict=True):
             yield f"{part.name}: {line}\n{draw(line, parse)}"
 
@@ -135,9 +135,9 @@ def draw(line: str, parse: Parse) -> str:
     return text.getvalue()
 
 
-def _sample(lines: Iterator[str], count: int, seed: int) -> list[str]:
+def _sample(lines: Iterator[str], count: int) -> list[str]:
     """At most `count` lines, drawn with the same probability, in their order."""
-    generator, chosen = random.Random(seed), list[tuple[int, str]]()
+    generator, chosen = random.Random(1), list[tuple[int, str]]()
     for index, line in enumerate(lines):
         if index < count:
             chosen.append((index, line))

@@ -54,7 +54,7 @@ class ArgosExporter(Exporter):
     def refusal(self, run: Run) -> str | None:
         for processor in (run.source, run.target):
             if (fault := sentencepiece_fault(processor)) is not None:
-                return f"a package for Argos Translate: {fault}"
+                return fault
         return self._engine().refusal(run)
 
     def form(self, run: Run) -> str:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from headway.batched import batched
 from headway.export.ctranslate2_model import ctranslate2_folder, ctranslate2_refusal
 from headway.export.ctranslate2_search import VOCABULARY_MAP, CTranslate2Search
 from headway.export.export_options import CTranslate2Options
@@ -147,7 +148,7 @@ def _attended(run: Run, predictor: SequencePredictor, layer: str) -> Iterator[tu
     pairs = islice((each for each in texts if all(map(str.strip, each)) and predictor.can_read(*each)), ALIGNED)
     with progress("aligning training pairs", ALIGNED, "pairs") as line:
         done = 0
-        while some := list(islice(pairs, PAIRS)):
+        for some in batched(pairs, PAIRS):
             sources, targets = ([*texts] for texts in zip(*some, strict=True))
             for (read, written), prediction in zip(
                 some, predictor.force(sources, targets, capture=(layer,)), strict=True

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.errors import UserError
+from headway.errors import UserError, not_installed
 from headway.mixers import Mixer
 from headway.mixers.attention import Attention
 from headway.mixers.positions import AbsolutePosition, Learned, NoPosition
@@ -64,7 +64,7 @@ def ctranslate2_folder(
         UserError: CTranslate2 is not installed, or cannot run such a model.
     """
     if find_spec("ctranslate2") is None:
-        raise UserError("ctranslate2 is not installed", allowed="pip install 'headway[export]'")
+        raise not_installed("this", ["ctranslate2"], "export")
     specification = _specification(model)
     specification.register_source_vocabulary(list(source_tokens))
     specification.register_target_vocabulary(list(target_tokens))

@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.config import validated_options
 from headway.device import pick_device
-from headway.errors import UserError, option
+from headway.errors import UserError, not_installed, option
 from headway.export import EXPORTERS
 from headway.export.export_options import ExportOptions
 from headway.export.exporter import Exporter, Search
@@ -48,12 +48,10 @@ def build_exporter(name: str, given: Mapping[str, Any]) -> Exporter:
     return kind(validated_options(section, given))
 
 
-def require(exporter: Exporter) -> None:
+def check_installed(exporter: Exporter) -> None:
     """Raise UserError where a package that a format needs is not installed; the extra that has it is named."""
-    missing = [package for package in exporter.packages if find_spec(package) is None]
-    if missing:
-        what = f"the format {exporter.name} needs {', '.join(missing)}, which is not installed"
-        raise UserError(what, where=option("format"), allowed=f"pip install 'headway[{exporter.extra}]'")
+    if missing := [package for package in exporter.packages if find_spec(package) is None]:
+        raise not_installed(f"the format {exporter.name}", missing, exporter.extra, option("format"))
 
 
 def formats_of(run: Run) -> Table:
@@ -99,7 +97,7 @@ def export_run(
         raise UserError("an export needs a folder to write to", where=option("output"), allowed="a folder to make")
     check_new(output, "output")
     path, exporter = unpacked(path), build_exporter(name, given)
-    require(exporter)
+    check_installed(exporter)
     run = open_run(path, allow_code=allow_code)
     with foreign_code(allow_code):
         check_expressible(exporter, run)

@@ -88,7 +88,7 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
 def _text_faults(run: Run) -> Iterator[str]:
     truncation = run.recipe.data.truncation()
     if truncation is not None and truncation.unit == "words":
-        yield "a tokenizer of transformers cuts sources by pieces, not by words (data.truncate_source, data.count)"
+        yield "a tokenizer of transformers cuts sources by tokens, not by words (data.truncate_source, data.count)"
     for processor, name in ((run.source, "source"), (run.target, "target")):
         fault = sentencepiece_fault(processor)
         if fault is not None:

@@ -5,7 +5,6 @@ Shapes: B sources, S source, R rows of a step, V vocabulary.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headway.documents import read_json
 from headway.errors import UserError
 from headway.export.onnx_model import DECODER, DESCRIPTION, ENCODER, FORMAT
 from headway.mixers import State
@@ -53,10 +53,7 @@ class OnnxModel:
     def __init__(self, folder: Path) -> None:
         from onnxruntime import InferenceSession, SessionOptions
 
-        try:
-            description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"this folder is no export to ONNX ({error})", where=str(folder)) from error
+        description = read_json(folder / DESCRIPTION, what="description of an export to ONNX")
         if description.get("format") != FORMAT:
             what = "a format that this headway does not read"
             raise UserError(what, where=str(folder), received=description.get("format"), allowed=str(FORMAT))

@@ -27,9 +27,11 @@ def write_tokenizers(run: Run, folder: Path) -> None:
 def sentencepiece_fault(processor: Processor) -> str | None:
     """The reason why a SentencePiece model alone does not do what a processor does; None where it does."""
     if not isinstance(processor, TextProcessor) or not isinstance(processor.vocabulary, SubwordVocabulary):
-        return "its tokenizer is a SentencePiece model (vocabulary kinds bpe, unigram and char)"
+        return "a vocabulary that is no SentencePiece model; those of kind bpe, unigram and char are"
     plain = PreparationConfig(language=processor.config.language)
-    return None if processor.config == plain else "its tokenizer neither normalises nor segments text"
+    if processor.config == plain:
+        return None
+    return "the run normalises or segments text, which a SentencePiece model alone does not do"
 
 
 def sentencepiece_of(processor: Processor) -> bytes:

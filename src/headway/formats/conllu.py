@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from headway.errors import UserError
+from headway.errors import UserError, not_installed
 from headway.formats import LabelColumn
 from headway.formats.corpus_config import AnyCorpus, CorpusConfig, parts
 from headway.formats.corpus_format import TAGS, CorpusFormat, Labelled
@@ -132,8 +132,7 @@ def _import(where: str) -> ModuleType:
     try:
         import conllu.parser
     except ImportError as error:
-        what = "CoNLL-U needs a package that is not installed: pip install 'headway[parse]'"
-        raise UserError(what, where=where) from error
+        raise not_installed("CoNLL-U", ["conllu"], "parse", where) from error
     return conllu.parser
 
 

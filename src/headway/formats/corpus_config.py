@@ -1,4 +1,4 @@
-"""_Corpora as a recipe names them: `{kind: tsv, path: ...}`, short forms of it, or a list of either."""
+"""Corpora as a recipe names them: `{kind: tsv, path: ...}`, short forms of it, or a list of either."""
 
 from __future__ import annotations
 

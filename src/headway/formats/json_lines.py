@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from headway.errors import UserError
+from headway.errors import UserError, not_installed
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import PAIRS, RECORDINGS, CorpusFormat, Pair, PairSource, content_hash
 from headway.formats.lines import read_rows
@@ -131,8 +131,7 @@ class Hub(CorpusFormat):
         try:
             import datasets
         except ImportError as error:
-            message = "data sets of the hub need a package that is not installed: pip install 'headway[hub]'"
-            raise UserError(message, where=where, received=name) from error
+            raise not_installed(f"the data set {name}", ["datasets"], "hub", where) from error
         try:
             rows = datasets.load_dataset(name, self.config.configuration, split=split, streaming=False)
         except Exception as error:  # no network, an unknown name, configuration or split: each has a class of its own

@@ -6,7 +6,6 @@ only grows, and a line that a crash cut off is no line, so that annotating goes 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import mmap
@@ -20,9 +19,10 @@ import numpy as np
 
 from headway.config import Section
 from headway.errors import UserError, option
-from headway.files import named_in_errors, sha256
+from headway.files import named_in_errors, sha256, take_lock
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import open_format
+from headway.log import warn
 from headway.parses.parse import Parse
 from headway.parses.parsers import AnyParser, ParserConfig
 
@@ -172,10 +172,10 @@ def open_writer(path: Path, parser: dict[str, Any]) -> Iterator[StoreWriter]:
             allowed=f"data.parses.folder or {option('folder')}",
         ) from error
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError("another process is adding to these parses", where=str(path)) from error
+        if (free := take_lock(file)) is False:
+            raise UserError("another process is adding to these parses", where=str(path))
+        if free is None:
+            warn(f"{path}: this file system has no locks; see that no other process adds to these parses")
         yield StoreWriter(path, file, _go_on(path, file, {"format": FORMAT} | parser))
     finally:
         os.close(file)

@@ -11,14 +11,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, SerializeAsAny
 
 from headway.config import Section
-from headway.errors import UserError
+from headway.errors import UserError, not_installed
 from headway.files import exists, sha256
 from headway.formats.conllu import ConlluSentence, check_dependent, read_sentences
 from headway.formats.corpus_format import content_hash
 from headway.parses import PARSERS
 from headway.parses.parse import NotATreeError, Parse, Token
-
-EXTRA = "pip install 'headway[parse]'"
 
 
 class ParserConfig(Section):
@@ -290,7 +288,7 @@ def _import(module: str, where: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise UserError(f"{module} is not installed: {EXTRA}", where=where) from error
+        raise not_installed("this parser", [module], "parse", where) from error
 
 
 def load_parser(config: ParserConfig, where: str) -> Parser:

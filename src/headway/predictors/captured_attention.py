@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from headway.errors import UserError
 from headway.models.model import Axes
+from headway.models.tagger import LAYERS
 from headway.predictors.predict_options import Capture
 
 BEGIN, END = "<s>", "</s>"  # how the special tokens at both ends are written among tokens
 ALL = "all"
-LAYERS = "layers"  # the attention of a tagger to the layers of its encoder
 
 Floats = NDArray[np.float32]
 

@@ -210,7 +210,7 @@ class LabelOptions(BatchOptions, CaptureOptions):
 
 
 def checked_options(kind: type[AnyOptions], options: BaseModel | None, keywords: Mapping[str, Any]) -> AnyOptions:
-    """Options as a predictor takes them: a model, keywords, or both, of which keywords come first.
+    """Options as a predictor takes them: a model, keywords, or both; a keyword replaces what the model says.
 
     Raises:
         UserError: options that there are not, or values that are not allowed, by their keys.

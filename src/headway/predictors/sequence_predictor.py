@@ -188,7 +188,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         prefixes = self.target.encode_lines(options.prefixes)
         for line, (text, ids) in enumerate(zip(options.prefixes, prefixes, strict=True), start=first_line):
             if UNKNOWN in ids:
-                what = "this beginning of an output has pieces that are not in the vocabulary"
+                what = "this beginning of an output has tokens that are not in the vocabulary"
                 raise UserError(what, where=f"line {line}", received=text)
         return prefixes
 

@@ -86,5 +86,5 @@ class RepairCount:
         if not self.trees:
             return ""
         kinds = ", ".join(f"{kind}: {self.kinds[kind]:,}" for kind in KINDS if self.kinds[kind])
-        share = f"{self.repaired:,} of {self.trees:,} trees were mended ({self.repaired / self.trees:.1%})"
+        share = f"{self.repaired:,} of {self.trees:,} trees were repaired ({self.repaired / self.trees:.1%})"
         return share + (f"; {kinds}" if kinds else "")

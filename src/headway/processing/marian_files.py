@@ -53,12 +53,10 @@ def marian_folder(place: str) -> Path:
     """
     name = place.removeprefix(PREFIX)
     if name == place:
-        raise UserError(
-            "this is no place of a model", where=WHERE, received=place, allowed="hf:FOLDER or hf:OWNER/NAME"
-        )
+        raise UserError("this names no model", where=WHERE, received=place, allowed="hf:FOLDER or hf:OWNER/NAME")
     if exists(Path(name), "folder"):
         return Path(name)
-    with transformers_quiet():
+    with transformers_quiet(WHERE):
         from huggingface_hub import snapshot_download
 
         try:

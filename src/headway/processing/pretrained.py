@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from pydantic import TypeAdapter
 
 from headway.documents import read_json, shaped
-from headway.errors import HeadwayError, UserError
+from headway.errors import HeadwayError, UserError, not_installed
 from headway.files import exists, write_json
 from headway.memory import is_out_of_memory
 from headway.processing.processor import Encoded, Processor
@@ -49,13 +49,12 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
 
 @contextmanager
-def transformers_quiet() -> Iterator[Any]:
-    """The library, without its progress bars and notices. Raises UserError where it is not installed."""
+def transformers_quiet(where: str | None = None) -> Iterator[Any]:
+    """The library, without its progress bars and notices. Raises UserError, at `where`, if it is not installed."""
     try:
         import transformers
     except ImportError as error:
-        message = "pretrained encoders need a package that is not installed: pip install 'headway[pretrained]'"
-        raise UserError(message, where="model.encoder") from error
+        raise not_installed("this", ["transformers"], "pretrained", where) from error
     logging: Any = transformers.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -76,7 +75,7 @@ def loading(part: str, received: str) -> Iterator[Any]:
         part: what is loaded, as in `this encoder`.
         received: its name or folder.
     """
-    with transformers_quiet() as transformers:
+    with transformers_quiet("model.encoder") as transformers:
         try:
             yield transformers
         except (HeadwayError, MemoryError):

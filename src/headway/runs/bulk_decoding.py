@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
 import headway
+from headway.batched import batched
 from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import sha256, sync, write_json
@@ -179,10 +179,10 @@ def _decode(
     predictor: SequencePredictor, given: BulkInput, search: dict[str, Any], size: int, work: Path, kind: str
 ) -> list[Path]:
     """The files of all chunks, in their order; those that are there already are not decoded again."""
-    files, lines, number = list[Path](), iter(given.lines), 0
+    files, number = list[Path](), 0
     total = sum(1 for _ in given.lines)
     with progress(kind, total, "lines", long=True) as shown:
-        while chunk := list(islice(lines, size)):
+        for chunk in batched(given.lines, size):
             file = work / f"{len(files):08d}.json"
             if not file.is_file():
                 predictions = predictor.predict(chunk, first_line=number + 1, truncate=True, **search)

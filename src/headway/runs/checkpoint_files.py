@@ -17,8 +17,9 @@ from typing import Any
 from headway.documents import parse_json
 from headway.errors import UserError
 from headway.files import sha256
+from headway.predictors.run import WEIGHTS
 
-WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 NAME = re.compile(r"update-(\d{8})")
 LEFTOVERS = r"update-\d{8}(?:\.old)?"  # in the folder of checkpoints, before `.tmp`
 FILE_LEFTOVERS = "|".join(map(re.escape, (WEIGHTS, OPTIMIZER, STATE)))  # in a checkpoint, before `.tmp`

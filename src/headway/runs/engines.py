@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from headway.documents import read_json
-from headway.errors import UserError, option
+from headway.errors import UserError, not_installed, option
 from headway.files import sha256, write_json
 from headway.log import say
 from headway.predictors.backend import Backend
@@ -62,10 +62,8 @@ ENGINES: Registry[Engine] = Registry(
 def build_engine(name: str) -> Engine:
     """An engine. Raises UserError for an unknown one, or one whose packages are not installed."""
     engine = ENGINES.get(name, option("engine"))()
-    missing = [package for package in engine.packages if find_spec(package) is None]
-    if missing:
-        what = f"the engine {name} needs {', '.join(missing)}, which is not installed"
-        raise UserError(what, where=option("engine"), allowed=f"pip install 'headway[{engine.extra}]'")
+    if missing := [package for package in engine.packages if find_spec(package) is None]:
+        raise not_installed(f"the engine {name}", missing, engine.extra, option("engine"))
     return engine
 
 

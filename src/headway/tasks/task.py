@@ -17,9 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import BaseModel
 
-from headway.config import Section
 from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.lines import check_file
@@ -195,11 +193,7 @@ class DataReport(Protocol):
 class Task(ABC):
     """A kind of work: its examples, its model and its metrics.
 
-    Args:
-        config: the options of the task; by default those of `Config`.
-
     Attributes:
-        Config: the options that a task may have.
         name: the name in the recipe's `task`.
         metrics: what dev is scored by unless the recipe says otherwise.
         writes: what its outputs are, which says by what they can be scored.
@@ -207,13 +201,9 @@ class Task(ABC):
     """
 
     mixes_corpora: ClassVar[bool] = False
-    Config: ClassVar[type[BaseModel]] = Section
     name: ClassVar[str]
     metrics: ClassVar[tuple[dict[str, Any], ...]]
     writes: ClassVar[Kind] = "text"
-
-    def __init__(self, config: BaseModel | None = None) -> None:
-        self.config = self.Config() if config is None else config
 
     @abstractmethod
     def check(self, recipe: Recipe) -> None:

@@ -227,9 +227,9 @@ def examples_of(predictor: SequencePredictor, pairs: Sequence[Pair]) -> list[Exa
 
 
 def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcessor], corpus: Corpus, where: str) -> None:
-    """Raise UserError where a corpus has longer sources, or targets, than the model reads: words have many pieces.
+    """Raise UserError where a corpus has longer sources, or targets, than the model reads: words have many tokens.
 
-    What is only evaluated may be longer than `max_position`, unless each place of a source, or a target, is learned.
+    What is only evaluated may be longer than `max_position`, unless each position of a source, or a target, is learned.
     """
     config = recipe.model_as(ModelConfig)
     shared = processors[0].vocabulary.shares_ids_with(processors[1].vocabulary)
@@ -246,15 +246,15 @@ def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcesso
         if source > model.longest_source() or (longest is not None and target > longest):
             most = model.longest_source() if longest is None else min(model.longest_source(), longest)
             raise UserError(
-                f"a pair of {source} and {target} pieces is longer than what the model reads",
+                f"a pair of {source} and {target} tokens is longer than what the model reads",
                 where="data.max_length" if learned_from else where,
                 received=recipe.data.max_length if learned_from else None,
-                allowed=f"up to {most} pieces, or a higher model.max_position",
+                allowed=f"up to {most} tokens, or a higher model.max_position",
             )
 
 
 def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
-    """Find out, on a sentence of one piece, whether the model has the attention that the objective reads."""
+    """Find out, on a sentence of one token, whether the model has the attention that the objective reads."""
     objective = Objective(recipe.objective)
     if objective.capture:
         sentence = collate([model.trial_source(1)], [np.array([4])]).to("meta")

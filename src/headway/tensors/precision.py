@@ -11,11 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.tensors.linear import Linear
+from headway.tensors.linear import LEAST_GAIN, Linear
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 
-LEAST_GAIN = 1.2  # bf16 is worth its rounding from this speed on, in times that of float32
 POSITIONS = 8
 FEW_ROWS, MOST_ROWS = 32, 2048
 PRODUCTS = 1 << 27  # multiplications of a pass: a few milliseconds in float32

@@ -155,7 +155,7 @@ def test_a_dev_set_longer_than_learned_positions_is_found_before_the_work(tmp_pa
     data = recipe.data.model_copy(update={"dev": longer, "max_length": 8})
     recipe = recipe.model_copy(update={"data": data})
     if learned:
-        with pytest.raises(UserError, match=r"data\.dev: a pair of \d+ and 4 pieces is longer .* allowed: up to 11"):
+        with pytest.raises(UserError, match=r"data\.dev: a pair of \d+ and 4 tokens is longer .* allowed: up to 11"):
             train(recipe, tmp_path / "run")
     else:  # which reads on
         assert train(recipe, tmp_path / "run") == 0

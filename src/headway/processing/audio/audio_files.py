@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError
+from headway.errors import UserError, not_installed
 
 Samples: TypeAlias = NDArray[np.float32]
 # A file; or samples (N,) or (N, C), floats in [-1, 1] or integers, at the expected rate; or these with their own rate.
@@ -44,9 +44,7 @@ def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UserError(
-            f"speech needs {name}, which is not installed: pip install 'headway[speech]'", where="task"
-        ) from error
+        raise not_installed("speech", [name], "speech", "task") from error
 
 
 def read_recording(recording: Recording, sample_rate: int) -> Samples:

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
-from headway.errors import UserError
+from headway.errors import UserError, not_installed
 from headway.files import exists
 from headway.processing.text.segmentation import Segmenter
 
@@ -94,5 +94,4 @@ def _module(name: str, kind: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        what = f"the segmenter {kind} needs {name}, which is not installed"
-        raise UserError(what, where="text.segment", allowed="pip install 'headway[japanese]'") from error
+        raise not_installed(f"the segmenter {kind}", [name], "japanese", "text.segment") from error

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from headway.metrics import Metric
 from headway.mixers import Span
-from headway.predictors.captured_attention import LAYERS, AttentionName, by_kind
+from headway.models.tagger import LAYERS
+from headway.predictors.captured_attention import AttentionName, by_kind
 from headway.runs.inspect.capture import Captured
 from headway.runs.inspect.charts import Chart, Panel
 from headway.runs.inspect.inspect_options import SPAN

@@ -9,14 +9,15 @@ Shapes: K heads, T rows (queries), S columns (keys), J heads over layers, L laye
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.batched import batched
 from headway.errors import UserError
-from headway.predictors.captured_attention import ALL, LAYERS, AttentionName, layer_titles
+from headway.models.tagger import LAYERS
+from headway.predictors.captured_attention import ALL, AttentionName, layer_titles
 from headway.predictors.label_predictor import LabelledWords, LabelPredictor, WindowCapture
 from headway.predictors.predict_options import Capture
 from headway.predictors.prediction import Prediction
@@ -113,8 +114,8 @@ def read(predictor: Any, examples: Iterable[RawExample], options: ReadOptions) -
 def _read_sequences(
     predictor: SequencePredictor, examples: Iterable[RawExample], options: ReadOptions
 ) -> Iterator[Captured]:
-    rest, measured = iter(examples), options.contributions
-    while chunk := list(islice(rest, TOGETHER)):
+    measured = options.contributions
+    for chunk in batched(examples, TOGETHER):
         shown = [example for example in chunk if example.source.strip()]
         if options.force:
             shown = [

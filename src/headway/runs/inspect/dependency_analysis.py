@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, NamedTuple, Self
 
 import networkx as nx
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headway.batched import batched
 from headway.losses import DependencyConfig, Objective, ObjectiveConfig
 from headway.losses.dependency_loss import DependencyLoss, check_sides
 from headway.losses.parts import mean_of_heads
@@ -296,7 +296,7 @@ class DependencyReader:
         # Without its target, a source is read beside an empty one.
         given = (RawExample(example.source, example.target or "") for example in examples if _is_whole(example))
         stream = read(self.predictor, given, ReadOptions(hypotheses=False, capture=tuple(names)))
-        while chunk := list(islice(stream, BATCH)):
+        for chunk in batched(stream, BATCH):
             yield from self._read_chunk([captured for captured in chunk if captured.views], heads, constraint)
 
     def _read_chunk(

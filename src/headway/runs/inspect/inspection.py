@@ -14,7 +14,8 @@ from headway.errors import UserError, option
 from headway.formats.alignments import Links, parse_pharaoh
 from headway.losses.dependency_loss import DependencyLoss
 from headway.metrics import build_metric
-from headway.predictors.captured_attention import END, LAYERS, AttentionName, by_kind
+from headway.models.tagger import LAYERS
+from headway.predictors.captured_attention import END, AttentionName, by_kind
 from headway.predictors.label_predictor import LabelledWords, LabelPredictor
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor

@@ -16,12 +16,12 @@ from torch.optim import Optimizer
 
 from headway.errors import RunError, UserError, in_one_line
 from headway.files import remove, remove_leftovers, sync, write_bytes, write_text
+from headway.predictors.run import WEIGHTS
 from headway.registry import is_own
 from headway.runs.checkpoint_files import (
     FILE_LEFTOVERS,
     OPTIMIZER,
     STATE,
-    WEIGHTS,
     damage,
     folder_of,
     hash_of,

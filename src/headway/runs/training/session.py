@@ -14,6 +14,7 @@ from headway.log import logger, say, warn
 from headway.metrics import Metric
 from headway.models import Model
 from headway.optimizers.schedules import Schedule
+from headway.predictors.run import WEIGHTS
 from headway.recipe import Recipe
 from headway.runs.checkpoint_files import folder_of, list_checkpoints, regular_updates, update_of
 from headway.runs.model_card import write_card
@@ -181,7 +182,7 @@ class Session:
     def _write_model(self) -> None:
         average, best = self.recipe.training.average, self._best_updates()
         chosen = sorted(best[: average.count]) if average.of == "best" and best else self._regular()[-average.count :]
-        files = [folder_of(self.folder.checkpoints, update) / "model.safetensors" for update in chosen]
+        files = [folder_of(self.folder.checkpoints, update) / WEIGHTS for update in chosen]
         status = "finished" if self.state.stopped else "training"
         self.folder.write_weights(average_weights(files), {"averaged_updates": chosen, "status": status})
 
