@@ -89,6 +89,23 @@ def test_missing_keys_and_several_mistakes_are_all_listed() -> None:
     assert "data: this key is needed" in lines
 
 
+def test_mistakes_of_an_optimizer_its_schedule_and_lengths_are_listed_with_the_others() -> None:
+    with pytest.raises(UserError) as error:
+        parse(
+            optimizer={"bet": 1, "schedule": {"kind": "step", "fator": 0.5}},
+            decoding={"min_length": 10, "max_length": 5},
+            training={"updaes": 3},
+        )
+    told = str(error.value).split("\n")
+    assert [line.partition(": ")[0] for line in told] == [
+        "optimizer.schedule.fator", "training.updaes", "decoding.min_length",
+    ]  # fmt: skip
+    with pytest.raises(
+        UserError, match=r"^optimizer\.bet: unknown key; did you mean 'betas'\?(?s:.*)\ntraining\.updaes: "
+    ):
+        parse(optimizer={"bet": 1}, training={"updaes": 3})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

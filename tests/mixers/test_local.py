@@ -41,6 +41,23 @@ def test_blocks_equal_masked_full_attention(causal, padded, n):
         assert torch.allclose(local(x, mask, need_weights=True).weights, full.weights, atol=1e-12)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_query_is_left_without_a_key(monkeypatch, causal):
+    """Of such a row fused kernels make NaN, also where what comes of it is dropped."""
+    seen = []
+
+    def noted(query, key, value, allowed, **options):
+        seen.append(allowed.broadcast_to(len(query), 1, query.shape[2], key.shape[2]))
+        return attend(query, key, value, allowed, **options)
+
+    monkeypatch.setattr("headway.mixers.local.attend", noted)
+    local = LocalAttention(DIM, causal, n=5, heads=2)
+    for length in (40, 64, 81, 130):  # dense, then in blocks
+        local(torch.randn(2, length, DIM), padding_mask(torch.tensor([length, 9])))
+    assert len(seen) == 4
+    assert all(allowed.any(-1).all() for allowed in seen)
+
+
 def test_a_wide_window_is_self_attention():
     torch.manual_seed(4)
     local, full = LocalAttention(DIM, True, n=20, heads=2).double(), Attention(DIM, True, heads=2).double()

@@ -6,6 +6,7 @@ from torch import nn
 
 from headway.errors import UserError
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
+from headway.registry import validated
 
 
 class Descent(torch.optim.SGD):
@@ -81,7 +82,7 @@ def test_optimizers_of_torch_take_their_options():
     assert optimizer.param_groups[0]["momentum"] == 0.5
     assert optimizer.param_groups[0]["alpha"] == 0.99, "the default"
     with pytest.raises(UserError, match=r"optimizer\.lr: unknown key"):
-        OptimizerConfig(kind="torch.optim:RMSprop", lr=0.5)
+        validated(OptimizerConfig, {"kind": "torch.optim:RMSprop", "lr": 0.5}, "optimizer")
     for kind in ("Adagrad", "Adafactor", "NAdam", "ASGD", "Rprop", "Adamax", "RAdam"):
         build_optimizer(OptimizerConfig(kind=f"torch.optim:{kind}"), nn.Linear(2, 1))
 
@@ -97,10 +98,10 @@ def test_optimizers_of_torch_take_their_options():
         ({"epsilon": -1.0}, r"optimizer\.epsilon: input should be greater than 0"),
         ({"kind": "sgd", "nesterov": True}, r"nesterov is a kind of momentum"),
         ({"kind": "sgd", "betas": [0, 0]}, r"optimizer\.betas: unknown key"),
-        ({"schedule": "lineer"}, r"optimizer\.schedule: unknown schedule.*'linear'"),
+        ({"schedule": "lineer"}, r"optimizer\.schedule\.kind: unknown schedule.*'linear'"),
         ({"kind": "tests.optimizers.test_optimizers:Descent", "betas": [0, 0]}, r"optimizer\.betas: unknown key"),
     ],
 )
 def test_mistakes_are_named_by_their_key(settings, message):
     with pytest.raises(UserError, match=message):
-        OptimizerConfig(**settings)
+        validated(OptimizerConfig, settings, "optimizer")

@@ -6,6 +6,7 @@ import pytest
 from headway.errors import UserError
 from headway.optimizers.optimizers import OptimizerConfig, build_schedule
 from headway.optimizers.schedules import Schedule, TrainingProgress
+from headway.registry import validated
 
 
 def rates(*updates, **config):
@@ -42,7 +43,7 @@ def test_a_schedule_by_import_path():
     assert rates(1, 2, 3, 5, schedule=path) == [2.0, 2.0, 1.0, 0.5]
     assert rates(3, 4, schedule={"kind": path, "every": 3}) == [2.0, 1.0]
     with pytest.raises(UserError, match=r"optimizer\.schedule\.evry: unknown key.*'every'"):
-        rates(1, schedule={"kind": path, "evry": 3})
+        validated(OptimizerConfig, {"schedule": {"kind": path, "evry": 3}}, "optimizer")
 
 
 def test_steps_at_ends_of_epochs():

@@ -133,7 +133,7 @@ def test_models_without_attention_copy_nothing(model: dict[str, Any], attends: b
             check_recipe(recipe)
 
 
-def test_words_of_more_pieces_than_the_model_reads_are_found_before_training(tmp_path: Path) -> None:
+def test_words_of_more_tokens_than_the_model_reads_are_found_before_training(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("abcdefgh\tb\n" * 3, encoding="utf-8")
     data = {"train": {"tsv": str(tmp_path / "x.tsv")}, "count": "words", "max_length": 2}
     tree = {"data": data, "vocabulary": {"kind": "char"}, "training": {"updates": 1}}
@@ -143,7 +143,7 @@ def test_words_of_more_pieces_than_the_model_reads_are_found_before_training(tmp
         check_recipe(given)
         if room == 9:
             with pytest.raises(
-                UserError, match=r"data.max_length: a pair of 9 and \d pieces .* allowed: up to 8 pieces"
+                UserError, match=r"data.max_length: a pair of 9 and \d tokens .* allowed: up to 8 tokens"
             ):
                 task.corpora(given, tmp_path / f"vocabulary-{room}")
         else:

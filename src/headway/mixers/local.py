@@ -101,7 +101,7 @@ class LocalAttention(Attention):
         allowed = band_mask(length, length, self.n, self.causal, device=x.device)
         values, weights = attend(
             *self._project(x, torch.arange(length, device=x.device)),
-            allowed if mask is None else allowed & mask[:, None, None, :],
+            allowed if mask is None else allowed & (mask[:, None, None, :] | _themselves(length, length, 0, x.device)),
             bias=self.position(length, length, device=x.device),
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
@@ -115,7 +115,8 @@ class LocalAttention(Attention):
             _blocks(real[:, None, :, None], self.block), self.n - 1, 0 if self.causal else self.n - 1
         )
         band = band_mask(self.block, keys.shape[3], self.n, self.causal, 1 - self.n, device)
-        allowed = band & keys.transpose(3, 4)  # (B or 1, C, 1, M, S)
+        own = _themselves(self.block, keys.shape[3], self.n - 1, device)
+        allowed = band & (keys.transpose(3, 4) | own)  # (B or 1, C, 1, M, S)
         return allowed.expand(rows, -1, -1, -1, -1).flatten(0, 1)
 
     def initial_state(self, rows: int, capacity: int) -> MixerState:
@@ -156,6 +157,14 @@ class LocalAttention(Attention):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, n={self.n}"
+
+
+def _themselves(queries: int, keys: int, shift: int, device: torch.device) -> Tensor:
+    """(queries, keys): True where key t + `shift` is that of query t itself.
+
+    Padding may attend to itself, so that no query is left without any key, of which fused kernels make NaN.
+    """
+    return torch.arange(keys, device=device) == torch.arange(queries, device=device)[:, None] + shift
 
 
 def _blocks(x: Tensor, size: int) -> Tensor:

@@ -6,15 +6,14 @@ from collections.abc import Iterable
 from inspect import signature
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 from torch import nn
 from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer
 
-from headway.config import Probability, Section, Whole
-from headway.errors import UserError, nearest
+from headway.config import Probability, Section, Whole, mistake, mistakes_within
+from headway.errors import nearest
 from headway.optimizers import OPTIMIZERS, SCHEDULES
 from headway.optimizers.schedules import Schedule, ScheduleContext
-from headway.registry import config_of, validated
 
 WeightDecay = Annotated[float, Field(ge=0, le=1e6)]
 
@@ -116,22 +115,32 @@ class OptimizerConfig(Section):
     schedule: str | dict[str, Any] = "inverse_sqrt"
     warmup: Whole = 4000
 
+    @field_validator("schedule")
+    @classmethod
+    def _check_schedule(cls, schedule: str | dict[str, Any]) -> str | dict[str, Any]:
+        SCHEDULES.section({"kind": schedule} if isinstance(schedule, str) else schedule)
+        return schedule
+
     @model_validator(mode="after")
-    def _check_components(self) -> OptimizerConfig:
+    def _check_options(self) -> OptimizerConfig:
         """Check the options of the optimizer, and give those that are left out their defaults."""
-        kind = self.schedule if isinstance(self.schedule, str) else self.schedule.get("kind", "")
-        SCHEDULES.get(kind, "optimizer.schedule")
-        chosen, given = OPTIMIZERS.get(self.kind, "optimizer.kind"), self.__pydantic_extra__
+        section, given = OPTIMIZERS.config(self.kind), self.__pydantic_extra__
         assert given is not None
-        if _needs_closure(chosen):
-            what = "this optimizer computes losses by itself, several for an update"
-            raise UserError(what, where="optimizer.kind", received=self.kind, allowed="one whose step needs no closure")
-        section = config_of(chosen)
+        if _needs_closure(OPTIMIZERS.get(self.kind)):
+            what = "this optimizer computes losses by itself, several for an update; allowed: one that needs no closure"
+            raise ValidationError.from_exception_data(self.kind, [mistake(what, "kind")])
         names = [*type(self).model_fields, *section.model_fields]
-        for key in given:
-            if key not in names:
-                raise UserError(f"unknown key{nearest(key, names)}", where=f"optimizer.{key}", allowed=names)
-        checked = validated(section, given, "optimizer")
+        unknown = [
+            mistake(f"unknown key{nearest(key, names)}; allowed: {', '.join(names)}", key)
+            for key in given
+            if key not in names
+        ]
+        if unknown:
+            raise ValidationError.from_exception_data(self.kind, unknown)
+        try:
+            checked = section.model_validate(dict(given))
+        except ValidationError as error:
+            raise mistakes_within(error, section) from error
         given.update({name: getattr(checked, name) for name in section.model_fields})
         return self
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from headway.config import Section
-from headway.errors import UserError, option
+from headway.config import Section, mistake
 
 MOST_HYPOTHESES = 10_000  # of a sentence
 LONGEST = 100_000  # tokens of an output
@@ -50,8 +49,7 @@ class SearchOptions(Section):
     @model_validator(mode="after")
     def _lengths(self) -> SearchOptions:
         if self.max_length is not None and self.min_length > self.max_length:
-            raise UserError(
-                "the shortest output is longer than the longest",
-                where=option("min_length"), received=self.min_length, allowed=f"up to {self.max_length}",
-            )  # fmt: skip
+            what = "the shortest output is longer than the longest"
+            what += f"; received {self.min_length}; allowed: up to {self.max_length}"
+            raise ValidationError.from_exception_data("decoding", [mistake(what, "min_length")])
         return self

@@ -43,7 +43,7 @@ class Limits:
         """
         forced = self._forced(sentences, time)
         kept = None if forced is None else scores.gather(1, forced[:, None])
-        scores[:, [PAD, BOS]] = -torch.inf
+        scores[:, : NEVER.index(EOS)] = -torch.inf
         if time < self.shortest:
             scores[:, EOS] = -torch.inf
         if 0 < self.no_repeat <= time:

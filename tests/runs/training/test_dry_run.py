@@ -32,6 +32,19 @@ def test_the_estimate_counts_all_of_training(written: Recipe, tmp_path: Path) ->
     assert estimate.disk > 3 * 4 * estimate.parameters, "two checkpoints with their optimizer, and the weights"
 
 
+@pytest.mark.parametrize(("updates", "told"), [(1000, False), (50, True)])
+def test_the_warm_up_is_that_of_the_whole_training(
+    written: Recipe, caplog: pytest.LogCaptureFixture, updates: int, told: bool
+) -> None:
+    changes = {
+        "training": written.training.model_copy(update={"updates": updates}),
+        "optimizer": written.optimizer.model_copy(update={"warmup": 50}),
+    }
+    dry_run(written.model_copy(update=changes))
+    warned = [message for message in caplog.messages if "within optimizer.warmup" in message]
+    assert [f"training.updates {updates} are" in message for message in warned] == ([True] if told else [])
+
+
 def test_one_process_makes_it(written: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="dry_run: a dry run is made by one process; received '2 processes'"):

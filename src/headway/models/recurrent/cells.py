@@ -188,8 +188,9 @@ def read_in_turns(cells: Cells, x: Tensor, lengths: Tensor) -> tuple[Tensor, Sta
     ended: list[States] = []
     states: States | None = None
     begin = 0
-    for end in sorted(set(lengths.tolist())):
-        going = int((lengths >= end).sum())
+    known = lengths.tolist()
+    for end in sorted(set(known)):
+        going = sum(length >= end for length in known)
         if states is not None:
             ended.append(tuple(state[:, going:] for state in states))
             states = tuple(state[:, :going].contiguous() for state in states)

@@ -22,7 +22,7 @@ from headway.runs.inspect.pages import read_metrics
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.evaluation import dev_scores
 from headway.runs.training.loop import train
-from headway.runs.training.opening import open_session
+from headway.runs.training.opening import open_session, warn_of_warmup
 from headway.runs.training.session import Session
 from headway.tables import Table
 from headway.tasks import dev_metrics
@@ -88,7 +88,9 @@ def dry_run(recipe: Recipe) -> TrainingEstimate:
     few: dict[str, Any] = dict.fromkeys(("epochs", "minutes", "patience", "evaluate_every", "best_by"))
     few |= {"updates": UPDATES, "checkpoint_every": UPDATES, "log_every": 1, "tensorboard": False, "dev_metrics": ()}
     metrics = dev_metrics(recipe)
-    short = recipe.model_copy(update={"training": recipe.training.model_copy(update=few)})
+    warn_of_warmup(recipe)
+    optimizer = recipe.optimizer.model_copy(update={"warmup": min(recipe.optimizer.warmup, UPDATES - 1)})
+    short = recipe.model_copy(update={"training": recipe.training.model_copy(update=few), "optimizer": optimizer})
     with TemporaryDirectory(prefix="headway-dry-run-") as folder:
         run = RunFolder(Path(folder) / "run")
         if train(short, run.path):

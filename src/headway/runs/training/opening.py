@@ -281,10 +281,10 @@ def _start_records(
     size = f"{parameters:,} parameters" + (f" ({learning:,} learn)" if learning != parameters else "")
     say(f"{begun}: {size}, {arithmetic.text()}, {folder.path}")
     if not state.update:
-        _warn_of_warmup(recipe)
+        warn_of_warmup(recipe)
 
 
-def _warn_of_warmup(recipe: Recipe) -> None:
+def warn_of_warmup(recipe: Recipe) -> None:
     """Say that training ends within the warm-up, so that no schedule lowers the learning rate."""
     updates, warmup = recipe.training.updates, recipe.optimizer.warmup
     if updates is not None and updates <= warmup:
