@@ -44,6 +44,28 @@ def test_outputs_of_other_systems(files: Path, run_headway: Command) -> None:
     assert values["tests"] == [{"name": "references", "segments": 80}]
 
 
+def test_a_copy_is_no_seed(files: Path, run_headway: Command, caplog: pytest.LogCaptureFixture) -> None:
+    copied = shutil.copy(files / "good1.txt", files / "copy.txt")
+    (files / "link.txt").symlink_to(files / "good1.txt")
+
+    def compared(second: Path) -> tuple[int, str]:
+        names = [f"bad:1={files}/bad1.txt", f"bad:2={files}/bad2.txt", f"good:1={files}/good1.txt", f"good:2={second}"]
+        ended = run_headway("compare", "--hypotheses", *names, "--references", files / "references.txt")
+        return ended.code, ended.err
+
+    for same in (files / "good1.txt", files / "link.txt"):
+        told = f"error: {same}: this is seed 1 of good again; a seed is a training of its own; received 'seed 2'\n"
+        assert compared(same) == (2, told)
+    code, err = compared(Path(copied))
+    assert (code, f"{copied}: the same as good, seed 1" in err) == (0, True)
+
+
+def test_a_copy_of_a_run_is_no_seed(reversal: Reversal, tmp_path: Path) -> None:
+    again = shutil.copytree(reversal.run, tmp_path / "again")
+    with pytest.raises(UserError, match="again: this is seed 1 of a again; a seed is a training of its own"):
+        headway.compare([f"a:1={reversal.run}", f"a:2={again}", f"b:1={reversal.run}", f"b:2={again}"])
+
+
 def test_two_files_have_an_interval_and_no_verdict(files: Path, run_headway: Command) -> None:
     ended = run_headway(
         "compare", "--hypotheses", files / "bad1.txt", files / "good1.txt", "--references", files / "references.txt"

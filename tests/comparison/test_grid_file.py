@@ -125,6 +125,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"variants": VARIANTS | {"same": {"model.dim": 16}}},
         "variants.same: this variant does not differ from attention",
     ),
+    "a variant that differs in what it logs": (
+        {"variants": VARIANTS | {"same": {"training.log_every": 3}}},
+        "variants.same: this variant does not differ from attention",
+    ),
     "an unknown key of a recipe": (
         {"variants": VARIANTS | {"wrong": {"model.encoder.mixr": "local"}}},
         r"variants.wrong: model.encoder.mixr: unknown key; did you mean 'mixer'\?",

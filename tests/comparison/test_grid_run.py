@@ -16,7 +16,7 @@ from headway.comparison import grid_run, workers
 from headway.comparison.cell_process import CellJob, locked, run_cell
 from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
 from headway.comparison.grid import Grid
-from headway.comparison.grid_comparison import compare_grid, comparison_of, plan_of
+from headway.comparison.grid_comparison import check_sets, compare_grid, comparison_of, plan_of
 from headway.comparison.grid_file import load_grid
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_run import GridRun
@@ -111,6 +111,23 @@ def test_short_runs_are_the_same_for_all_and_on_their_own_split(made: tuple[Grid
         for seed in (1, 2):
             recipe = RunFolder(out / "cells" / f"{variant}-{seed}").read_recipe()
             assert (recipe.optimizer.learning_rate, recipe.training.updates) == (best, 6)
+
+
+def test_a_set_that_is_tuned_on_in_another_format_is_recognised(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_grid(tmp_path, tune=TUNE, test={"t": {"source": "same.src", "target": "same.ref"}}, **SMALL)
+    pairs = [line.split("\t") for line in (tmp_path / "dev.tsv").read_text().splitlines()]
+    for name, column in (("same.src", 0), ("same.ref", 1)):
+        (tmp_path / name).write_text("".join(f"{pair[column]}\n" for pair in pairs), encoding="utf-8")
+    grid = load_grid(path)
+    with pytest.raises(UserError, match=r"^tune\.on: the test set t reports these sources.*; received '(\d+) of \1'"):
+        check_sets(grid)
+    with (tmp_path / "same.src").open("a") as sources, (tmp_path / "same.ref").open("a") as references:
+        sources.write("quite another\n")
+        references.write("quite another\n")
+    check_sets(grid)
+    assert caplog.messages[-1] == f"test.t: {len(pairs)} of {len(pairs) + 1} sources are tuned on, too"
 
 
 def test_a_choice_without_a_result_of_each_short_run_stands_and_is_told(

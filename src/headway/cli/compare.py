@@ -75,9 +75,9 @@ def _of_grid(
     from headway.comparison.grid_comparison import compare_grid, plan_of
     from headway.comparison.grid_file import load_grid
 
+    loaded = load_grid(Path(arguments[0]), arguments[1:])
     if options.output is None:
         raise UserError("the runs of a grid need a folder", where=option("output"))
-    loaded = load_grid(Path(arguments[0]), arguments[1:])
     if workers.dry_run:
         write(plan_of(loaded, options.output, workers).text())
         return None, 0

@@ -11,7 +11,7 @@ from headway.comparison.cell_results import CellName, CellOutput, CellResult, Ev
 from headway.comparison.checks import check_lines, check_margin, check_names, check_set
 from headway.comparison.compare_options import ExistingOptions
 from headway.comparison.comparison import Comparison
-from headway.comparison.grid import SEED, NamedCorpus, content, corpus_files, name_of_corpus, slug
+from headway.comparison.grid import FREE, NamedCorpus, content, corpus_files, name_of_corpus, slug
 from headway.comparison.run_results import read_test_set, result_of_run
 from headway.comparison.same_data import check_same_data
 from headway.comparison.verdicts import compare_cells
@@ -29,8 +29,6 @@ from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task, dev_metrics
 
 CELLS = "cells"  # results of runs, in the folder of a comparison
-# Keys in which the runs of one variant may differ.
-FREE = (SEED, "training.log_every", "training.keep_last", "training.tensorboard", "decoding.batch_tokens")
 DEFAULT_METRICS = ("bleu", "chrf")
 
 
@@ -97,11 +95,33 @@ def compare_existing(
             for test in tests:
                 check_kind(chosen, test.kind(writes), option("metric") if metrics is None else "metrics")
             scored = [read_test_set(recipe, test) for test in tests]
+    _check_copies(named)
     outputs = [results_of_file(name, scored, chosen) for name in named[len(planned) :]]
     if outputs:
         check_words(chosen[0], [*options.references, *(file.path for file in files)])
     results = [*_results_of_runs(planned, tests, options, folder), *outputs]
     return compare_cells(results, chosen, margin, options.baseline, any_tokenization=options.any_tokenization)
+
+
+def _check_copies(systems: Sequence[CellName]) -> None:
+    """Raise UserError where two seeds of a variant are one training. Whatever else is the same is only told.
+
+    A copy is no seed: it agrees with the first in everything, so that any difference would be a significant one.
+    """
+    trainings: dict[str, CellName] = {}
+    outputs: dict[str, CellName] = {}
+    for system in systems:
+        assert system.path is not None
+        is_run = system.path.is_dir()
+        weights = RunFolder(system.path).read_manifest().get("model_sha256") if is_run else None
+        first = trainings.setdefault(weights or str(system.path.resolve()), system)
+        if first is not system and first.variant == system.variant:
+            what = f"this is seed {first.seed} of {first.variant} again; a seed is a training of its own"
+            raise UserError(what, where=str(system.path), received=f"seed {system.seed}")
+        if first is system and not is_run:
+            first = outputs.setdefault(content(system.path), system)
+        if first is not system:
+            warn(f"{system.path}: the same as {first.variant}, seed {first.seed}")
 
 
 def _check_alike(runs: Sequence[CellName], *, own_dev: bool) -> None:

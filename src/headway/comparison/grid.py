@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.comparison.grid_config import GridConfig
+from headway.errors import option
 from headway.files import exists, sha256
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import content_hash
@@ -16,6 +17,8 @@ from headway.metrics.metric import Kind
 from headway.recipe import Recipe, parse_recipe, set_key
 
 SEED = "training.seed"
+# Keys in which the runs of one variant may differ.
+FREE = (SEED, "training.log_every", "training.keep_last", "training.tensorboard", "decoding.batch_tokens")
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,11 @@ class NamedCorpus:
     def where(self) -> str:
         """Its place, for messages."""
         return self.key or f"test.{self.name}"
+
+    @property
+    def where_groups(self) -> str:
+        """The place of its groups, for messages."""
+        return f"{option('by') if self.key else f'{self.where}.groups'}: {self.groups}"
 
     def kind(self, writes: Kind) -> Kind:
         """The kind of outputs that are scored, of models that write outputs of a kind."""

@@ -1,14 +1,14 @@
 """From a grid file to its comparison: the cells are made, and those that can be compared are."""
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headway.comparison.comparison import Comparison
 from headway.comparison.estimates import expected, tried_seconds
-from headway.comparison.grid import Grid, Variant
+from headway.comparison.grid import Grid, NamedCorpus, Variant
 from headway.comparison.grid_checks import check_corpora
 from headway.comparison.grid_config import TuneConfig
 from headway.comparison.grid_options import GridOptions
@@ -18,7 +18,7 @@ from headway.comparison.run_results import read_test_set
 from headway.comparison.statistics import SIGNIFICANT
 from headway.comparison.verdicts import compare_cells
 from headway.comparison.workers import LocalWorkers, RayWorkers, Workers, room_here
-from headway.errors import RunError
+from headway.errors import RunError, UserError
 from headway.log import duration, progress, say, warn
 from headway.tables import Cell, Column, Table
 
@@ -66,12 +66,31 @@ def compare_grid(grid: Grid, output: Path, options: GridOptions) -> GridComparis
 
 
 def check_sets(grid: Grid) -> None:
-    """Read all test sets, and score their own references. Raises UserError where that cannot be done."""
-    recipe = grid.variants[0].recipe
+    """Read all test sets, and score their own references.
+
+    Raises:
+        UserError: a set that cannot be scored, or one whose sources are all tuned on.
+    """
+    recipe, sources = grid.variants[0].recipe, dict[str, tuple[str, ...]]()
     for test in (*grid.tests, *([grid.tuning_set] if grid.tuning_set else [])):
         scored = read_test_set(recipe, test)
         for metric in grid.metrics_of(test):
             metric.counted(scored.references[0], scored.references)
+        sources[test.where] = scored.sources
+    if grid.tuning_set is not None:
+        tuned = set(sources[grid.tuning_set.where])
+        for test in grid.tests:
+            _check_untuned(test, sources[test.where], tuned)
+
+
+def _check_untuned(test: NamedCorpus, sources: Sequence[str], tuned: Collection[str]) -> None:
+    """Raise UserError for a test set whose sources are all tuned on; some of them are told."""
+    known = sum(source in tuned for source in sources)
+    if known == len(sources):
+        what = f"the test set {test.name} reports these sources, so that nothing can be tuned on them"
+        raise UserError(what, where="tune.on", received=f"{known:,} of {len(sources):,}")
+    if known:
+        warn(f"{test.where}: {known:,} of {len(sources):,} sources are tuned on, too")
 
 
 def workers_of(options: GridOptions) -> Workers:

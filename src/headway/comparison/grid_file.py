@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from headway.comparison.grid import SEED, Grid, NamedCorpus, Variant, name_of_corpus
+from headway.comparison.grid import FREE, SEED, Grid, NamedCorpus, Variant, name_of_corpus
 from headway.comparison.grid_checks import at_key, check_grid
 from headway.comparison.grid_config import GridConfig
 from headway.config import explain, merge
@@ -202,8 +202,9 @@ def _variant(name: str, read: _RawVariant) -> Variant:
 
 def _check_differences(variants: Sequence[Variant]) -> None:
     for one, other in combinations(variants, 2):
-        if not changed_keys(one.recipe, other.recipe):
-            raise UserError(f"this variant does not differ from {one.name}", where=f"variants.{other.name}")
+        if all(key in FREE for key in changed_keys(one.recipe, other.recipe)):
+            what = f"this variant does not differ from {one.name}, but for what changes no result"
+            raise UserError(what, where=f"variants.{other.name}")
 
 
 def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:

@@ -63,9 +63,11 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
         references = (tuple(read_alignments(corpus.alignments)),)
     if corpus.evenness:
         references = (tuple(" ".join("0" for _ in _words(example, where)) for example in examples),)
-    for path, lines in ((corpus.groups, groups), (corpus.alignments, references[0])):
+    beside = [(corpus.groups, groups, corpus.where_groups)]
+    beside.append((corpus.alignments, references[0], f"{where}: {corpus.alignments}"))
+    for path, lines, place in beside:
         if path is not None and len(lines) != len(examples):
-            raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=f"{where}: {path}")
+            raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=place)
     sources = tuple(example.source for example in examples)
     return ReadCorpus(examples, EvaluationSet(corpus.name, references, sources, groups))
 
@@ -73,7 +75,7 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
 def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
     """A test set that systems can be compared on. Raises UserError as `read_corpus` and `check_set`."""
     test = read_corpus(recipe, corpus).scored
-    check_set(test, corpus.where, f"{corpus.where}: {corpus.groups}")
+    check_set(test, corpus.where, corpus.where_groups)
     return test
 
 

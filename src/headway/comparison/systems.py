@@ -119,6 +119,7 @@ def _of_grid(path: Path, folder: Path | None, options: Mapping[str, Any], told: 
     """The comparison of a grid; `told` are the arguments that it says itself."""
     if told:
         raise UserError("a grid says this itself", where=told[0], allowed="a key of the grid")
+    grid = load_grid(path)
     if folder is None:
         raise UserError("the runs of a grid need a folder", where=option("output"))
     workers = validated_options(GridOptions, options)
@@ -126,7 +127,7 @@ def _of_grid(path: Path, folder: Path | None, options: Mapping[str, Any], told: 
         raise UserError(
             "only the command line lists the cells", where=option("dry_run"), allowed="headway compare GRID"
         )
-    made = compare_grid(load_grid(path), folder, workers)
+    made = compare_grid(grid, folder, workers)
     if made.comparison is None:
         raise RunError(f"{path}: no two variants could be compared")
     write_report(made.comparison, folder, CompareOptions(), own=True)
