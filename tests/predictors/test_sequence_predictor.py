@@ -144,6 +144,16 @@ def test_what_is_no_text_is_named(predictor: SequencePredictor, line: Any) -> No
         predictor.predict(["ab", line])
 
 
+@pytest.mark.parametrize("inputs", [5, None, {"a": 1}, b"ab"])
+def test_what_are_no_texts_is_named(predictor: SequencePredictor, inputs: Any) -> None:
+    with pytest.raises(UserError, match=r"^predictors read a text, or several"):
+        predictor.predict(inputs)
+
+
+def test_any_iterable_of_texts_is_read(predictor: SequencePredictor) -> None:
+    assert predictor.predict(iter(["ab", "abcd"])) == predictor.predict(["ab", "abcd"])
+
+
 def test_scores_do_not_depend_on_the_batch(reversal: Reversal, predictor: SequencePredictor) -> None:
     sources = [*reversal.words[:15], "", "abcdabcd"]
     targets = [*(word[::-1] for word in sources[:10]), "a", "", *sources[12:]]

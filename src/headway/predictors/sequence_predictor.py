@@ -5,7 +5,7 @@ Shapes: K heads, S positions of the memory, such as the source tokens with the e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -390,5 +390,9 @@ def _pairs(sources: Sequence[Any], targets: Sequence[Sequence[int]]) -> Batch:
 
 
 def _each(lines: Any) -> Sequence[Any]:
-    """Lines as they are; one text, or path, is one line."""
-    return [lines] if isinstance(lines, str | Path) else lines
+    """Lines of any iterable; one text, or path, is one line. Raises UserError for what is neither."""
+    if isinstance(lines, str | Path):
+        return [lines]
+    if isinstance(lines, bytes | Mapping) or not isinstance(lines, Iterable):
+        raise UserError("predictors read a text, or several", received=lines)
+    return lines if isinstance(lines, Sequence) else list(lines)
