@@ -289,7 +289,8 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         """One prediction; `end` is the most tokens that its outputs could have."""
         words = (NO_WORDS, NO_WORDS)
         if attention:
-            words = self.source.words(source.values), self.target.words(hypotheses[0][0].ids)
+            line = formatter.source(raw)
+            words = self.source.words(source.values, line), self.target.words(hypotheses[0][0].ids)
         axes = {name: self.models[0].attention_axes(name) for name in attention}
         return Prediction(
             self.source.name(raw),

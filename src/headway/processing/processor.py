@@ -76,8 +76,8 @@ class Processor(ABC):
     def labels(self, encoded: Any, positions: Sequence[int]) -> list[str]:
         """The names of positions of encoded values: tokens, or the seconds at which frames begin."""
 
-    def words(self, encoded: Any) -> Words:
-        """The words that tokens are parts of; none where inputs have no words."""
+    def words(self, encoded: Any, raw: Any = None) -> Words:
+        """The words that tokens are parts of, unknown ones as they stand in `raw`; none where inputs have no words."""
         return NO_WORDS
 
     @abstractmethod

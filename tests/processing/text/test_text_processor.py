@@ -30,6 +30,7 @@ from headway.processing.text.text_processor import (
 )
 from headway.processing.text.vocabularies import train_vocabulary
 from headway.processing.text.vocabulary import VocabularyConfig
+from headway.tensors.batch import UNKNOWN
 
 PAIRS = [
     ("The well-known house is old.", "Das „alte“ Haus ist bekannt."),
@@ -319,3 +320,16 @@ def test_characters_of_training_are_kept(tmp_path: Path) -> None:
     del description["characters"]  # of an older run
     (tmp_path / "sides" / "sides.json").write_text(json.dumps(description))
     assert load_processors(tmp_path / "sides")[0].unseen("日") == []
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe", "unigram", "char"])
+def test_unknown_words_are_as_they_stand_in_the_line(kind: str) -> None:
+    config = VocabularyConfig.model_validate({"kind": kind, "size": 18 if kind != "word" else 100})
+    vocabulary = train_vocabulary(config, ["a dog sings", "a cat sings", "the dog and the cat"] * 5)
+    processor = TextProcessor(PreparationConfig(), vocabulary)
+    line = "a Жук  sings ЖЖs ."
+    ids = processor.encode(line).values
+    assert UNKNOWN in ids
+    assert processor.words(ids, line).texts == ("a", "Жук", "sings", "ЖЖs", ".")
+    assert processor.words(ids[:2], line).texts[0] == "a", "also of the beginning of a line"
+    assert "<unk>" in " ".join(processor.words(ids).texts)

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -167,16 +168,25 @@ class TextProcessor(Processor):
         tokens = self.tokens([*encoded, EOS])
         return [tokens[position] for position in positions]
 
-    def words(self, encoded: Sequence[int]) -> Words:
-        """The words that the tokens with these ids make; spaces separate them in the prepared line."""
+    def words(self, encoded: Sequence[int], raw: str | None = None) -> Words:
+        """The words that the tokens with these ids make; spaces separate them in the prepared line.
+
+        A word with unknown tokens is as it stands in the raw line, where that is given.
+        """
         groups: list[list[int]] = []
         for id in encoded:
             if not groups or self.vocabulary.starts_word(id):
                 groups.append([])
             groups[-1].append(id)
-        texts = tuple(on_one_line(self.vocabulary.decode(group)) for group in groups)
+        texts = [on_one_line(self.vocabulary.decode(group)) for group in groups]
+        if raw is not None and UNKNOWN in encoded:
+            tokens = iter(self.encode_with_spans(raw))
+            for index, group in enumerate(groups):
+                of_word = list(islice(tokens, len(group)))
+                if UNKNOWN in group:
+                    texts[index] = on_one_line(raw[of_word[0].start : of_word[-1].end].strip())
         tags = sum(id >= len(self.vocabulary.untagged) for id in encoded)
-        return Words(texts, tuple(index for index, group in enumerate(groups) for _ in group), tags)
+        return Words(tuple(texts), tuple(index for index, group in enumerate(groups) for _ in group), tags)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens with these ids, special tokens included."""
