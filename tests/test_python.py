@@ -12,7 +12,7 @@ from tests.conftest import Reversal
 
 
 def test_public_names_are_shown() -> None:
-    assert {"build_mixer", "build_model", "compare", "load", "load_recipe", "train"} <= set(dir(headway))
+    assert {"build_mixer", "build_model", "compare", "evaluate", "load", "load_recipe", "train"} <= set(dir(headway))
 
 
 def test_a_loaded_run_can_be_completed_by_an_editor() -> None:

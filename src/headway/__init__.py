@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headway.comparison.evaluate import evaluate
     from headway.comparison.systems import compare
     from headway.mixers import build_mixer
     from headway.models import build_model
@@ -13,12 +14,15 @@ if TYPE_CHECKING:
     from headway.runs.training.trained import train
 
 __version__ = version("headway")
-__all__ = ["Recipe", "__version__", "build_mixer", "build_model", "compare", "load", "load_recipe", "train"]
+__all__ = [
+    "Recipe", "__version__", "build_mixer", "build_model", "compare", "evaluate", "load", "load_recipe", "train",
+]  # fmt: skip
 
 _HOMES = {
     "build_mixer": "headway.mixers",
     "build_model": "headway.models",
     "compare": "headway.comparison.systems",
+    "evaluate": "headway.comparison.evaluate",
     "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",

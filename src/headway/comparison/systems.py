@@ -18,7 +18,7 @@ from headway.comparison.verdicts import compare_cells
 from headway.config import validated_options
 from headway.errors import RunError, UserError, nearest, option
 from headway.files import check_output_folder
-from headway.metrics import Metric, build_metric
+from headway.metrics import Metric, as_metrics
 
 SEVERAL = ("hypotheses", "references", "test")  # options that take one or several
 
@@ -68,8 +68,7 @@ def compare(
         told = {"metrics": metrics, "margin": margin, "baseline": baseline}
         return _of_grid(Path(str(given[0])), folder, options, [name for name, value in told.items() if value])
     chosen = _options(CompareOptions if folder else ExistingOptions, options | {"baseline": baseline})
-    several = [metrics] if isinstance(metrics, str | Metric) else metrics
-    built = None if several is None else [build_metric(one) if isinstance(one, str) else one for one in several]
+    built = None if metrics is None else as_metrics(metrics)
     cells = [one for one in given if isinstance(one, CellResult)]
     if cells:
         if len(cells) < len(given) or built is None:

@@ -28,6 +28,7 @@ __all__ = [
     "Score",
     "Signature",
     "approximate_randomisation",
+    "as_metrics",
     "bootstrap_interval",
     "build_metric",
     "build_metrics",
@@ -104,6 +105,12 @@ def check_kind(metrics: "Sequence[Metric]", kind: "Kind", where: str) -> None:
             what = f"this metric scores {' or '.join(metric.kinds)}, and the outputs are {kind}"
             allowed = [name for name in METRICS if kind in METRICS.get(name, where).kinds]
             raise UserError(what, where=where, received=metric.name, allowed=allowed)
+
+
+def as_metrics(metrics: "Metric | str | Sequence[Metric | str]") -> list["Metric"]:
+    """Metrics, one or several, of which some are given by their name. Raises UserError as `build_metric` does."""
+    several = metrics if isinstance(metrics, Sequence) and not isinstance(metrics, str) else [metrics]
+    return [build_metric(one) if isinstance(one, str) else one for one in several]
 
 
 def build_metrics(names: Sequence[str], options: Mapping[str, object]) -> list["Metric"]:

@@ -168,6 +168,35 @@ def score_files(
     return ScoreReport(tuple(scores), segments, sets, INTERVAL_SAMPLES, options.seed)
 
 
+def score_texts(
+    metrics: Sequence[Metric],
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[Sequence[str]],
+    options: ScoreOptions | None = None,
+    **keywords: Any,
+) -> ScoreReport:
+    """Score outputs as `score_files` does.
+
+    Args:
+        metrics: what to score by.
+        systems: by name, the output for each segment.
+        references: reference sets, a text a segment.
+        options: resampling; or as keywords.
+
+    Raises:
+        UserError: no metrics, different numbers of segments, or options that are not allowed.
+    """
+    options = validated_options(ScoreOptions, keywords) if options is None else options
+    if not metrics:
+        raise UserError("scoring needs at least one", where="metrics")
+    sets = {f"references {number}": list(lines) for number, lines in enumerate(references, start=1)}
+    outputs = list(map(list, systems.values()))
+    _check_counts([*sets, *systems], [*sets.values(), *outputs])
+    scores = [_score_systems(one, list(systems), outputs, list(sets.values()), options, None) for one in metrics]
+    segments = _common_segments([rows[0].score for rows in scores])
+    return ScoreReport(tuple(scores), segments, tuple(sets), INTERVAL_SAMPLES, options.seed)
+
+
 def _common_segments(scores: Sequence[Score]) -> int:
     """The number of segments that all metrics find: to some a segment is a line, to others a sentence or a tree."""
     first = scores[0]

@@ -1,0 +1,63 @@
+"""`headway.evaluate`: the scores of a run on a test set."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.comparison.grid import NamedCorpus
+from headway.comparison.run_results import decode, read_corpus
+from headway.errors import UserError
+from headway.formats.corpus_config import parse_corpus, paths_resolved
+from headway.metrics import Metric, as_metrics, check_kind
+from headway.metrics.score_report import ScoreReport, score_texts
+from headway.recipe import Recipe
+from headway.registry import foreign_code
+from headway.runs.load import AnyPredictor, load
+from headway.tasks import build_task, dev_metrics
+
+
+def evaluate(
+    run: str | Path | AnyPredictor,
+    corpus: str | Mapping[str, Any] | Sequence[Any] | None = None,
+    metrics: Metric | str | Sequence[Metric | str] | None = None,
+    *,
+    device: str = "auto",
+    allow_code: bool = False,
+    **options: Any,
+) -> ScoreReport:
+    """Decode a test set with a run, and score the outputs, each score with its 95 % interval over segments.
+
+        headway.evaluate("runs/ja-en", {"tsv": "test.tsv"}, ["bleu", "chrf"], beam=1).table()
+
+    Args:
+        run: a run folder, a pack of one, or what `headway.load` gave.
+        corpus: the test set as a recipe has it, such as `{"source": "test.ja", "target": "test.en"}`; by default the
+            dev set of the run's recipe.
+        metrics: metrics or their names, one or several; by default those of dev in training.
+        device: as `headway.load` has it.
+        allow_code: as `headway.load` has it.
+        options: of prediction, such as `beam`.
+
+    Raises:
+        UserError: what `headway.load` and `predict` raise, a test set that cannot be read, or metrics of other outputs.
+    """
+    is_loaded = not isinstance(run, str | Path)
+    predictor: AnyPredictor = run if is_loaded else load(run, device=device, allow_code=allow_code)
+    recipe = predictor.recipe
+    with foreign_code(allow_code or is_loaded):
+        chosen = list(dev_metrics(recipe)) if metrics is None else as_metrics(metrics)
+        test, writes = _test_set(recipe, corpus), build_task(recipe.task).writes
+        check_kind(chosen, test.kind(writes), "metrics")
+        read = read_corpus(recipe, test)
+        outputs = decode(predictor, read.examples, options).hypotheses
+    return score_texts(chosen, {"run" if is_loaded else str(run): outputs}, read.scored.references)
+
+
+def _test_set(recipe: Recipe, given: Any) -> NamedCorpus:
+    if given is not None:
+        corpus = paths_resolved(parse_corpus(given, "corpus"), Path.absolute)
+        return NamedCorpus("test", corpus, key="corpus")
+    if recipe.data.dev is None:
+        what = "the run has no dev, so that there is no test set"
+        raise UserError(what, where="corpus", allowed='a corpus, such as {"tsv": "test.tsv"}')
+    return NamedCorpus("dev", recipe.data.dev, key="data.dev")
