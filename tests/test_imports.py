@@ -14,6 +14,7 @@ ROOT = Path(headway.__file__).parent
 # What each room may import besides itself.
 GROUND: dict[str, set[str]] = {
     "errors": set(),
+    "batched": set(),
     "files": {"errors"},
     "documents": {"errors"},
     "log": set(),

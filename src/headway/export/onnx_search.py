@@ -53,6 +53,8 @@ class OnnxModel:
     def __init__(self, folder: Path) -> None:
         from onnxruntime import InferenceSession, SessionOptions
 
+        if not (folder / DESCRIPTION).is_file():
+            raise UserError("this folder is no export to ONNX", where=str(folder))
         description = read_json(folder / DESCRIPTION, what="description of an export to ONNX")
         if description.get("format") != FORMAT:
             what = "a format that this headway does not read"
