@@ -172,7 +172,7 @@ def test_prefixes_begin_the_outputs(predictor: SequencePredictor) -> None:
         UserError, match=r"prefixes: there must be one prefix a line; received '1 prefixes'; allowed: 2"
     ):
         predictor.predict(["ab", "ba"], prefixes=["a"])
-    with pytest.raises(UserError, match=r"line 8: this beginning of an output has pieces .*; received 'a蛙'"):
+    with pytest.raises(UserError, match=r"line 8: this beginning of an output has tokens .*; received 'a蛙'"):
         predictor.predict(["ab", "ba"], prefixes=["a", "a蛙"], first_line=7)
 
 
