@@ -41,16 +41,18 @@ def evaluate(
     Raises:
         UserError: what `headway.load` and `predict` raise, a test set that cannot be read, or metrics of other outputs.
     """
-    is_loaded = not isinstance(run, str | Path)
-    predictor: AnyPredictor = run if is_loaded else load(run, device=device, allow_code=allow_code)
+    if isinstance(run, str | Path):
+        predictor, name = load(run, device=device, allow_code=allow_code), str(run)
+    else:
+        predictor, name, allow_code = run, "run", True  # it was allowed when it was loaded
     recipe = predictor.recipe
-    with foreign_code(allow_code or is_loaded):
+    with foreign_code(allow_code):
         chosen = list(dev_metrics(recipe)) if metrics is None else as_metrics(metrics)
         test, writes = _test_set(recipe, corpus), build_task(recipe.task).writes
         check_kind(chosen, test.kind(writes), "metrics")
         read = read_corpus(recipe, test)
         outputs = decode(predictor, read.examples, options).hypotheses
-    return score_texts(chosen, {"run" if is_loaded else str(run): outputs}, read.scored.references)
+    return score_texts(chosen, {name: outputs}, read.scored.references)
 
 
 def _test_set(recipe: Recipe, given: Any) -> NamedCorpus:
