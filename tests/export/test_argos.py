@@ -104,7 +104,7 @@ def test_argos_translate_installs_it_and_gives_the_runs_outputs(
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", TRANSLATE, str(package), "en", "en"],
         input="".join(f"{word}\n" for word in words), capture_output=True, text=True, timeout=200,
-        env={**os.environ, **environment, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **environment, "OMP_NUM_THREADS": "1", "ARGOS_COMPUTE_TYPE": "float32"},
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-2000:]
     outputs = [json.loads(line) for line in ended.stdout.splitlines()]
