@@ -126,7 +126,11 @@ def main() -> None:
         *NOTES[1:],
     ]
     report = BenchReport(
-        "training, target tokens a second", "", measurements, {"float32": matrix_peak("float32")}, notes
+        "training, target tokens a second",
+        "",
+        measurements,
+        {"float32": matrix_peak("float32", torch.device("cpu"))},
+        notes,
     )
     print(report.text())
     command = f"python benchmarks/fairseq_training.py {' '.join(f'--size {size}' for size in given.size)}"

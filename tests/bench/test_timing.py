@@ -99,7 +99,7 @@ def test_synthetic_lengths_are_those_of_sentences():
 
 
 def test_matrix_peak_is_at_most_what_a_processor_can_do():
-    assert 1e8 < matrix_peak("float32") < 1e16
+    assert 1e8 < matrix_peak("float32", torch.device("cpu")) < 1e16
 
 
 def test_rounds_take_their_own_batches_and_begin_again():
@@ -161,6 +161,12 @@ def test_train_command(tmp_path):
     assert any("memory (GiB)" in line and "padding" in line for line in lines)
     assert torch.backends.cpu.get_cpu_capability() in report.text()
     assert re.search("training.precision auto takes (float32|bf16): in the trial", report.text())
+
+
+def test_the_plain_loop_takes_bf16_too():
+    (play, facts), (play_bf16, facts_bf16) = (bench_train.setup_plain("tiny", each) for each in ("float32", "bf16"))
+    assert (facts["precision"], facts_bf16["precision"]) == ("float32", "bf16")
+    assert play(0) == play_bf16(0)
 
 
 def test_padding_is_counted_on_both_sides():
@@ -231,15 +237,37 @@ def test_decode_command(tmp_path):
 def test_a_contender_that_is_not_installed_is_left_out_and_told(monkeypatch, installed, expected):
     pytest.importorskip("ctranslate2")
     monkeypatch.setattr(bench_decode, "find_spec", lambda name: name in installed or None)
-    monkeypatch.setattr(bench_decode, "_has", lambda precision: precision != "bf16")
+    monkeypatch.setattr(bench_decode, "_has", lambda precision, device: precision != "bf16")
     monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda device: {"float32", "int8"})
-    builds, missing = bench_decode._contenders(None)
+    builds, missing = bench_decode._contenders(None, torch.device("cpu"))
     assert sorted(baseline for _, baseline, _ in builds) == sorted(expected)
     (told,) = missing
     assert "is left out, since it is not installed: pip install 'headway[" in told
     monkeypatch.setattr(bench_decode, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="not installed"):
-        bench_decode._contenders(None)
+        bench_decode._contenders(None, torch.device("cpu"))
+
+
+def test_contenders_on_an_accelerator(monkeypatch):
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setattr(bench_decode, "find_spec", lambda name: name)
+    monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
+    builds, missing = bench_decode._contenders(None, torch.device("cuda"))
+    assert [(name, baseline) for name, baseline, _ in builds] == [
+        ("headway float32", "Hugging Face float32"),
+        ("headway bf16", "Hugging Face float32"),
+        ("Hugging Face float32", "Hugging Face float32"),
+    ]
+    assert missing == ["CTranslate2 is left out, since it has nothing for cuda here"]
+    monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 1)
+    monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda device: {"float32", "int8", "bfloat16"})
+    builds, missing = bench_decode._contenders(["bf16"], torch.device("cuda"))
+    assert [(name, baseline) for name, baseline, _ in builds] == [
+        ("headway bf16", "CTranslate2 bf16"),
+        ("CTranslate2 bf16", "CTranslate2 bf16"),
+        ("Hugging Face float32", "CTranslate2 bf16"),
+    ]
+    assert not missing
 
 
 def test_marian_with_our_weights_gives_our_log_probabilities():

@@ -5,7 +5,7 @@ Shapes: B batch, S source, V vocabulary.
 
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -27,6 +27,7 @@ from headway.bench.timing import (
     check_choices,
     check_output,
     compete,
+    named,
 )
 from headway.device import keep_freed_memory
 from headway.errors import UserError
@@ -50,6 +51,7 @@ COMPUTE_TYPES = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}  # as
 HUGGING_FACE = "Hugging Face float32"
 
 Outputs = list[list[int]]
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ def run_bench_decode(
     beams: Sequence[int] = (4,),
     lengths: Sequence[int] | None = None,
     precisions: Sequence[str] | None = None,
+    device: torch.device = CPU,
 ) -> BenchReport:
     """Measure beam search, with outputs of a fixed length, at each of `sizes` and each setting.
 
@@ -105,6 +108,7 @@ def run_bench_decode(
         beams: hypotheses of a sentence.
         lengths: tokens of an output; by default those of the size.
         precisions: float32, bf16, int8; by default all that this machine and the contenders have.
+        device: where; CTranslate2 takes part on CPUs and CUDA devices, and int8 of headway on CPUs.
 
     Raises:
         UserError: an unknown size or precision, an output that cannot be written, or nothing to compare with.
@@ -113,16 +117,21 @@ def run_bench_decode(
     check_choices("size", sizes, SIZES)
     check_choices("precision", precisions or (), COMPUTE_TYPES)
     check_output(output)
-    builds, missing = _contenders(precisions)
+    builds, missing = _contenders(precisions, device)
     measurements: list[Measurement] = []
     notes = ["beam search, the encoder included; all outputs have the same number of tokens and an end mark", *missing]
     for size in sizes:
         for setting in _settings(batch_sizes, beams, lengths or [SIZES[size].forced]):
-            contenders = [Contender(name, setup, (size, setting, build), baseline) for name, baseline, build in builds]
+            contenders = [
+                Contender(name, setup, (size, setting, build, str(device)), baseline)
+                for name, baseline, build in builds
+            ]
             played = compete(size, str(setting), contenders, rounds)
             notes += _compare(played)
             measurements += played
-    report = BenchReport("decoding, output tokens a second", "batch, beam, tokens", measurements, {}, notes)
+    report = BenchReport(
+        f"decoding{named(device)}, output tokens a second", "batch, beam, tokens", measurements, {}, notes
+    )
     return report.write(output)
 
 
@@ -133,21 +142,23 @@ def _settings(batch_sizes: Sequence[int], beams: Sequence[int], lengths: Sequenc
                 yield DecodeSetting(batch, beam, length)
 
 
-def _contenders(precisions: Sequence[str] | None) -> tuple[list[tuple[str, str, Build]], list[str]]:
+def _contenders(
+    precisions: Sequence[str] | None, device: torch.device
+) -> tuple[list[tuple[str, str, Build]], list[str]]:
     """The contenders, each with the name of that which it is compared with, and a note on each that is missing.
 
     Raises:
         UserError: neither CTranslate2 nor transformers is installed.
     """
-    ours = [name for name in COMPUTE_TYPES if _has(name) and (not precisions or name in precisions)]
+    ours = [name for name in COMPUTE_TYPES if _has(name, device) and (not precisions or name in precisions)]
     theirs, missing = list[str](), list[str]()
     if find_spec("ctranslate2") is None:
         missing.append("CTranslate2 is left out, since it is not installed: pip install 'headway[export]'")
     else:
-        import ctranslate2
-
-        offered = ctranslate2.get_supported_compute_types("cpu")
+        offered = _offered(device)
         theirs = [name for name, kind in COMPUTE_TYPES.items() if kind in offered and (not precisions or name in ours)]
+        if not offered:
+            missing.append(f"CTranslate2 is left out, since it has nothing for {device.type} here")
     hugging_face = find_spec("transformers") is not None
     if not hugging_face:
         missing.append("Hugging Face is left out, since it is not installed: pip install 'headway[pretrained]'")
@@ -163,8 +174,20 @@ def _contenders(precisions: Sequence[str] | None) -> tuple[list[tuple[str, str, 
     return builds + [(HUGGING_FACE, ground, marian_decoder)] * hugging_face, missing
 
 
-def _has(precision: str) -> bool:
-    """Whether a large product in this precision is at least as quick here as one in float32."""
+def _offered(device: torch.device) -> Collection[str]:
+    """The precisions that CTranslate2 has on a device, by its own names."""
+    import ctranslate2
+
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not ctranslate2.get_cuda_device_count()):
+        return ()
+    offered: set[str] = ctranslate2.get_supported_compute_types(device.type)
+    return offered
+
+
+def _has(precision: str, device: torch.device) -> bool:
+    """Whether a large product in this precision is at least as quick here as one in float32; it is on accelerators."""
+    if device.type != "cpu":
+        return precision != "int8"
     found, ground = trial(precision, 2048, 512), trial("float32", 2048, 512)
     return found is not None and ground is not None and found.seconds <= ground.seconds
 
@@ -197,11 +220,11 @@ def _fastest(played: Sequence[Measurement], name: str) -> Measurement | None:
     return max(chosen, key=lambda measurement: statistics.median(measurement.speeds), default=None)
 
 
-def setup(name: str, setting: DecodeSetting, build: Build) -> tuple[Play, dict[str, Any]]:
+def setup(name: str, setting: DecodeSetting, build: Build, device: str = "cpu") -> tuple[Play, dict[str, Any]]:
     """A contender that decodes the same batches of the same model as the others."""
-    size = SIZES[name]
-    decoder = build(size, random_model(size), setting)
-    batches = source_batches(size, setting.batch)
+    size, where = SIZES[name], torch.device(device)
+    decoder = build(size, random_model(size).to(where), setting)
+    batches = [batch.to(where) for batch in source_batches(size, setting.batch)]
     outputs = [output for batch in batches for output in decoder.outputs(batch)]
     assert {len(output) for output in outputs} == {setting.length}
     repeats = max(1, SENTENCES // setting.batch)
@@ -269,7 +292,7 @@ class TextOnly:
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Log probabilities (R, V) of the next token, and the new state."""
         scores, after = self.model.extend(tokens, state)
-        text = scores.index_fill(1, torch.tensor([PAD, BOS, EOS]), -torch.inf).log_softmax(1)
+        text = scores.index_fill(1, torch.tensor([PAD, BOS, EOS], device=scores.device), -torch.inf).log_softmax(1)
         text[:, EOS] = scores[:, EOS]  # which is forced in the end
         return text, after
 
@@ -286,9 +309,14 @@ def ctranslate2_decoder(
     tokens = [*SPECIALS, *map(str, range(len(SPECIALS), size.vocabulary))]
     ids = {token: id for id, token in enumerate(tokens)}
     with tempfile.TemporaryDirectory() as folder:
-        ctranslate2_folder(model, tokens, tokens, Path(folder) / "model")
+        device = next(model.parameters()).device
+        ctranslate2_folder(model.cpu(), tokens, tokens, Path(folder) / "model")
         translator = ctranslate2.Translator(
-            f"{folder}/model", compute_type=COMPUTE_TYPES[precision], intra_threads=torch.get_num_threads()
+            f"{folder}/model",
+            device=device.type,
+            device_index=device.index or 0,
+            compute_type=COMPUTE_TYPES[precision],
+            intra_threads=torch.get_num_threads(),
         )
 
     def decode(batch: Batch, length: int) -> Outputs:
@@ -357,4 +385,4 @@ def marian_model(size: Size[TransformerConfig], model: Seq2Seq) -> Any:
     missing, unexpected = marian.load_state_dict(to_marian(model.state_dict(), shared=True), strict=False)
     assert all("embed_positions" in name for name in missing)
     assert not unexpected
-    return marian
+    return marian.to(next(model.parameters()).device)

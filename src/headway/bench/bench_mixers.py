@@ -23,7 +23,9 @@ from headway.bench.timing import (
     check_choices,
     check_output,
     compete,
+    named,
     peak_bytes,
+    wait_for,
 )
 from headway.device import keep_freed_memory
 from headway.mixers import Mixed, build_mixer
@@ -102,7 +104,9 @@ def run_bench_mixers(
         )
     ]
     notes = [*NOTES, *_growth(passes), *_steps(steps)]
-    report = BenchReport("mixers, tokens a second", "setting", [*passes, *steps], {}, notes).write(output)
+    report = BenchReport(f"mixers{named(device)}, tokens a second", "setting", [*passes, *steps], {}, notes).write(
+        output
+    )
     if figure is not None:
         from headway.runs.inspect.charts import line_chart
 
@@ -139,7 +143,7 @@ def setup_passes(length: int, name: str, precision: str, device: str) -> tuple[P
         with torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
             values = mixer(x, None).values
         torch.autograd.grad(values, inputs, torch.ones_like(values))
-        _wait(x.device)
+        wait_for(x.device)
         return x.shape[0] * length
 
     before = peak_bytes(x.device)
@@ -162,16 +166,11 @@ def setup_steps(position: int, name: str, precision: str, device: str) -> tuple[
         with torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
             for _ in range(STEPS):
                 mixer.extend(x[:, None], state)
-        _wait(x.device)
+        wait_for(x.device)
         return STEPS * ROWS
 
     play(0)
     return play, {"precision": precision, "position": position}
-
-
-def _wait(device: torch.device) -> None:
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
 
 
 def _lines(passes: Sequence[Measurement]) -> dict[str, list[tuple[float, float]]]:

@@ -23,12 +23,14 @@ from headway.bench.timing import (
     check_output,
     compete,
     matrix_peak,
+    named,
     peak_bytes,
+    wait_for,
 )
 from headway.device import keep_freed_memory, processor
 from headway.losses import Objective, ObjectiveConfig
 from headway.mixers.positions import sinusoids
-from headway.models import TransformerConfig, build_model, model_section
+from headway.models import Seq2Seq, TransformerConfig, build_model, model_section
 from headway.models.recurrent import RecurrentConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer, build_schedule
 from headway.optimizers.schedules import TrainingProgress
@@ -54,6 +56,7 @@ NOTES = (
 
 
 PLAIN = ObjectiveConfig()
+CPU = torch.device("cpu")
 
 
 def _recurrent(dim: int) -> RecurrentConfig:
@@ -79,8 +82,12 @@ def run_bench_train(
     output: Path | None = None,
     *,
     activation_checkpointing: bool = False,
+    device: torch.device = CPU,
 ) -> BenchReport:
-    """Measure training at each of `sizes`: headway in each of `precisions`, and the plain loop in float32.
+    """Measure training at each of `sizes`: headway in each of `precisions`, and the plain loop.
+
+    On a CPU the plain loop computes in float32, since there autocast makes many processors slower. Elsewhere it takes
+    part in each of `precisions`, and headway is compared with it in its own.
 
     Args:
         sizes: names in `ALL_SIZES`.
@@ -88,6 +95,7 @@ def run_bench_train(
         rounds: turns of each contender.
         output: where to write the report as JSON.
         activation_checkpointing: whether headway takes part a second time, with blocks that are computed again.
+        device: where.
 
     Raises:
         UserError: an unknown size or precision, or an output that cannot be written.
@@ -96,23 +104,33 @@ def run_bench_train(
     check_choices("size", sizes, ALL_SIZES)
     check_choices("precision", precisions, DTYPES)
     check_output(output)
-    peaks = {precision: matrix_peak(precision) for precision in dict.fromkeys([*precisions, "float32"])}
+    ground = list(dict.fromkeys(["float32"] if device.type == "cpu" else precisions))
+    peaks = {precision: matrix_peak(precision, device) for precision in dict.fromkeys([*precisions, *ground])}
     measurements: list[Measurement] = []
     for size in sizes:
         ours = [
-            Contender(f"headway {precision}{', recomputed' * again}", setup_headway, (size, precision, PLAIN, again))
+            Contender(
+                f"headway {precision}{', recomputed' * again}",
+                setup_headway,
+                (size, precision, PLAIN, again, str(device)),
+                f"plain {precision if precision in ground else ground[0]}",
+            )
             for precision in precisions
             for again in ([False, True] if activation_checkpointing and size in SIZES else [False])
         ]
-        measurements += compete(size, "", [*ours, Contender("plain float32", setup_plain, (size,))], rounds)
-    notes = [*NOTES, *map(_chosen, sizes)]
-    return BenchReport("training, target tokens a second", "", _with_flops(measurements), peaks, notes).write(output)
+        plain = [Contender(f"plain {each}", setup_plain, (size, each, str(device)), f"plain {each}") for each in ground]
+        measurements += compete(size, "", [*ours, *plain], rounds)
+    notes = [*NOTES, *(_chosen(size, device) for size in sizes)]
+    return BenchReport(
+        f"training{named(device)}, target tokens a second", "", _with_flops(measurements), peaks, notes
+    ).write(output)
 
 
-def _chosen(name: str) -> str:
+def _chosen(name: str, device: torch.device) -> str:
     """The library, and the precision, that a recipe which leaves it open gets at this size."""
-    size, device, backend = ALL_SIZES[name], torch.device("cpu"), suited_backend(torch.device("cpu"), processor())
+    size, backend = ALL_SIZES[name], suited_backend(device, processor())
     layer, dim = size.model.trial_layer()
+    layer.to(device)
     use_backend(layer, backend)
     speed = bf16_speed(layer, dim, device, size.batch_tokens)
     return (
@@ -157,6 +175,7 @@ def setup_headway(
     precision: str,
     objective: ObjectiveConfig = PLAIN,
     activation_checkpointing: bool = False,
+    device: str = "cpu",
     *,
     mixer: Mapping[str, Any] | None = None,
     length: int | None = None,
@@ -167,19 +186,15 @@ def setup_headway(
     all layers, a `length` that of the lengths that sentences have.
     """
     keep_freed_memory()
-    size, device, labelled = ALL_SIZES[name], torch.device("cpu"), objective.dependency is not None
+    size, where, labelled = ALL_SIZES[name], torch.device(device), objective.dependency is not None
     corpus = SyntheticCorpus(size.vocabulary, labelled=labelled, length=length)
     batches = plan(size, corpus)
-    parallel = Parallel(0, 1, device, TrainingConfig(updates=1), precision=precision)
-    before = peak_bytes(device)
-    config = size.model if objective.dependency is None else with_dependency_heads(size.model)
-    config = config if mixer is None else with_mixer(config, mixer)
-    config = config if length is None else with_room(config, length)
-    torch.manual_seed(1)
-    model = build_model(config, size.vocabulary, size.vocabulary, shared=True)
+    parallel = Parallel(0, 1, where, TrainingConfig(updates=1), precision=precision)
+    before = peak_bytes(where)
+    model = _built(size, objective, mixer, length)
     for block in model.blocks() if activation_checkpointing else ():
         recompute_activations(block)
-    step = TrainingStep(model, Objective(objective)).train()
+    step = TrainingStep(model, Objective(objective)).to(where).train()
     schedule = build_schedule(OptimizerConfig(), dim=size.model.dim, updates=None)
     optimizer = build_optimizer(OptimizerConfig(), step)
     done = 0
@@ -190,14 +205,16 @@ def setup_headway(
             PlannedUpdate(update, 0, [indices], ends_epoch=False)
             for update, indices in enumerate(in_round(size, batches, number), start=done + 1)
         )
-        tokens = 0
-        for update in in_time((prepare_update(corpus, plan, parallel) for plan in plans), device):
+        tokens, finite = 0, torch.tensor(True, device=where)
+        for update in in_time((prepare_update(corpus, plan, parallel) for plan in plans), where):
             update.restore_random_state()
             gradients = compute_gradients(step, update.batches, parallel, parallel.config.clip_norm, None)
-            assert gradients.finite
+            finite &= gradients.finite
             make_update(optimizer, gradients, schedule(TrainingProgress(update.plan.number)))
             tokens += gradients.tokens
             done = update.plan.number
+        wait_for(where)
+        assert finite
         return tokens
 
     for _ in range(2):  # the second with the optimizer's state
@@ -205,13 +222,22 @@ def setup_headway(
     facts = {
         "precision": precision,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "memory": (peak_bytes(device) - before) / 2**30,
+        "memory": (peak_bytes(where) - before) / 2**30,
         "padding": padding(corpus, batches),
         "flops_per_token": _operations(play) if name in SIZES else 0,  # the counter knows no fused recurrence
     }
-    use_backend(model, suited_backend(device, processor()))  # only now, since the counter knows torch's products alone
+    use_backend(model, suited_backend(where, processor()))  # only now, since the counter knows torch's products alone
     play(0)
     return play, facts
+
+
+def _built(size: Size[Any], objective: ObjectiveConfig, mixer: Mapping[str, Any] | None, length: int | None) -> Seq2Seq:
+    """The model of a size with what `setup_headway` was asked for."""
+    config = size.model if objective.dependency is None else with_dependency_heads(size.model)
+    config = config if mixer is None else with_mixer(config, mixer)
+    config = config if length is None else with_room(config, length)
+    torch.manual_seed(1)
+    return build_model(config, size.vocabulary, size.vocabulary, shared=True)
 
 
 def _operations(play: Play) -> float:
@@ -274,7 +300,7 @@ class PlainTransformer(nn.Module):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits (B, T, V) for ids (B, S) and (B, T)."""
         length = target.shape[1]
-        causal = torch.ones(length, length, dtype=torch.bool).triu(1)  # torch.nn.Transformer: True = may not attend
+        causal = torch.ones(length, length, dtype=torch.bool, device=target.device).triu(1)  # True = may not attend
         output = self.transformer(
             self.embed(source),
             self.embed(target),
@@ -309,36 +335,38 @@ class PlainRecurrent(nn.Module):
         return self.projection(self.dropout(output))  # type: ignore[no-any-return]
 
 
-def setup_plain(name: str) -> tuple[Play, dict[str, Any]]:
-    """The plain loop, on batches that were collated before."""
-    size = ALL_SIZES[name]
+def setup_plain(name: str, precision: str = "float32", device: str = "cpu") -> tuple[Play, dict[str, Any]]:
+    """The plain loop, which collates its batches too; bf16 is by autocast, as in the tutorials."""
+    size, where = ALL_SIZES[name], torch.device(device)
     corpus = SyntheticCorpus(size.vocabulary)
-    batches, device = plan(size, corpus), torch.device("cpu")
-    before = peak_bytes(device)
+    batches = plan(size, corpus)
+    before = peak_bytes(where)
     torch.manual_seed(1)
-    model = (PlainTransformer(size) if name in SIZES else PlainRecurrent(size)).train()
+    model = (PlainTransformer(size) if name in SIZES else PlainRecurrent(size)).to(where).train()
     criterion = nn.CrossEntropyLoss(label_smoothing=ObjectiveConfig().label_smoothing, ignore_index=PAD)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
 
     def play(number: int) -> int:
         tokens = 0
         for indices in in_round(size, batches, number):
-            batch = corpus.collate(indices)
-            logits = model(batch.source, batch.target_input)
-            loss = criterion(logits.flatten(0, 1), batch.target_output.flatten())
+            on_cpu = corpus.collate(indices)
+            batch = on_cpu.to(where)
+            with torch.autocast(where.type, torch.bfloat16, enabled=precision == "bf16"):
+                logits = model(batch.source, batch.target_input)
+                loss = criterion(logits.flatten(0, 1), batch.target_output.flatten())
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-            assert loss.isfinite()
-            tokens += int(batch.target_mask.sum())
+            tokens += int(on_cpu.target_mask.sum())
+        assert loss.isfinite()  # which waits for the device
         return tokens
 
     play(0)
     facts = {
-        "precision": "float32",
+        "precision": precision,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "memory": (peak_bytes(device) - before) / 2**30,
+        "memory": (peak_bytes(where) - before) / 2**30,
         "padding": padding(corpus, batches),
     }
     return play, facts

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from headway.corpora.plan import EncodedPairs
-from headway.device import machine
+from headway.device import accelerator, machine
 from headway.documents import read_json
 from headway.errors import RunError, UserError, option
 from headway.files import write_text
@@ -246,17 +246,30 @@ def peak_bytes(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def matrix_peak(precision: str) -> float:
+def wait_for(device: torch.device) -> None:
+    """Return when the device has done all that it was asked for."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def named(device: torch.device) -> str:
+    """Where something was measured, for the title of a report; nothing on a CPU, whose name stands below the table."""
+    return "" if device.type == "cpu" else f" on {accelerator()}"
+
+
+def matrix_peak(precision: str, device: torch.device) -> float:
     """The most floating-point operations a second that matrix multiplication reaches.
 
     It is the best of several shapes and tries, and of all libraries.
     """
-    best, backends = 0.0, BACKENDS if has_onednn() else ("torch",)
+    best, backends = 0.0, BACKENDS if device.type == "cpu" and has_onednn() else ("torch",)
     for rows, inner, columns in PEAK_SHAPES:
-        x, weight = (torch.randn(side, inner).to(DTYPES[precision]) for side in (rows, columns))
+        x, weight = (torch.randn(side, inner, device=device).to(DTYPES[precision]) for side in (rows, columns))
         for number in range(8 * len(backends)):
+            wait_for(device)
             began = time.perf_counter()
             linear(x, weight, None, backends[number % len(backends)])
+            wait_for(device)
             best = max(best, 2 * rows * inner * columns / (time.perf_counter() - began))
     return best
 

@@ -30,11 +30,20 @@ def bench_train(
         bool, typer.Option("--activation-checkpointing", help="Also with blocks that are computed a second time.")
     ] = False,
     output: JsonFile = None,
+    device: Device = "cpu",
 ) -> None:
     """Training speed beside a plain torch.nn.Transformer loop, or torch.nn.LSTM (sizes recurrent, recurrent-small)."""
     from headway.bench.bench_train import run_bench_train
+    from headway.device import pick_device
 
-    report = run_bench_train(size, precision, rounds, output, activation_checkpointing=activation_checkpointing)
+    report = run_bench_train(
+        size,
+        precision,
+        rounds,
+        output,
+        activation_checkpointing=activation_checkpointing,
+        device=pick_device(device),
+    )
     write(report.text())
 
 
@@ -64,11 +73,22 @@ def bench_decode(
     ] = None,
     rounds: Rounds = 5,
     output: JsonFile = None,
+    device: Device = "cpu",
 ) -> None:
     """Beam search speed beside CTranslate2 and generate of Hugging Face, with the same weights; equal outputs count."""
     from headway.bench.bench_decode import run_bench_decode
+    from headway.device import pick_device
 
-    report = run_bench_decode(size, batch_size, rounds, output, beams=beam, lengths=length, precisions=precision)
+    report = run_bench_decode(
+        size,
+        batch_size,
+        rounds,
+        output,
+        beams=beam,
+        lengths=length,
+        precisions=precision,
+        device=pick_device(device),
+    )
     write(report.text())
 
 
