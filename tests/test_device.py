@@ -113,6 +113,19 @@ def test_a_device() -> None:
     assert pick_device("cpu") == torch.device("cpu")
 
 
+def test_attention_on_a_gpu_makes_no_plans_for_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda check_available: torch.device("cuda"))
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        assert pick_device("cpu").type == "cpu"
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        assert pick_device("auto").type == "cuda"
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
 def test_kept_memory_is_given_back_when_that_is_asked_for():
     """In a process of its own, whose allocator is told to keep what is freed."""
     script = """

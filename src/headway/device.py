@@ -150,7 +150,18 @@ def threads_set(number: int) -> Iterator[None]:
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """`cpu`, `cuda`, ... or `auto`: the accelerator where there is one. Raises UserError for one that is not there."""
+    """`cpu`, `cuda`, ... or `auto`: the accelerator where there is one. Raises UserError for one that is not there.
+
+    A CUDA device leaves attention to other kernels than cuDNN's from then on, in this process. That one makes a plan
+    for each new pair of lengths, which batches of sentences always have: on an H200, 32 ms for a pass of 29 us.
+    """
+    device = _found(name)
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+    return device
+
+
+def _found(name: str) -> torch.device:
     if name == "auto":
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:

@@ -60,6 +60,8 @@ CONFIGS = {
     for name, options in variants.items()
 }
 
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
 
 def test_every_registered_mixer_is_here():
     assert OPTIONS.keys() == set(MIXERS)
@@ -69,14 +71,15 @@ def test_every_registered_mixer_is_here():
 NAMES = [(name, causal) for name in CONFIGS for causal in (False, True) if causal or "itself" not in name]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("name", "causal"), NAMES)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_mixer_conforms(name, check, causal):
+def test_mixer_conforms(name, check, causal, device):
     if causal and CONFIGS[name].get("global_context") is True:
         with pytest.raises(UserError, match="would see the future"):
             build_mixer(CONFIGS[name], DIM, causal)
     else:
-        check(lambda causal: build_mixer(CONFIGS[name], DIM, causal), dim=DIM, causal=causal)
+        check(lambda causal: build_mixer(CONFIGS[name], DIM, causal), dim=DIM, causal=causal, device=device)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

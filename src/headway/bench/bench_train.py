@@ -27,7 +27,7 @@ from headway.bench.timing import (
     peak_bytes,
     wait_for,
 )
-from headway.device import keep_freed_memory, processor
+from headway.device import keep_freed_memory, pick_device, processor
 from headway.losses import Objective, ObjectiveConfig
 from headway.mixers.positions import sinusoids
 from headway.models import Seq2Seq, TransformerConfig, build_model, model_section
@@ -186,7 +186,7 @@ def setup_headway(
     all layers, a `length` that of the lengths that sentences have.
     """
     keep_freed_memory()
-    size, where, labelled = ALL_SIZES[name], torch.device(device), objective.dependency is not None
+    size, where, labelled = ALL_SIZES[name], pick_device(device), objective.dependency is not None
     corpus = SyntheticCorpus(size.vocabulary, labelled=labelled, length=length)
     batches = plan(size, corpus)
     parallel = Parallel(0, 1, where, TrainingConfig(updates=1), precision=precision)

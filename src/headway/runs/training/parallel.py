@@ -20,6 +20,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from headway.device import pick_device
 from headway.errors import RunError, UserError, option
 from headway.recipe import TrainingConfig
 from headway.tensors.precision import autocast
@@ -113,7 +114,7 @@ def launch(config: TrainingConfig) -> Parallel:
     if accelerator is None:
         device = torch.device("cpu")
     else:
-        device = torch.device(accelerator.type, int(os.environ.get("LOCAL_RANK", 0)))
+        device = pick_device(f"{accelerator.type}:{os.environ.get('LOCAL_RANK', 0)}")
         torch.accelerator.set_device_index(device.index)
     if world_size > 1:
         wait = timedelta(minutes=config.wait_minutes)
