@@ -37,6 +37,16 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _on_the_processor() -> Iterator[None]:
+    """Tests compute on the CPU, as the processes that they start do, but for those that name a CUDA device."""
+    torch.cuda.is_available()  # reads the variable for this process, which goes on seeing its devices
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        patch.setattr("torch.accelerator.current_accelerator", lambda check_available=False: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _float32_suits() -> Iterator[None]:
     """Runs whose recipe leaves the precision open compute in float32, whatever this machine is quick in."""
     with pytest.MonkeyPatch.context() as patch:
