@@ -27,7 +27,7 @@ from headway.bench.timing import (
     check_choices,
     check_output,
     compete,
-    named,
+    measured_on,
 )
 from headway.device import keep_freed_memory
 from headway.errors import UserError
@@ -130,7 +130,7 @@ def run_bench_decode(
             notes += _compare(played)
             measurements += played
     report = BenchReport(
-        f"decoding{named(device)}, output tokens a second", "batch, beam, tokens", measurements, {}, notes
+        f"decoding{measured_on(device)}, output tokens a second", "batch, beam, tokens", measurements, {}, notes
     )
     return report.write(output)
 

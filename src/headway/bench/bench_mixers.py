@@ -23,7 +23,7 @@ from headway.bench.timing import (
     check_choices,
     check_output,
     compete,
-    named,
+    measured_on,
     peak_bytes,
     wait_for,
 )
@@ -104,9 +104,9 @@ def run_bench_mixers(
         )
     ]
     notes = [*NOTES, *_growth(passes), *_steps(steps)]
-    report = BenchReport(f"mixers{named(device)}, tokens a second", "setting", [*passes, *steps], {}, notes).write(
-        output
-    )
+    report = BenchReport(
+        f"mixers{measured_on(device)}, tokens a second", "setting", [*passes, *steps], {}, notes
+    ).write(output)
     if figure is not None:
         from headway.runs.inspect.charts import line_chart
 

@@ -23,7 +23,7 @@ from headway.bench.timing import (
     check_output,
     compete,
     matrix_peak,
-    named,
+    measured_on,
     peak_bytes,
     wait_for,
 )
@@ -122,7 +122,7 @@ def run_bench_train(
         measurements += compete(size, "", [*ours, *plain], rounds)
     notes = [*NOTES, *(_chosen(size, device) for size in sizes)]
     return BenchReport(
-        f"training{named(device)}, target tokens a second", "", _with_flops(measurements), peaks, notes
+        f"training{measured_on(device)}, target tokens a second", "", _with_flops(measurements), peaks, notes
     ).write(output)
 
 

@@ -252,7 +252,7 @@ def wait_for(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
-def named(device: torch.device) -> str:
+def measured_on(device: torch.device) -> str:
     """Where something was measured, for the title of a report; nothing on a CPU, whose name stands below the table."""
     return "" if device.type == "cpu" else f" on {accelerator()}"
 
