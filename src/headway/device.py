@@ -54,7 +54,7 @@ def processor() -> str:
 
 def peak_memory() -> int:
     """The most bytes that this process had at a time: on its CUDA device where it has used one."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 

@@ -185,7 +185,7 @@ def _offered(device: torch.device) -> Collection[str]:
 
 
 def _has(precision: str, device: torch.device) -> bool:
-    """Whether a large product in this precision is at least as quick here as one in float32; it is on accelerators."""
+    """Whether a precision takes part: on a CPU, where a large product is at least as quick as one in float32."""
     if device.type != "cpu":
         return precision != "int8"
     found, ground = trial(precision, 2048, 512), trial("float32", 2048, 512)
