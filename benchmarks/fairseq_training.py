@@ -13,7 +13,17 @@ from typing import Any
 import torch
 
 from headway.bench.bench_train import ALL_SIZES, NOTES, PLAIN, in_round, padding, plan, setup_headway, setup_plain
-from headway.bench.timing import BenchReport, Contender, Play, Size, SyntheticCorpus, compete, matrix_peak, peak_bytes
+from headway.bench.timing import (
+    CPU,
+    BenchReport,
+    Contender,
+    Play,
+    Size,
+    SyntheticCorpus,
+    compete,
+    matrix_peak,
+    peak_bytes,
+)
 from headway.comparison.results import ResultRecord, measured_now, write_record
 from headway.device import keep_freed_memory
 
@@ -129,7 +139,7 @@ def main() -> None:
         "training, target tokens a second",
         "",
         measurements,
-        {"float32": matrix_peak("float32", torch.device("cpu"))},
+        {"float32": matrix_peak("float32", CPU)},
         notes,
     )
     print(report.text())

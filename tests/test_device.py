@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from headway import device
-from headway.device import choose_threads, machine, pick_device, threads_set
+from headway.device import choose_threads, machine, peak_memory, pick_device, threads_set
 from headway.errors import UserError
 
 
@@ -124,6 +124,11 @@ def test_attention_on_a_gpu_makes_no_plans_for_lengths(monkeypatch: pytest.Monke
         assert not torch.backends.cuda.cudnn_sdp_enabled()
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def test_the_memory_of_a_process_that_used_no_gpu_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert peak_memory() > 10 * 2**20
 
 
 def test_kept_memory_is_given_back_when_that_is_asked_for():

@@ -163,10 +163,20 @@ def test_train_command(tmp_path):
     assert re.search("training.precision auto takes (float32|bf16): in the trial", report.text())
 
 
-def test_the_plain_loop_takes_bf16_too():
-    (play, facts), (play_bf16, facts_bf16) = (bench_train.setup_plain("tiny", each) for each in ("float32", "bf16"))
-    assert (facts["precision"], facts_bf16["precision"]) == ("float32", "bf16")
-    assert play(0) == play_bf16(0)
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_the_plain_loop_computes_in_its_precision(monkeypatch, precision):
+    forward, seen = bench_train.PlainTransformer.forward, set()
+
+    def noted(self, source, target):
+        logits = forward(self, source, target)
+        seen.add(logits.dtype)
+        return logits
+
+    monkeypatch.setattr(bench_train.PlainTransformer, "forward", noted)
+    play, facts = bench_train.setup_plain("tiny", precision)
+    assert play(0) > 0
+    assert facts["precision"] == precision
+    assert seen == {bench_train.DTYPES[precision]}
 
 
 def test_padding_is_counted_on_both_sides():

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from headway.bench.timing import (
+    CPU,
     SIZES,
     BenchReport,
     Contender,
@@ -29,7 +30,7 @@ from headway.bench.timing import (
     compete,
     measured_on,
 )
-from headway.device import keep_freed_memory
+from headway.device import keep_freed_memory, pick_device
 from headway.errors import UserError
 from headway.export.ctranslate2_model import ctranslate2_folder
 from headway.models import Memory, Seq2Seq, State, TransformerConfig, build_model
@@ -51,7 +52,6 @@ COMPUTE_TYPES = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}  # as
 HUGGING_FACE = "Hugging Face float32"
 
 Outputs = list[list[int]]
-CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -262,6 +262,7 @@ def headway_decoder(
     precision: str, size: Size[TransformerConfig], model: Seq2Seq, setting: DecodeSetting
 ) -> DecodeContender:
     """headway's encoder and beam search."""
+    pick_device(str(next(model.parameters()).device))
     keep_freed_memory()
     prepare(model, precision)
 

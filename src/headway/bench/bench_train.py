@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.bench.timing import (
+    CPU,
     SIZES,
     BenchReport,
     Contender,
@@ -56,7 +57,6 @@ NOTES = (
 
 
 PLAIN = ObjectiveConfig()
-CPU = torch.device("cpu")
 
 
 def _recurrent(dim: int) -> RecurrentConfig:

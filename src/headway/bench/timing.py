@@ -32,6 +32,7 @@ from headway.tables import Cell, Column, Table
 from headway.tensors.backends import BACKENDS, has_onednn, linear
 from headway.tensors.precision import DTYPES
 
+CPU = torch.device("cpu")
 SHORTEST, LONGEST, PAIRS = 5, 100, 100_000
 
 
