@@ -522,6 +522,30 @@ def test_the_command_line(made: tuple[Grid, Path], run_headway: Command) -> None
         assert (ended.code, error in ended.err) == (2, True), ended.err
 
 
+def test_finished_cells_alone_are_compared(made: tuple[Grid, Path], tmp_path: Path, run_headway: Command) -> None:
+    _, out = made
+    grid = out.parent / "grid.yaml"
+    shutil.copytree(out, tmp_path / "out")
+    shutil.rmtree(tmp_path / "out" / "cells" / "ngram-2")
+    asked = ("compare", grid, "--output", tmp_path / "out", "--only-finished")
+    ended = run_headway(*asked)
+    assert ended.code == 0, ended.err
+    assert "Not finished: ngram, seed 2." in ended.out
+    assert "Left out for want of these: attention, seed 2." in ended.out
+    assert "One seed says nothing of the method" in ended.out
+    shutil.rmtree(tmp_path / "out" / "cells" / "ngram-1")
+    ended = run_headway(*asked)
+    assert (ended.code, ended.out) == (1, "")
+    assert "fewer than two variants have cells: nothing is compared" in ended.err
+    assert not list((tmp_path / "out" / "cells").glob("ngram*"))
+    (tmp_path / "out" / "tuning" / "ngram.json").unlink()
+    shutil.rmtree(tmp_path / "out" / "tuning" / "ngram-0.01-1")
+    assert run_headway(*asked).code == 1
+    ended = run_headway(*asked, "--dry-run")
+    assert ended.code == 2
+    assert "--dry-run: no cells are to be made; allowed: without --only-finished" in ended.err
+
+
 def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     grid, out = made
     result = replace(GridRun(grid, out, threads=1).result(), by_chance=())

@@ -77,6 +77,18 @@ def test_a_cell_is_decided_and_recorded(place: Path, run_headway: Command) -> No
     assert (again.code, again.out) == (0, ended.out)
 
 
+def test_claims_are_decided_by_the_cells_that_are_finished(place: Path, run_headway: Command) -> None:
+    both = ("--claims", place / "claims", "--data", place / "data", "--output", place / "part")
+    assert run_headway("reproduce", "nobody2024/words/narrow", *both).code == 0
+    ended = run_headway("reproduce", "nobody2024/words", *both, "--only-finished")
+    assert ended.code == 0, ended.err
+    assert "wide > narrow" in ended.out
+    assert not (place / "part" / "nobody2024-words" / "cells" / "ngram-1").exists()
+    record = read_record(place / "part" / "nobody2024-words" / "record.json")
+    assert record.text == ("Budget: small.", "Not finished: ngram, seed 1.")
+    assert record.claims[0]["finding"] == "open"
+
+
 @pytest.mark.parametrize("evaluations", [1, 2])
 def test_the_record_has_scores_on_dev_where_these_tell_sooner_from_better(place: Path, evaluations: int) -> None:
     path = place / "claims" / "nobody2024-words.yaml"

@@ -19,7 +19,7 @@ from headway.comparison.statistics import SIGNIFICANT
 from headway.comparison.verdicts import compare_cells
 from headway.comparison.workers import LocalWorkers, RayWorkers, Workers, room_here
 from headway.errors import RunError, UserError
-from headway.log import duration, progress, say, warn
+from headway.log import counted, duration, progress, say, warn
 from headway.tables import Cell, Column, Table
 
 
@@ -30,7 +30,8 @@ class GridComparison:
     Attributes:
         comparison: of the cells that can be compared; None where these are fewer than two variants.
         result: all cells.
-        code: the exit code: 0, 1 where a cell failed, 128 + the signal's number where one stopped the work.
+        code: the exit code: 0, 1 where a cell failed or nothing can be compared, 128 + the signal's number where one
+            stopped the work.
     """
 
     comparison: Comparison | None
@@ -44,7 +45,7 @@ def compare_grid(grid: Grid, output: Path, options: GridOptions) -> GridComparis
     Args:
         grid: what is compared.
         output: the folder of all runs; what is finished there is not made again.
-        options: the workers.
+        options: the workers, or that nothing more is to be made.
 
     Raises:
         UserError: corpora that cannot be read, test sets that are too small, or runs that were made with other recipes.
@@ -52,17 +53,19 @@ def compare_grid(grid: Grid, output: Path, options: GridOptions) -> GridComparis
     """
     check_sets(grid)
     run = GridRun(grid, output, options.threads)
-    if run.is_done():
+    if run.is_done() or options.only_finished:
         result = run.result()
     else:
         check_corpora(grid)
         result = run.run(workers_of(options))
     if result.stopped:
-        say(f"stopped by {signal.Signals(result.stopped).name}; the same command goes on")
+        by = f"{signal.Signals(result.stopped).name} with {counted(len(result.cells), 'finished cell')}"
+        say(f"stopped by {by}; the same command goes on")
         return GridComparison(None, result, 128 + result.stopped)
     for failure in result.failed:
         say(f"failed: {failure}")
-    return GridComparison(comparison_of(grid, result), result, 1 if result.failed else 0)
+    comparison = comparison_of(grid, result)
+    return GridComparison(comparison, result, 1 if result.failed or comparison is None else 0)
 
 
 def check_sets(grid: Grid) -> None:
@@ -111,7 +114,7 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         warn(f"{few if len(seeds) < 2 else apart}: nothing is compared")
         return None
     missing = [variant.name for variant in grid.variants if variant.name not in seeds]
-    left_out = [cell.name for cell in result.cells if cell.seed not in shared]
+    left_out = [str(cell.name) for cell in result.cells if cell.seed not in shared]
     for what in (*missing, *left_out):
         warn(f"{what} is left out of the comparison, for want of other cells")
     config, baseline = grid.config, grid.config.baseline
@@ -122,7 +125,16 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         cells, grid.metrics_of(), config.margin, baseline,
         own_metrics=own, any_tokenization=config.any_tokenization,
     )  # fmt: skip
-    return replace(found, notes=(*_norms(grid.variants), *_on_tuning(config.tune, result)))
+    notes = (*_left_out(result, left_out), *_norms(grid.variants), *_on_tuning(config.tune, result))
+    return replace(found, notes=notes)
+
+
+def _left_out(result: GridResult, without_others: Sequence[str]) -> Iterator[str]:
+    """Notes on cells that are not finished, and on finished ones that have no others beside them."""
+    if result.unfinished:
+        yield f"Not finished: {', '.join(result.unfinished)}."
+        if without_others:
+            yield f"Left out for want of these: {', '.join(without_others)}."
 
 
 def _norms(variants: Sequence[Variant]) -> Iterator[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from headway.config import Section
+from headway.errors import UserError, option
 
 Workers = Annotated[int, Field(gt=0, le=1024)]
 GRID: dict[str, Any] = {"group": "A grid of runs"}
@@ -36,3 +37,13 @@ class GridOptions(Section):
     dry_run: bool = Field(
         False, description="List the cells and their estimated time, and make none.", json_schema_extra=GRID
     )
+    only_finished: bool = Field(
+        False, description="Compare the cells that are finished, and make none.", json_schema_extra=GRID
+    )
+
+    @model_validator(mode="after")
+    def _makes_or_compares(self) -> Self:
+        if self.dry_run and self.only_finished:
+            allowed = f"without {option('only_finished')}"
+            raise UserError("no cells are to be made", where=option("dry_run"), allowed=allowed)
+        return self

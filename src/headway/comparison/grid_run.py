@@ -205,7 +205,14 @@ class GridRun:
         chosen = [state for state in self.variants if state.tuning and state.cells]
         tuned = {state.variant.name: state.value for state in chosen}
         by_chance = [] if stopped else [state.variant.name for state in chosen if not self._is_told_apart(state)]
-        return GridResult(tuple(finished), tuple(failed), tuned, tuple(by_chance), stopped)
+        return GridResult(tuple(finished), tuple(failed), tuned, tuple(by_chance), stopped, tuple(self._unfinished()))
+
+    def _unfinished(self) -> Iterator[str]:
+        """The cells that neither finished nor failed; the name of a variant where it is not tuned yet."""
+        for state in self.variants:
+            yield from (cell.job.name for cell in state.cells if cell.status in ("waiting", "running"))
+            if not state.cells and not state.failed:
+                yield f"{state.variant.name}, all seeds"
 
     def run(self, workers: Workers) -> GridResult:
         """Make all that is missing.

@@ -70,6 +70,7 @@ class GridResult:
         tuned: the value of the tuned key by variant.
         by_chance: the variants whose short runs do not tell the values of the key apart; none where a signal came.
         stopped: the number of the signal that ended the work; 0 where none did.
+        unfinished: the cells that neither finished nor failed, in words.
     """
 
     cells: tuple[CellResult, ...]
@@ -77,3 +78,4 @@ class GridResult:
     tuned: dict[str, Any]
     by_chance: tuple[str, ...] = ()
     stopped: int = 0
+    unfinished: tuple[str, ...] = ()

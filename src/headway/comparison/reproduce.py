@@ -146,13 +146,15 @@ def record_of(
     command: str,
 ) -> ResultRecord:
     """All that was found, as `results/` keeps it: of the curves on dev, those of the first metric."""
-    as_printed = claims.budget(options.budget).as_printed
+    as_printed, result = claims.budget(options.budget).as_printed, made.result
+    missing = [f"Failed: {failure}." for failure in result.failed]
+    missing += [f"Not finished: {', '.join(result.unfinished)}."] if result.unfinished else []
     tables = [claims_table(decided, claims, as_printed=as_printed), comparison.table(), comparison.pair_table()]
     tables += [curves.table() for curves in banded_curves(comparison)[:1] if curves.are_long]
     return ResultRecord(
         title=claims.title,
         measured=measured_now([command], grid.config.seeds),
-        text=(f"Budget: {options.budget}.", *(f"Failed: {failure}." for failure in made.result.failed)),
+        text=(f"Budget: {options.budget}.", *missing),
         tables=tuple(table.to_json() for table in tables),
         comparison=comparison.to_json(),
         claims=tuple(found.to_json() for found in decided.values() if found is not None),
