@@ -97,6 +97,8 @@ def test_places_that_cannot_be_written_are_found(tmp_path: Path) -> None:
             check_output_folder(path)
     with pytest.raises(ValueError, match="nothing that is written is compressed"):
         check_output_file(tmp_path / "out.gz")
+    with pytest.raises(ValueError, match="standard output is /dev/stdout"):
+        check_output_file(Path("-"))
     with pytest.raises(ValueError, match="a figure's format is the suffix of its name"):
         check_figure(tmp_path / "x.gif")
     for path in (tmp_path / "new", tmp_path / "file", Path("/dev/null")):

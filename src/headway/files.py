@@ -58,6 +58,8 @@ def check_output_file(path: Path | None) -> Path | None:
     """The file, or that of a link. Raises ValueError where none can be written, before the work that it is to hold."""
     if path is None:
         return None
+    if str(path) == "-":
+        raise ValueError("this is no name of a file; standard output is /dev/stdout")
     if exists(path, "folder"):
         raise ValueError("this is a folder; give the name of a file")
     if path.suffix in COMPRESSED:
