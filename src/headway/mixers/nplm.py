@@ -83,31 +83,35 @@ class Nplm(Mixer):
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
         x = zero_padding(x, mask)
         after = 0 if self.causal else self.n - 1
-        columns = x.transpose(1, 2)  # (B, D, L)
-        hidden = F.conv1d(F.pad(columns, (self.n - 1, after)), self.near, self.bias)
+        hidden = F.conv2d(_as_image(F.pad(x, (0, 0, self.n - 1, after))), self.near.unsqueeze(2), self.bias)
         if self.far is not None:
-            hidden = hidden + self._read_blocks(columns, 0)
-            if not self.causal:
-                hidden = hidden + self._read_blocks(columns.flip(2), 1).flip(2)
-        return Mixed(zero_padding(self.out_projection(hidden.relu().transpose(1, 2)), mask), None)
+            for side in range(len(self.far)):
+                hidden = hidden + self._read_blocks(x, side)
+        return Mixed(zero_padding(self.out_projection(hidden.relu().squeeze(2).transpose(1, 2)), mask), None)
 
-    def _read_blocks(self, columns: Tensor, side: int) -> Tensor:
-        """The blocks before each position (B, D, L) through their part of W_1: (B, H, L)."""
+    def _read_blocks(self, x: Tensor, side: int) -> Tensor:
+        """The blocks on one side of each position of x (B, L, D) through their part of W_1: (B, H, 1, L)."""
         assert self.far is not None
-        return F.conv1d(self._averages(columns, side), self.far[side].flip(2), dilation=self.block_size)
+        far = self._as_read(self.far[side], side).unsqueeze(2)
+        return F.conv2d(self._averages(x, side), far, dilation=(1, self.block_size))
 
-    def _averages(self, columns: Tensor, side: int) -> Tensor:
-        """Averages over b positions of columns (B, D, L), at every position: (B, C D, L + (M - 1) b).
+    def _averages(self, x: Tensor, side: int) -> Tensor:
+        """Averages over b positions of x (B, L, D), at every position: (B, C D, 1, L + (M - 1) b).
 
-        The last L are those of the nearest block of each position; each block further off begins b earlier.
+        The L that lie nearest to the sequence are those of the nearest block of each position, which are the last for
+        the blocks before it (side 0) and the first for those behind it (side 1). Each block further off is b away.
         """
         assert self.kernels is not None
-        (batch, dim, length), reach = columns.shape, self.reach
+        dim, taken = x.shape[2], x.shape[1] + self.reach - self.n
         # An average at every position, then a convolution whose taps lie b apart: cost linear in L.
-        padded = F.pad(columns, (reach, 0))[..., : length + reach - self.n]
-        kernels = self.kernels[side].flip(1)[:, None]  # nearest last, as a convolution reads it
-        averages = F.conv1d(padded.reshape(batch * dim, 1, -1), kernels)  # (B D, C, L - 1 + (M - 1) b + 1)
-        return averages.view(batch, dim, len(kernels), -1).transpose(1, 2).flatten(1, 2)
+        padded = F.pad(x, (0, 0, 0, self.reach))[:, -taken:] if side else F.pad(x, (0, 0, self.reach, 0))[:, :taken]
+        image = _as_image(padded)
+        kernels = self._as_read(self.kernels[side], side)
+        return torch.cat([F.conv2d(image, kernel.expand(dim, 1, 1, -1), groups=dim) for kernel in kernels], 1)
+
+    def _as_read(self, weights: Tensor, side: int) -> Tensor:
+        """Weights (..., nearest first) in the order in which a convolution reads the positions of a side."""
+        return weights if side else weights.flip(-1)
 
     def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
         """The sum in front of the ReLU left open: offset by offset, then block by block. There is one head."""
@@ -116,10 +120,8 @@ class Nplm(Mixer):
         windows = F.pad(x, (0, 0, self.n - 1, after)).unfold(1, self.near.shape[2], 1)  # (B, L, D, window)
         terms = [torch.einsum("bldw,hdw->blwh", windows, self.near)]
         spans = [Span.of(offset) for offset in range(1 - self.n, after + 1)]
-        columns = x.transpose(1, 2)
         for side in range(0 if self.far is None else len(self.far)):
-            of_blocks = self._contributions_of_blocks(columns.flip(2) if side else columns, side)
-            terms.append(of_blocks.flip(1) if side else of_blocks)
+            terms.append(self._contributions_of_blocks(x, side))
             for block in range(self.blocks):
                 nearest = self.n + block * self.block_size
                 furthest = nearest + self.block_size - 1
@@ -131,11 +133,11 @@ class Nplm(Mixer):
         hidden = hidden if self.bias is None else hidden + self.bias
         return Contributions(tuple(spans), joined, zero_padding(self.out_projection(hidden.relu()), mask))
 
-    def _contributions_of_blocks(self, columns: Tensor, side: int) -> Tensor:
-        """(B, L, M, H), nearest block first, of columns (B, D, L)."""
+    def _contributions_of_blocks(self, x: Tensor, side: int) -> Tensor:
+        """(B, L, M, H), nearest block first, of x (B, L, D)."""
         assert self.far is not None
-        averages, length = self._averages(columns, side), columns.shape[2]
-        starts = [(self.blocks - 1 - block) * self.block_size for block in range(self.blocks)]
+        averages, length = self._averages(x, side).squeeze(2), x.shape[1]
+        starts = [(block if side else self.blocks - 1 - block) * self.block_size for block in range(self.blocks)]
         by_block = torch.stack([averages[..., start : start + length] for start in starts], 3)  # (B, C D, L, M)
         return torch.einsum("bclm,hcm->blmh", by_block, self.far[side])
 
@@ -164,3 +166,8 @@ class Nplm(Mixer):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, n={self.n}, blocks={self.blocks}, block_size={self.block_size}"
+
+
+def _as_image(x: Tensor) -> Tensor:
+    """x (B, L, D) as (B, D, 1, L), channels last: convolutions in two dimensions read it as it lies in memory."""
+    return x.transpose(1, 2).unsqueeze(2)
