@@ -51,7 +51,7 @@ def test_runs_by_name(reversal: Reversal) -> None:
     ("systems", "options", "message"),
     [
         ((), {"references": "x", "hypothesis": ["y"]}, "hypothesis: unknown option; did you mean 'hypotheses'"),
-        (("nowhere", "there"), {}, "systems: there is no such file or folder; received 'nowhere'"),
+        (("nowhere", "there"), {"output": "out"}, "systems: there is no such file or folder; received 'nowhere'"),
         ({"a": "nowhere"}, {}, r"systems\['a'\]: there is no such file or folder"),
         ("grid.yaml", {}, "output: the runs of a grid need a folder"),
         ("grid.yaml", {"metrics": ["bleu"]}, "metrics: a grid says this itself"),
@@ -72,6 +72,7 @@ def test_mistakes(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
         headway.compare(systems, **options)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_forest_plot() -> None:

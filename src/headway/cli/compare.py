@@ -63,8 +63,6 @@ def _draw(comparison: "Comparison", options: CompareOptions) -> None:
 def _of_existing(runs: Sequence[str], options: CompareOptions) -> "Comparison":
     from headway.comparison.existing_results import Existing, compare_existing
 
-    if options.output is not None:
-        options.output.mkdir(parents=True, exist_ok=True)
     return compare_existing([Existing.parse(run, option("runs")) for run in runs], options, options.output)
 
 

@@ -35,11 +35,11 @@ Attentions = Mapping[tuple[str, int, int], Mapping[str, Any]]
 
 
 def write_report(comparison: Comparison, folder: Path, options: CompareOptions, *, own: bool = False) -> list[Path]:
-    """Write all forms of the report into an existing folder: `compare.html`, `.md`, `.tex`, `.csv`, `.json`.
+    """Write all forms of the report: `compare.html`, `.md`, `.tex`, `.csv`, `.json`.
 
     Args:
         comparison: of all variants.
-        folder: where the report goes.
+        folder: where the report goes; it is made where it is missing.
         options: of the data and of the runs, which are loaded once more for their attention.
         own: whether the runs are of one's own recipes, so that what these name may be imported.
 
@@ -49,6 +49,7 @@ def write_report(comparison: Comparison, folder: Path, options: CompareOptions, 
     allow_code = own or options.allow_code
     report = report_of(comparison, training_words(comparison, options.training, allow_code=allow_code))
     attentions = captured_attention(report, device=options.device, allow_code=allow_code)
+    folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{NAME}.html"
     names = " · ".join(variant.name for variant in comparison.variants)
     write_comparison_page(page, report, attentions, title=f"{names} compared")

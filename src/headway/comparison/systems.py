@@ -83,14 +83,11 @@ def compare(
 
 
 def _folder(output: Path_ | None) -> Path | None:
-    """The folder for the report, made. Raises UserError where there can be none."""
+    """The folder for the report. Raises UserError where there can be none."""
     try:
-        folder = check_output_folder(None if output is None else Path(output))
+        return check_output_folder(None if output is None else Path(output))
     except ValueError as error:
         raise UserError(str(error), where=option("output"), received=str(output)) from error
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _runs(systems: Any) -> Iterator[Existing]:
