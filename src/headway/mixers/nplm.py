@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from headway.config import Whole, Width
 from headway.mixers.mixer import Contributions, Mixed, Mixer, MixerState, Span, State, latest, require_causal
+from headway.tensors.depthwise import depthwise
 from headway.tensors.linear import Linear
 from headway.tensors.masks import zero_padding
 
@@ -92,26 +93,21 @@ class Nplm(Mixer):
     def _read_blocks(self, x: Tensor, side: int) -> Tensor:
         """The blocks on one side of each position of x (B, L, D) through their part of W_1: (B, H, 1, L)."""
         assert self.far is not None
-        far = self._as_read(self.far[side], side).unsqueeze(2)
-        return F.conv2d(self._averages(x, side), far, dilation=(1, self.block_size))
+        far = _as_read(self.far[side], side).unsqueeze(2)
+        return F.conv2d(_as_image(self._averages(x, side)), far, dilation=(1, self.block_size))
 
     def _averages(self, x: Tensor, side: int) -> Tensor:
-        """Averages over b positions of x (B, L, D), at every position: (B, C D, 1, L + (M - 1) b).
+        """Averages over b positions of x (B, L, D), at every position: (B, L + (M - 1) b, C D).
 
-        The L that lie nearest to the sequence are those of the nearest block of each position, which are the last for
-        the blocks before it (side 0) and the first for those behind it (side 1). Each block further off is b away.
+        Where blocks lie before a position (side 0), the last L are those of its nearest block; where they lie behind it
+        (side 1), the first L are. Those of each further block begin b positions further off.
         """
         assert self.kernels is not None
         dim, taken = x.shape[2], x.shape[1] + self.reach - self.n
         # An average at every position, then a convolution whose taps lie b apart: cost linear in L.
         padded = F.pad(x, (0, 0, 0, self.reach))[:, -taken:] if side else F.pad(x, (0, 0, self.reach, 0))[:, :taken]
-        image = _as_image(padded)
-        kernels = self._as_read(self.kernels[side], side)
-        return torch.cat([F.conv2d(image, kernel.expand(dim, 1, 1, -1), groups=dim) for kernel in kernels], 1)
-
-    def _as_read(self, weights: Tensor, side: int) -> Tensor:
-        """Weights (..., nearest first) in the order in which a convolution reads the positions of a side."""
-        return weights if side else weights.flip(-1)
+        kernels = _as_read(self.kernels[side], side)
+        return torch.cat([depthwise(padded, kernel.expand(dim, -1)) for kernel in kernels], 2)
 
     def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
         """The sum in front of the ReLU left open: offset by offset, then block by block. There is one head."""
@@ -136,10 +132,10 @@ class Nplm(Mixer):
     def _contributions_of_blocks(self, x: Tensor, side: int) -> Tensor:
         """(B, L, M, H), nearest block first, of x (B, L, D)."""
         assert self.far is not None
-        averages, length = self._averages(x, side).squeeze(2), x.shape[1]
+        averages, length = self._averages(x, side), x.shape[1]
         starts = [(block if side else self.blocks - 1 - block) * self.block_size for block in range(self.blocks)]
-        by_block = torch.stack([averages[..., start : start + length] for start in starts], 3)  # (B, C D, L, M)
-        return torch.einsum("bclm,hcm->blmh", by_block, self.far[side])
+        by_block = torch.stack([averages[:, start : start + length] for start in starts], 2)  # (B, L, M, C D)
+        return torch.einsum("blmc,hcm->blmh", by_block, self.far[side])
 
     def initial_state(self, rows: int, capacity: int) -> MixerState:
         require_causal(self.causal)
@@ -171,3 +167,8 @@ class Nplm(Mixer):
 def _as_image(x: Tensor) -> Tensor:
     """x (B, L, D) as (B, D, 1, L), channels last: convolutions in two dimensions read it as it lies in memory."""
     return x.transpose(1, 2).unsqueeze(2)
+
+
+def _as_read(weights: Tensor, side: int) -> Tensor:
+    """Weights (..., nearest first) in the order in which a convolution reads the positions of a side."""
+    return weights if side else weights.flip(-1)
