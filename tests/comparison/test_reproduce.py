@@ -15,7 +15,7 @@ from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import GridComparison
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_state import GridResult
-from headway.comparison.reproduce import claimed_grid, record_of
+from headway.comparison.reproduce import record_of
 from headway.comparison.reproduce_options import ReproduceOptions
 from headway.comparison.results import read_record
 from headway.metrics import build_metric
@@ -80,12 +80,14 @@ def test_a_cell_is_decided_and_recorded(place: Path, run_headway: Command) -> No
 def test_claims_are_decided_by_the_cells_that_are_finished(place: Path, run_headway: Command) -> None:
     both = ("--claims", place / "claims", "--data", place / "data", "--output", place / "part")
     assert run_headway("reproduce", "nobody2024/words/narrow", *both).code == 0
-    ended = run_headway("reproduce", "nobody2024/words", *both, "--only-finished")
+    ended = run_headway("reproduce", "nobody2024/words", "seeds=[1,2]", *both, "--only-finished")
     assert ended.code == 0, ended.err
     assert "wide > narrow" in ended.out
     assert not (place / "part" / "nobody2024-words" / "cells" / "ngram-1").exists()
     record = read_record(place / "part" / "nobody2024-words" / "record.json")
-    assert record.text == ("Budget: small.", "Not finished: ngram, seed 1.")
+    missing = "narrow, seed 2; ngram, seed 1; ngram, seed 2; wide, seed 2"
+    assert record.text == ("Budget: small.", f"Not finished: {missing}.")
+    assert record.measured.seeds == (1,)
     assert record.claims[0]["finding"] == "open"
 
 
@@ -93,12 +95,11 @@ def test_claims_are_decided_by_the_cells_that_are_finished(place: Path, run_head
 def test_the_record_has_scores_on_dev_where_these_tell_sooner_from_better(place: Path, evaluations: int) -> None:
     path = place / "claims" / "nobody2024-words.yaml"
     claims, metric = read_claims(path), build_metric("chrf")
-    grid = claimed_grid(claims, path, place / "data", "small")
     curve = tuple(CurvePoint(update, update, {metric.label: update}) for update in range(1, evaluations + 1))
     cells = [replace(cell(name, 1, 0.8), curve=curve) for name in ("wide", "narrow")]
     comparison = headway.compare(cells, [metric])
     made = GridComparison(comparison, GridResult(tuple(cells), (), {}), 0)
-    record = record_of(claims, ReproduceOptions(), grid, made, comparison, {}, "headway reproduce")
+    record = record_of(claims, ReproduceOptions(), made, comparison, {}, "headway reproduce")
     on_dev = [table["title"] for table in record.tables if "on dev" in table["title"]]
     assert on_dev == [f"{metric.label} on dev, means over seeds"] * (evaluations - 1)
 

@@ -35,7 +35,8 @@ def reproduce(
         return
     command = shlex.join(["headway", *sys.argv[1:]])
     tables, code = decide_claims(ClaimPath.parse(claim), options, overrides or (), command)
-    write("\n\n".join(table.text() for table in tables))
+    if tables:
+        write("\n\n".join(table.text() for table in tables))
     raise typer.Exit(code)
 
 

@@ -132,9 +132,9 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
 def _left_out(result: GridResult, without_others: Sequence[str]) -> Iterator[str]:
     """Notes on cells that are not finished, and on finished ones that have no others beside them."""
     if result.unfinished:
-        yield f"Not finished: {', '.join(result.unfinished)}."
+        yield f"Not finished: {'; '.join(result.unfinished)}."
         if without_others:
-            yield f"Left out for want of these: {', '.join(without_others)}."
+            yield f"Left out for want of these: {'; '.join(without_others)}."
 
 
 def _norms(variants: Sequence[Variant]) -> Iterator[str]:

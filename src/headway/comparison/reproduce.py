@@ -92,7 +92,7 @@ def reproduce(
         decided = {claim.says: decide(claim, made.comparison, claims.level) for claim in claims.claims}
         tables += [claims_table(decided, claims, as_printed=as_printed), made.comparison.table()]
         write_report(made.comparison, folder, CompareOptions(), own=True)
-        write_record(folder / RECORD, record_of(claims, options, grid, made, made.comparison, decided, command))
+        write_record(folder / RECORD, record_of(claims, options, made, made.comparison, decided, command))
     return tables, code
 
 
@@ -139,7 +139,6 @@ def _named_output(value: Any, output: str) -> Any:
 def record_of(
     claims: ClaimFile,
     options: ReproduceOptions,
-    grid: Grid,
     made: GridComparison,
     comparison: Comparison,
     decided: dict[str, Decided | None],
@@ -148,12 +147,12 @@ def record_of(
     """All that was found, as `results/` keeps it: of the curves on dev, those of the first metric."""
     as_printed, result = claims.budget(options.budget).as_printed, made.result
     missing = [f"Failed: {failure}." for failure in result.failed]
-    missing += [f"Not finished: {', '.join(result.unfinished)}."] if result.unfinished else []
+    missing += [f"Not finished: {'; '.join(result.unfinished)}."] if result.unfinished else []
     tables = [claims_table(decided, claims, as_printed=as_printed), comparison.table(), comparison.pair_table()]
     tables += [curves.table() for curves in banded_curves(comparison)[:1] if curves.are_long]
     return ResultRecord(
         title=claims.title,
-        measured=measured_now([command], grid.config.seeds),
+        measured=measured_now([command], comparison.variants[0].seeds),
         text=(f"Budget: {options.budget}.", *missing),
         tables=tuple(table.to_json() for table in tables),
         comparison=comparison.to_json(),
