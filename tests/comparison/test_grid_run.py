@@ -546,6 +546,19 @@ def test_finished_cells_alone_are_compared(made: tuple[Grid, Path], tmp_path: Pa
     assert "--dry-run: no cells are to be made; allowed: without --only-finished" in ended.err
 
 
+def test_a_stop_says_how_many_cells_are_finished(
+    made: tuple[Grid, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid, out = made
+    shutil.copytree(out, tmp_path / "out")
+    shutil.rmtree(tmp_path / "out" / "cells" / "ngram-2")
+    monkeypatch.setattr(GridRun, "run", lambda run, workers: run.result(stopped=15))
+    with caplog.at_level(logging.INFO, "headway"):
+        stopped = compare_grid(grid, tmp_path / "out", GridOptions())
+    assert (stopped.comparison, stopped.code) == (None, 128 + 15)
+    assert "stopped by SIGTERM with 3 finished cells; the same command goes on" in caplog.messages
+
+
 def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     grid, out = made
     result = replace(GridRun(grid, out, threads=1).result(), by_chance=())
