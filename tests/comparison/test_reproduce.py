@@ -79,6 +79,8 @@ def test_a_cell_is_decided_and_recorded(place: Path, run_headway: Command) -> No
 
 def test_claims_are_decided_by_the_cells_that_are_finished(place: Path, run_headway: Command) -> None:
     both = ("--claims", place / "claims", "--data", place / "data", "--output", place / "part")
+    nothing = run_headway("reproduce", "nobody2024/words", *both, "--only-finished")
+    assert (nothing.code, nothing.out) == (1, "")
     assert run_headway("reproduce", "nobody2024/words/narrow", *both).code == 0
     ended = run_headway("reproduce", "nobody2024/words", "seeds=[1,2]", *both, "--only-finished")
     assert ended.code == 0, ended.err
