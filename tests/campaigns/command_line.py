@@ -77,13 +77,20 @@ def run_command(
             code = 0
         except SystemExit as ended:
             code = int(ended.code or 0)
-        except _EnoughError:
+        except BaseException as error:
+            if not _was_enough(error):
+                raise
             code = 0
             torch.set_grad_enabled(True)  # which work that ends in the midst of no_grad's own lines leaves off
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in (out, err))
     return Ended(code, *texts, heard=stdout != "broken")
+
+
+def _was_enough(error: BaseException | None) -> bool:
+    """Whether an error is the end by a signal, or was made of it, as pydantic makes errors of its own."""
+    return isinstance(error, _EnoughError) or (error is not None and _was_enough(error.__cause__))
 
 
 @contextmanager

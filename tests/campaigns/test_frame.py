@@ -9,9 +9,12 @@ from pathlib import Path
 import hypothesis.strategies as st
 import pytest
 from hypothesis.strategies import SearchStrategy
+from pydantic import BaseModel, field_serializer
 
+import headway.cli
 from headway.errors import RunError, UserError
 from tests.campaigns.campaign import Campaign, Limits, unharmed
+from tests.campaigns.command_line import run_command
 from tests.campaigns.engine import run_campaign
 from tests.campaigns.isolation import try_case
 from tests.campaigns.mutations import Change, changed, expanded
@@ -158,6 +161,29 @@ def test_files_that_are_lost_are_told(tmp_path: Path) -> None:
         (tmp_path / "b").write_text("b")
     with pytest.raises(AssertionError, match="files lost or changed"), unharmed(tmp_path):
         (tmp_path / "a").unlink()
+
+
+class Slow(BaseModel):
+    """A value that takes long to be written out."""
+
+    number: int
+
+    @field_serializer("number")
+    def _written(self, number: int) -> int:
+        time.sleep(5)
+        return number
+
+
+def test_a_command_at_work_is_stopped_within_a_library_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headway.cli, "main", lambda _: Slow(number=1).model_dump())  # pydantic's error is raised
+    assert run_command([], tmp_path, seconds=0.1).code == 0
+
+    def fail(_: object) -> None:
+        raise ValueError("no such number") from KeyError("other")
+
+    monkeypatch.setattr(headway.cli, "main", fail)
+    with pytest.raises(ValueError, match="no such number"):
+        run_command([], tmp_path, seconds=5)
 
 
 @pytest.mark.parametrize("kind", ["insert", "replace", "delete", "cut", "double", "flip"])
