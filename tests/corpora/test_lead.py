@@ -40,9 +40,24 @@ def test_names_and_files(tmp_path: Path) -> None:
     }
 
 
+def test_sentences_end_by_the_rules_of_a_language() -> None:
+    german = "Am 3. Mai kam er z. B. an. Dann ging er."
+    assert lead(german, parse_lead("1-sentences")) == "Am 3."
+    assert lead(german, parse_lead("1-sentences"), "de") == "Am 3. Mai kam er z. B. an."
+    assert lead(german, parse_lead("1-sentences-de")) == "Am 3. Mai kam er z. B. an."
+    assert lead(german, parse_lead("1-sentences-en"), "de") == "Am 3."
+    assert parse_lead("2-sentences-ja-JP").name == "lead-2-sentences-ja-JP"
+    with pytest.raises(UserError, match=r"no beginning of a source: there are no rules for .*'xx', only for am, ar"):
+        parse_lead("2-sentences-xx")
+    with pytest.raises(UserError, match="where sentences end, and the unit is words; received '2-words-de'"):
+        parse_lead("2-words-de")
+
+
 def test_in_a_recipe() -> None:
-    data = DataConfig.model_validate({"train": {"tsv": "x"}, "lead": [8, "3-sentences", {"count": 2}]})
-    assert [config.name for config in data.lead] == ["lead-8-words", "lead-3-sentences", "lead-2-words"]
+    given = [8, "3-sentences", "1-sentences-de", {"count": 2}]
+    data = DataConfig.model_validate({"train": {"tsv": "x"}, "lead": given})
+    names = ["lead-8-words", "lead-3-sentences", "lead-1-sentences-de", "lead-2-words"]
+    assert [config.name for config in data.lead] == names
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "eight", "3-pieces", "3 sentences", ""])

@@ -162,6 +162,19 @@ def test_other_scripts() -> None:
     assert two == pytest.approx(100)
 
 
+def test_sentences_end_by_the_rules_of_a_language() -> None:
+    output, reference = "Am 3. Mai kam er. Er blieb.", "Er blieb. Mai kam er am 3."
+    # By the rules of English, "Am 3." is a sentence, so that it is found in the reference beside "Mai kam er".
+    english = build_metric("rouge-lsum")
+    german = build_metric("rouge-lsum", language="de-AT")
+    assert english.score([output], [[reference]]).value == pytest.approx(100)
+    assert german.score([output], [[reference]]).value == pytest.approx(100 * f1(5, 7, 7))
+    assert "sentences:headway-en" in str(english.signature())
+    assert "sentences:headway-de" in str(german.signature())
+    with pytest.raises(UserError, match=r"rouge-lsum\.language: there are no rules for the sentences of this language"):
+        build_metric("rouge-lsum", language="xx")
+
+
 def test_references_that_ascii_tokens_lose_are_said(caplog: pytest.LogCaptureFixture) -> None:
     metric = build_metric("rouge-1")
     assert metric.score(["地震", "Linux", "…"], [["東京", "Linux の話", "…"]]).value == pytest.approx(100 / 3)
@@ -177,7 +190,7 @@ def test_signatures() -> None:
     metric = build_metric("rouge-lsum", stem=True)
     assert metric.label == "ROUGE-Lsum"
     assert str(metric.signature()).startswith(
-        "f1|sentences:headway|case:lower|tok:ascii|stem:porter|version:rouge-score-"
+        "f1|sentences:headway-en|case:lower|tok:ascii|stem:porter|version:rouge-score-"
     )
     metric = build_metric("rouge-2", tokenize="characters", jackknife=True)
     assert str(metric.score(OUTPUTS, REFERENCES).signature).startswith(

@@ -4,37 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
 from headway.config import Count, Section
 from headway.formats.lines import read_lines
-from headway.processing.text.sentences import sentences
+from headway.processing.text.sentences import LANGUAGES, language_of_rules, sentences
 from headway.processing.text.truncation import first_words
 
 
 class LeadConfig(Section):
     """The first so many words (as white space separates them), sentences or characters of a source.
 
-    Short: a number of words, or a number and a unit, as in `3-sentences`.
+    Short: a number of words, or a number and a unit, as in `3-sentences`, and a language, as in `3-sentences-de`.
+    `language`: whose rules say where sentences end; by default that of the source, where it is known, or English.
     """
 
     count: Count
     unit: Literal["words", "sentences", "characters"] = "words"
+    language: str | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
         if isinstance(value, int | str):
-            count, _, unit = str(value).partition("-")
-            return {"count": count} | ({"unit": unit} if unit else {})
+            return dict(zip(("count", "unit", "language"), str(value).split("-", 2), strict=False))
         return value
+
+    @model_validator(mode="after")
+    def _has_rules(self) -> Self:
+        if self.language is None:
+            return self
+        if self.unit != "sentences":
+            raise ValueError(f"language says where sentences end, and the unit is {self.unit}")
+        if language_of_rules(self.language) is None:
+            known = ", ".join(LANGUAGES)
+            raise ValueError(
+                f"there are no rules for the sentences of the language {self.language!r}, only for {known}"
+            )
+        return self
 
     @property
     def name(self) -> str:
         """As scores are listed: `lead-8-words`."""
-        return f"lead-{self.count}-{self.unit}"
+        return "-".join(filter(None, ("lead", str(self.count), self.unit, self.language)))
 
 
 def leads_of_file(path: Path, leads: Sequence[LeadConfig]) -> dict[str, list[str]]:
@@ -44,10 +58,16 @@ def leads_of_file(path: Path, leads: Sequence[LeadConfig]) -> dict[str, list[str
 
 
 def lead(source: str, config: LeadConfig, language: str = "en") -> str:
-    """The first words, sentences (see `sentences`) or characters of a raw source; all of a shorter one."""
+    """The first words, sentences (see `sentences`) or characters of a raw source; all of a shorter one.
+
+    Args:
+        source: running text.
+        config: how much of it.
+        language: that of the source, for sentences, where the config names none.
+    """
     text = source.strip()
     if config.unit == "characters":
         return text[: config.count].rstrip()
     if config.unit == "sentences":
-        return " ".join(sentences(text, language)[: config.count])
+        return " ".join(sentences(text, config.language or language)[: config.count])
     return first_words(text, config.count)

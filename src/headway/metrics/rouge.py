@@ -24,7 +24,7 @@ from headway.log import warn
 from headway.metrics.metric import Metric, Statistics, check_segments, present, references_of_each
 from headway.metrics.signature import Signature
 from headway.metrics.subsequences import common_length, common_places
-from headway.processing.text.sentences import sentences
+from headway.processing.text.sentences import LANGUAGES, language_of_rules, sentences
 
 Tokenization = Literal["ascii", "words", "characters"]
 
@@ -74,7 +74,7 @@ class Rouge(Metric):
     """
 
     kind: ClassVar[str]  # as rouge-score names it
-    sentence_rules: ClassVar[str | None] = None  # by which a text is cut into sentences, where that is done
+    sentence_rules: str | None = None  # by which a text is cut into sentences, where that is done
 
     def __init__(self, *, tokenize: Tokenization = "ascii", stem: bool = False, jackknife: bool = False) -> None:
         if stem and tokenize != "ascii":
@@ -171,13 +171,32 @@ class RougeLsum(Rouge):
     """ROUGE-L of summaries of several sentences: for each sentence of the reference, the union of what it has in common
     with each sentence of the output (Lin 2004, section 3.2). Sentences are those of `processing.text.sentences`.
 
-    As in ROUGE-1.5.5, a word counts as often as both texts have it, at most. Options as `Rouge`.
+    As in ROUGE-1.5.5, a word counts as often as both texts have it, at most.
+
+    Args:
+        tokenize, stem, jackknife: as `Rouge`.
+        language: whose rules say where sentences end.
+
+    Raises:
+        UserError: as `Rouge`; a language that there are no such rules for.
     """
 
-    name, kind, sentence_rules = "rouge-lsum", "rougeLsum", "headway"
+    name, kind = "rouge-lsum", "rougeLsum"
+
+    def __init__(
+        self, *, tokenize: Tokenization = "ascii", stem: bool = False, jackknife: bool = False, language: str = "en"
+    ) -> None:
+        super().__init__(tokenize=tokenize, stem=stem, jackknife=jackknife)
+        if language_of_rules(language) is None:
+            what = "there are no rules for the sentences of this language"
+            raise UserError(what, where=f"{self.name}.language", received=language, allowed=LANGUAGES)
+        self.language, self.sentence_rules = language, f"headway-{language_of_rules(language)}"
 
     def _f1(self, hypothesis: str, reference: str) -> float:
-        outputs, targets = (list(map(self._tokenizer.tokenize, sentences(text))) for text in (hypothesis, reference))
+        outputs, targets = (
+            [self._tokenizer.tokenize(sentence) for sentence in sentences(text, self.language)]
+            for text in (hypothesis, reference)
+        )
         words = [Counter(word for sentence in text for word in sentence) for text in (outputs, targets)]
         both, matches = words[0] & words[1], 0
         for target in targets:

@@ -62,6 +62,11 @@ class MetricOptions(Section):
         description="rouge, several references: jackknifing instead of the best.",
         json_schema_extra=METRIC,
     )
+    language: str = Field(
+        default="en",
+        description="rouge-lsum: the language whose rules say where sentences end.",
+        json_schema_extra=METRIC,
+    )
     label: str = Field(
         default="i", description="precision, recall, f0.5: the label that is looked for.", json_schema_extra=METRIC
     )
@@ -104,7 +109,7 @@ class FileScoreOptions(LengthBins, MetricOptions, ScoreOptions, SystemFiles):
 
     lead: tuple[str, ...] = Field(
         (),
-        description="Score the beginning of the sources too: 8, 3-sentences, 20-characters.",
+        description="Score the beginning of the sources too: 8, 3-sentences, 3-sentences-de, 20-characters.",
         json_schema_extra={"metavar": "N-UNIT..."},
     )
     source: Path | None = Field(None, description="The sources, for leads and for quality by length.")

@@ -224,10 +224,10 @@ def parse_lead(value: str) -> LeadConfig:
     try:
         return LeadConfig.model_validate(value)
     except ValidationError as error:
-        allowed = "a number of words, or with a unit: 8-words, 3-sentences, 20-characters"
-        raise UserError(
-            "this is no beginning of a source", where=option("lead"), received=value, allowed=allowed
-        ) from error
+        reasons = [str(details["ctx"]["error"]) for details in error.errors() if details["type"] == "value_error"]
+        what = ": ".join(["this is no beginning of a source", *reasons])
+        allowed = "a number of words, or with a unit: 8-words, 3-sentences, 3-sentences-de, 20-characters"
+        raise UserError(what, where=option("lead"), received=value, allowed=allowed) from error
 
 
 class _ParserAlone(Section):

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 import pysbd
 from pysbd.languages import LANGUAGE_CODES
 
+LANGUAGES = tuple(sorted(LANGUAGE_CODES))  # codes of those that there are rules for
+
 
 def sentences(text: str, language: str = "en") -> list[str]:
     """The sentences of a text, in order, without the white space around them; a line break ends a sentence as well.
@@ -16,10 +18,15 @@ def sentences(text: str, language: str = "en") -> list[str]:
         text: running text.
         language: its code, such as `ja` or `ja-JP`.
     """
-    code = language.replace("_", "-").partition("-")[0].lower()
-    segmenter = pysbd.Segmenter(language=code if code in LANGUAGE_CODES else "en", clean=False)  # not for two threads
+    segmenter = pysbd.Segmenter(language=language_of_rules(language) or "en", clean=False)  # not for two threads
     spans = [sentence for line in text.splitlines() for sentence in _whole(line, segmenter.segment(line))]
     return [stripped for sentence in spans if (stripped := sentence.strip())]
+
+
+def language_of_rules(language: str) -> str | None:
+    """The one of `LANGUAGES` that a code such as `ja-JP` belongs to; None where there are no rules for it."""
+    code = language.replace("_", "-").partition("-")[0].lower()
+    return code if code in LANGUAGES else None
 
 
 def _whole(line: str, found: Sequence[str]) -> Iterator[str]:
