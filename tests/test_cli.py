@@ -339,7 +339,7 @@ def test_quality_by_length_needs_a_source_a_segment(
     for command in (["length", *given], [*given, "--by-length", tmp_path / "figure.svg"]):
         ended = run_headway("score", *command)
         assert (ended.code, ended.out) == (2, "")
-        assert f"error: {tmp_path / 'source'}: 1 segments, but {files['reference']} has" in ended.err
+        assert f"error: {tmp_path / 'source'}: 1 segment, but {files['reference']} has" in ended.err
 
 
 FIRST_LETTERS = """

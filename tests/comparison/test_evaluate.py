@@ -54,7 +54,7 @@ def test_texts_are_scored_as_files_are(tmp_path: Path) -> None:
     systems, references = {"a": ["x y", "z"], "b": ["x", "z"]}, [["x y", "z"]]
     report = score_texts([build_metric("exact_match")], systems, references)
     assert [(row.system, row.score.value) for row in report.scores[0]] == [("a", 100.0), ("b", 50.0)]
-    with pytest.raises(UserError, match="b: 1 segments, but references 1 has 2"):
+    with pytest.raises(UserError, match="b: 1 segment, but references 1 has 2"):
         score_texts([build_metric("exact_match")], {"b": ["x"]}, references)
     with pytest.raises(UserError, match="metrics: scoring needs at least one"):
         score_texts([], systems, references)

@@ -10,6 +10,7 @@ from typing import Any
 from headway.config import validated_options
 from headway.errors import UserError
 from headway.formats.lines import kept_pipes, read_lines
+from headway.log import counted
 from headway.metrics.groups import GroupScore, scores_by_group
 from headway.metrics.metric import Metric, Score, Statistics, check_words
 from headway.metrics.score_options import ScoreOptions, Significance
@@ -89,7 +90,7 @@ class ScoreReport:
                 if alone:
                     notes.append(f"{row.score.metric} of {row.system} by each reference alone: {alone}")
                 notes += [f"{row.score.metric} of {row.system}: {note}" for note in row.notes]
-        notes.append(f"{self.segments} segments, {sets} reference set{'s' if sets > 1 else ''}")
+        notes.append(f"{counted(self.segments, 'segment')}, {counted(sets, 'reference set')}")
         notes.append(f"±: half of the 95% interval of {self.interval_samples} bootstrap samples, seed {self.seed}")
         if self.segments < FEW_SEGMENTS:
             notes.append("segments are few: intervals of the bootstrap are too narrow, and its p is too small")
@@ -202,10 +203,11 @@ def _common_segments(scores: Sequence[Score]) -> int:
     first = scores[0]
     for score in scores[1:]:
         if score.segments != first.segments:
-            what = f"{score.metric} finds {score.segments} segments in these files, and {first.metric} {first.segments}"
+            found = counted(score.segments, "segment")
             raise UserError(
-                what, where="metrics", allowed="metrics that read one format; score the others by themselves"
-            )
+                f"{score.metric} finds {found} in these files, and {first.metric} {first.segments:,}",
+                where="metrics", allowed="metrics that read one format; score the others by themselves",
+            )  # fmt: skip
     return first.segments
 
 
@@ -264,7 +266,6 @@ def _read(metric: Metric, path: Path) -> list[str]:
 def _check_counts(names: Sequence[str], files: Sequence[Sequence[str]]) -> None:
     for name, lines in zip(names, files, strict=True):
         if len(lines) != len(files[0]):
-            what = (
-                f"{len(lines)} segments, but {names[0]} has {len(files[0])}; segment i of each file is the same segment"
-            )
+            found, first = counted(len(lines), "segment"), f"{names[0]} has {len(files[0]):,}"
+            what = f"{found}, but {first}; segment i of each file is the same segment"
             raise UserError(what, where=name)
