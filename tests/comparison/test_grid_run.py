@@ -582,6 +582,22 @@ def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     assert differing.notes[0] == "Transformers: post-norm for attention; pre-norm for ngram."
 
 
+def test_short_runs_of_less_than_half_of_the_training_are_noted(made: tuple[Grid, Path]) -> None:
+    grid, out = made
+    result = replace(GridRun(grid, out, threads=1).result(), by_chance=(), tuned={})
+    (updates,) = {variant.recipe.training.updates for variant in grid.variants}
+
+    def notes(short: int) -> tuple[str, ...]:
+        tune = grid.config.tune.model_copy(update={"updates": short})
+        compared = comparison_of(replace(grid, config=grid.config.model_copy(update={"tune": tune})), result)
+        assert compared is not None
+        return compared.notes[1:]
+
+    assert notes(updates // 2) == ()
+    early = f"optimizer.learning_rate: chosen after {updates // 2 - 1} of {updates} updates"
+    assert notes(updates // 2 - 1) == (f"{early}; another value may be the best after all of them",)
+
+
 def test_a_choice_by_chance_is_noted(
     made: tuple[Grid, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

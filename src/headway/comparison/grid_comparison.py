@@ -125,7 +125,7 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         cells, grid.metrics_of(), config.margin, baseline,
         own_metrics=own, any_tokenization=config.any_tokenization,
     )  # fmt: skip
-    notes = (*_left_out(result, left_out), *_norms(grid.variants), *_on_tuning(config.tune, result))
+    notes = (*_left_out(result, left_out), *_norms(grid.variants), *_on_tuning(grid, result))
     return replace(found, notes=notes)
 
 
@@ -150,11 +150,20 @@ def _norms(variants: Sequence[Variant]) -> Iterator[str]:
         yield f"Transformers: {'; '.join(parts)}."
 
 
-def _on_tuning(tune: TuneConfig | None, result: GridResult) -> Iterator[str]:
+def _on_tuning(grid: Grid, result: GridResult) -> Iterator[str]:
     """Notes on the choice of the tuned key."""
-    if tune is not None:
+    if (tune := grid.config.tune) is not None:
+        yield from _chosen_early(tune, grid.variants)
         yield from _at_the_edge(tune, result.tuned)
         yield from _chosen_by_chance(tune, result.by_chance)
+
+
+def _chosen_early(tune: TuneConfig, variants: Sequence[Variant]) -> Iterator[str]:
+    """A note on short runs of less than half of the training: what is best there need not be best at its end."""
+    longest = max(variant.recipe.training.updates or 0 for variant in variants)
+    if 2 * tune.updates < longest:
+        chosen = f"chosen after {tune.updates:,} of {longest:,} updates"
+        yield f"{tune.key}: {chosen}; another value may be the best after all of them"
 
 
 def _at_the_edge(tune: TuneConfig, tuned: Mapping[str, Any]) -> Iterator[str]:
