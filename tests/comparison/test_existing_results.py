@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import headway
+from headway.comparison import existing_results
 from headway.comparison.existing_results import Existing, margins, name_runs
 from headway.errors import UserError
 from tests.comparison.toys import REFERENCES, hypotheses
@@ -178,11 +179,12 @@ def test_metrics_are_checked_before_anything_is_decoded(
     assert message in ended.err
 
 
-def test_a_result_that_was_kept_has_the_name_of_now(runs: Path) -> None:
-    """`late 1` and `late_1` are kept in files of one name."""
-    for name in ("late 1", "late_1"):
-        found = headway.compare({name: runs / "late-1", "early": runs / "early"}, output=runs / "out")
-        assert [variant.name for variant in found.variants] == [name, "early"]
+def test_results_of_names_that_no_file_has_are_kept_apart(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        found = headway.compare({"late 1": runs / "late-1", "late_1": runs / "early"}, output=runs / "out")
+        assert [variant.name for variant in found.variants] == ["late 1", "late_1"]
+        monkeypatch.setattr(existing_results, "result_of_run", None)  # the second time, both were kept
+    assert len(list((runs / "out" / "cells").glob("late_1*.json"))) == 2
 
 
 def test_the_seeds_of_a_variant_were_trained_on_the_same_data(
@@ -255,6 +257,18 @@ def test_runs_of_one_recipe_are_one_variant(runs: Path) -> None:
     assert named == [("late", 1), ("early", 1), ("late", 11), ("late", 2)]
     given = name_runs([Existing(runs / "late-1", "mine", 7), *folders[1:]])
     assert next((name.variant, name.seed) for name in given) == ("mine", 7)
+
+
+def test_cells_that_leave_the_precision_open_are_seeds_of_those_that_do_not(runs: Path) -> None:
+    copied = shutil.copytree(runs / "late-1", runs / "late-2")
+    chosen = json.loads((copied / "manifest.json").read_text())["precision"]
+    for precision, seed in ((chosen, 2), ("auto", 1)):
+        path = runs / f"late-{seed}" / "recipe.yaml"
+        recipe = yaml.safe_load(path.read_text())
+        recipe["training"] |= {"seed": seed, "precision": precision}
+        path.write_text(yaml.safe_dump(recipe))
+    folders = [Existing(runs / f"late-{seed}") for seed in (1, 2)]
+    assert [(name.variant, name.seed) for name in name_runs(folders)] == [("late", 1), ("late", 2)]
 
 
 def test_names_and_paths(tmp_path: Path) -> None:

@@ -454,6 +454,35 @@ def test_cells_without_others_are_left_out(made: tuple[Grid, Path], caplog: pyte
     assert "no seed has cells of all variants that have any: nothing is compared" in caplog.text
 
 
+def test_what_failed_is_noted(made: tuple[Grid, Path], caplog: pytest.LogCaptureFixture) -> None:
+    grid, out = made
+    result = GridRun(grid, out, 1).result()
+    lost = "ngram, seed 2: failed (exit code 1)"
+    some = comparison_of(grid, replace(result, cells=result.cells[:3], failed=(lost,)))
+    assert some is not None
+    assert some.notes[:2] == (f"Failed: {lost}.", "Left out for want of these: attention, seed 2.")
+    third = replace(grid.variants[1], name="third")
+    wider = replace(grid, variants=(*grid.variants, third), config=grid.config.model_copy(update={"baseline": "third"}))
+    every = comparison_of(wider, replace(result, failed=("third, seed 1: failed", "third, seed 2: failed")))
+    assert every is not None
+    assert every.baseline is None
+    assert every.notes[1] == "The baseline third has no cells, so that every pair is compared."
+    assert "third has no cells, and is left out of the comparison" in caplog.text
+
+
+SCRIPT = """
+import headway
+print(headway.compare("grid.yaml", output="out", workers=2).seeds)
+"""
+
+
+def test_a_script_without_a_guard_makes_a_grid(tmp_path: Path) -> None:
+    path = write_grid(tmp_path, **SMALL)
+    (tmp_path / "script.py").write_text(SCRIPT.replace("grid.yaml", path.name))
+    ended = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "2\n"), ended.stderr
+
+
 def test_outputs_of_other_tokenisation_are_compared_by_leave_of_the_grid(made: tuple[Grid, Path]) -> None:
     grid, out = made
     result = GridRun(grid, out, 1).result()

@@ -11,7 +11,7 @@ from headway.comparison.cell_results import CellName, CellOutput, CellResult, Ev
 from headway.comparison.checks import check_lines, check_margin, check_names, check_set
 from headway.comparison.compare_options import ExistingOptions
 from headway.comparison.comparison import Comparison
-from headway.comparison.grid import FREE, NamedCorpus, content, corpus_files, name_of_corpus, slug
+from headway.comparison.grid import FREE, NamedCorpus, content, corpus_files, file_name, name_of_corpus
 from headway.comparison.run_results import read_test_set, result_of_run
 from headway.comparison.same_data import check_same_data
 from headway.comparison.verdicts import compare_cells
@@ -26,6 +26,7 @@ from headway.metrics.metric import check_words
 from headway.recipe import Recipe, changed_keys
 from headway.registry import foreign_code
 from headway.runs.run_folder import RunFolder
+from headway.runs.training.run_arithmetic import with_precision
 from headway.tasks import build_task, dev_metrics
 
 CELLS = "cells"  # results of runs, in the folder of a comparison
@@ -165,11 +166,12 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
     """
     with foreign_code(allow_code):
         recipes = [RunFolder(run.path).read_recipe() for run in runs]
+    computed = [_as_computed(run.path, recipe) for run, recipe in zip(runs, recipes, strict=True)]
     groups: list[list[int]] = []
-    for index, recipe in enumerate(recipes):
+    for index, recipe in enumerate(computed):
         if runs[index].name is not None:
             continue
-        same = [group for group in groups if _one_variant(recipes[group[0]], recipe)]
+        same = [group for group in groups if _one_variant(computed[group[0]], recipe)]
         if same:
             same[0].append(index)
         else:
@@ -180,6 +182,11 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
         CellName(run.name or by_run[index], recipe.training.seed if run.seed is None else run.seed, run.path)
         for index, (run, recipe) in enumerate(zip(runs, recipes, strict=True))
     ]
+
+
+def _as_computed(path: Path, recipe: Recipe) -> Recipe:
+    """A run's recipe with the precision that was chosen: of the cells of a grid, only the first says `auto`."""
+    return with_precision(recipe, RunFolder(path).read_manifest().get("precision", recipe.training.precision))
 
 
 def _one_variant(one: Recipe, other: Recipe) -> bool:
@@ -338,7 +345,7 @@ def _result_of_run(
         "decoding": decoding,
         "tests": [test.fingerprint() for test in tests],
     }
-    path = None if folder is None else folder / CELLS / f"{slug(name.variant)}-{name.seed}.json"
+    path = None if folder is None else folder / CELLS / f"{file_name(name.variant)}-{name.seed}.json"
     known = None if path is None else read_result(path, stamp)
     if known is not None:
         return replace(known, variant=name.variant, seed=name.seed)  # it may have been kept by another name
@@ -348,7 +355,7 @@ def _result_of_run(
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         for output in result.outputs:  # before the result, with which they count as written
-            lines = path.with_name(f"{path.stem}.{slug(output.test.name)}.txt")
+            lines = path.with_name(f"{path.stem}.{file_name(output.test.name)}.txt")
             write_text(lines, "".join(f"{line}\n" for line in output.hypotheses))
         write_result(path, result, stamp)
     return result

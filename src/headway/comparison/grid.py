@@ -1,6 +1,7 @@
 """The grid of a comparison: variants by seeds, tuning and test sets, and the runs that it plans."""
 
 import copy
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -147,6 +148,12 @@ class Grid:
 def slug(value: Any) -> str:
     """A value as a part of a file's name."""
     return re.sub(r"[^\w.+-]+", "_", str(value)).strip("_") or "_"
+
+
+def file_name(name: str) -> str:
+    """A name as a part of a file's name; one that is changed for that has a hash, so that no other name is like it."""
+    part = slug(name)
+    return part if part == name else f"{part}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:

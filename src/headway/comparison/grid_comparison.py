@@ -115,26 +115,32 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         return None
     missing = [variant.name for variant in grid.variants if variant.name not in seeds]
     left_out = [str(cell.name) for cell in result.cells if cell.seed not in shared]
-    for what in (*missing, *left_out):
-        warn(f"{what} is left out of the comparison, for want of other cells")
+    for name in missing:
+        warn(f"{name} has no cells, and is left out of the comparison")
+    for name in left_out:
+        warn(f"{name} is left out of the comparison, for want of other cells")
     config, baseline = grid.config, grid.config.baseline
     cells = [cell for cell in result.cells if cell.seed in shared]
     own = {test.name: grid.metrics_of(test) for test in grid.tests if test.metrics is not None}
-    baseline = None if baseline in missing else baseline
+    alone = baseline if baseline in missing else None
     found = compare_cells(
-        cells, grid.metrics_of(), config.margin, baseline,
+        cells, grid.metrics_of(), config.margin, None if alone else baseline,
         own_metrics=own, any_tokenization=config.any_tokenization,
     )  # fmt: skip
-    notes = (*_left_out(result, left_out), *_norms(grid.variants), *_on_tuning(grid, result))
+    notes = (*_left_out(result, left_out, alone), *_norms(grid.variants), *_on_tuning(grid, result))
     return replace(found, notes=notes)
 
 
-def _left_out(result: GridResult, without_others: Sequence[str]) -> Iterator[str]:
-    """Notes on cells that are not finished, and on finished ones that have no others beside them."""
+def _left_out(result: GridResult, without_others: Sequence[str], baseline: str | None) -> Iterator[str]:
+    """Notes on cells that failed or are not finished, on those that have no others beside them, and on the baseline."""
+    if result.failed:
+        yield f"Failed: {'; '.join(result.failed)}."
     if result.unfinished:
         yield f"Not finished: {'; '.join(result.unfinished)}."
-        if without_others:
-            yield f"Left out for want of these: {'; '.join(without_others)}."
+    if without_others:
+        yield f"Left out for want of these: {'; '.join(without_others)}."
+    if baseline is not None:
+        yield f"The baseline {baseline} has no cells, so that every pair is compared."
 
 
 def _norms(variants: Sequence[Variant]) -> Iterator[str]:

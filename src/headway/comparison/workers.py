@@ -7,9 +7,11 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, Literal
 
 import torch
@@ -95,7 +97,7 @@ class LocalWorkers(Workers):
         self._environment = {"OMP_NUM_THREADS": str(threads)}  # for libraries that read it as they are imported
 
     def start(self, job: CellJob) -> Worker:
-        with _environment(self._environment):
+        with _environment(self._environment), _without_main():
             process = self._context.Process(target=main_of_process, args=(job,), name=job.name)
             process.start()
         return LocalWorker(process)
@@ -113,6 +115,17 @@ def _environment(changes: dict[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Within it, a process that begins does not run the script that called: its cell needs nothing of that."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 class RayWorker(Worker):
