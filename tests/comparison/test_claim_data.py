@@ -75,6 +75,27 @@ def test_data_that_cells_were_made_of_are_not_replaced(tmp_path: Path) -> None:
     assert lines.read_text() == "two\n"
 
 
+def test_data_are_made_again_of_another_folder(tmp_path: Path) -> None:
+    data = ClaimData(about="lines", prepare="cp $DATA/lines.txt $OUTPUT", needs=("lines.txt",))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "one" / "lines.txt").write_text("one\n")
+    (tmp_path / "two" / "lines.txt").write_text("other\n")
+
+    def made(given: Path | None) -> str:
+        return (prepare(data, tmp_path / "out", given, tmp_path) / "lines.txt").read_text()
+
+    assert made(tmp_path / "one") == made(None) == "one\n"
+    assert made(tmp_path / "two") == made(None) == "other\n"
+    (tmp_path / "two" / "lines.txt").write_text("other, and more\n")
+    assert made(tmp_path / "two") == "other, and more\n"
+    (tmp_path / "out" / "cells" / "a-1").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"output: the cells in .*cells were made of other data"):
+        made(tmp_path / "one")
+    with pytest.raises(UserError, match=r"without lines\.txt"):
+        made(tmp_path)
+
+
 def test_missing_data_are_named(tmp_path: Path) -> None:
     data = ClaimData(about="the words of https://example.org", prepare="true", needs=("words.txt",))
     with pytest.raises(UserError, match=r"these claims need the words of https://example\.org; received 'no folder'"):

@@ -65,8 +65,9 @@ def test_a_cell_is_decided_and_recorded(place: Path, run_headway: Command) -> No
     folder = place / "out" / "nobody2024-words"
     assert {path.name for path in (folder / "cells").iterdir() if path.is_dir()} == {"wide-1", "narrow-1"}
     assert (folder / "data" / "version").read_text().startswith("headway ")
-    assert (folder / "compare.html").is_file()
-    record = read_record(folder / "record.json")
+    assert not (folder / "record.json").exists(), "that of the whole table"
+    assert (folder / "only-narrow" / "compare.html").is_file()
+    record = read_record(folder / "only-narrow" / "record.json")
     assert record.measured.commands[0].startswith("headway")
     assert record.comparison is not None
     assert set(record.comparison["variants"]) == {"wide", "narrow"}
@@ -87,6 +88,7 @@ def test_claims_are_decided_by_the_cells_that_are_finished(place: Path, run_head
     assert "wide > narrow" in ended.out
     assert not (place / "part" / "nobody2024-words" / "cells" / "ngram-1").exists()
     record = read_record(place / "part" / "nobody2024-words" / "record.json")
+    assert "only-finished" not in record.measured.commands[0], "the command that makes what was compared"
     missing = "narrow, seed 2; ngram, seed 1; ngram, seed 2; wide, seed 2"
     assert record.text == ("Budget: small.", f"Not finished: {missing}.")
     assert record.measured.seeds == (1,)

@@ -75,7 +75,7 @@ def test_the_tables_of_a_record_with_claims_are_folded_below_them(folders: tuple
         [["Pre-training helps.", "bert > untrained + 1", "+30.10", "+9.00", "holds"]],
     )
     tables = [decided.to_json(), *read_record(results / "speed" / "words.json").tables]
-    claim = {"claim": "bert > untrained + 1"}
+    claim = {"says": "Pre-training helps.", "claim": "bert > untrained + 1", "metric": None, "test": None}
     record = ResultRecord(title="L", measured=measured_now([COMMAND], [1]), tables=tuple(tables), claims=(claim,))
     write_record(results / "kaneko2019-layers.json", record)
     contents = (results / "contents.yaml").read_text().replace("['speed/*']", "['*']")
@@ -86,6 +86,25 @@ def test_the_tables_of_a_record_with_claims_are_folded_below_them(folders: tuple
     folded, below = folded.split("\n</details>\n")
     assert "| a | 12.35 ± 0.50 |" in folded
     assert "*Measured on" in below
+
+
+def test_a_record_says_nothing_of_other_claims_and_keeps_its_own_level(folders: tuple[Path, Path]) -> None:
+    results, _ = folders
+    says = ("Pre-training helps.", "The mean of all layers is better than the last layer.")
+    rows = [[says[0], "bert > untrained + 3", "", "+9.00", "holds"], [says[1], "avgl > bert", "", "+1.00", "holds"]]
+    decided = Table(["claim", "inequality", "paper", "ours", "verdict"], rows, notes=["With the 90 % interval."])
+    asked = [{"says": says[0], "metric": None, "test": None}, {"says": says[1], "metric": "accuracy", "test": None}]
+    record = ResultRecord(
+        title="L", measured=measured_now([COMMAND], [1]), tables=(decided.to_json(),), claims=tuple(asked)
+    )
+    write_record(results / "kaneko2019-layers.json", record)
+    contents = (results / "contents.yaml").read_text().replace("['speed/*']", "['*']")
+    (results / "contents.yaml").write_text(contents, encoding="utf-8")
+    page = results_page(*folders, claim_command)
+    assert "With the 90 % interval." in page
+    for name in says:
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| {name}"))
+        assert row.endswith("| not run |"), row
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.options import flag_of
 from headway.cli.standard_streams import write
 from headway.comparison.reproduce_options import USUAL_BUDGET, ReproduceOptions
 
@@ -33,7 +34,8 @@ def reproduce(
     if claim is None:
         write(listed_claims(claims_folder(options.claims)).text())
         return
-    command = shlex.join(["headway", *sys.argv[1:]])
+    # The record's command is the one that makes all runs, also where this one compares what is finished.
+    command = shlex.join(["headway", *(word for word in sys.argv[1:] if word != flag_of("only_finished"))])
     tables, code = decide_claims(ClaimPath.parse(claim), options, overrides or (), command)
     if tables:
         write("\n\n".join(table.text() for table in tables))

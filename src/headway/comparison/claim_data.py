@@ -45,11 +45,11 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
         RunError: a command failed, or another process is at work there.
     """
     output = (folder / DATA).absolute()
-    if _is_prepared(data, output):
+    if _is_prepared(data, output, given):
         return output
     check_given(data, folder, given)
     with locked(folder / ".lock", wait=0):
-        if not _is_prepared(data, output):  # by another process, since it was looked at
+        if not _is_prepared(data, output, given):  # by another process, since it was looked at
             _make(data, folder, output, given, beside)
     return output
 
@@ -67,7 +67,7 @@ def _make(data: ClaimData, folder: Path, output: Path, given: Path | None, besid
     code, error = _run(data.prepare, beside, environment, log, f"preparing {output}")
     if code:
         raise RunError(f"the data could not be prepared (exit code {code}): {error or 'no message'}; {log}")
-    write_text(unfinished / PREPARED, f"{_stamp(data)}\n")
+    write_text(unfinished / PREPARED, f"{_stamp(data)}\n{_sizes(data, given)}\n")
     _check_cells(folder, output, unfinished)
     shutil.rmtree(output, ignore_errors=True)
     unfinished.rename(output)
@@ -89,7 +89,7 @@ def _content(folder: Path) -> dict[Path, str]:
 
 def check_given(data: ClaimData, folder: Path, given: Path | None) -> None:
     """Raise UserError where data are to be prepared in a folder, and the user's do not have what that needs."""
-    if _is_prepared(data, folder / DATA):
+    if _is_prepared(data, folder / DATA, given):
         return
     missing = [name for name in data.needs if given is None or not (given / name).exists()]
     if missing or (given is None and NAMES_DATA.search(data.prepare)):
@@ -97,13 +97,28 @@ def check_given(data: ClaimData, folder: Path, given: Path | None) -> None:
         raise UserError(f"these claims need {data.about}", where=option("data"), received=received)
 
 
-def _is_prepared(data: ClaimData, output: Path) -> bool:
+def _is_prepared(data: ClaimData, output: Path, given: Path | None) -> bool:
+    """Whether the data are there, made by these commands of what the user's folder has now, where one is given."""
     mark = output / PREPARED
-    return mark.is_file() and mark.read_text(encoding="utf-8").strip() == _stamp(data)
+    if not mark.is_file():
+        return False
+    stamp, _, sizes = mark.read_text(encoding="utf-8").strip().partition("\n")
+    return stamp == _stamp(data) and (given is None or sizes == _sizes(data, given))
 
 
 def _stamp(data: ClaimData) -> str:
     return hashlib.sha256(data.prepare.encode()).hexdigest()
+
+
+def _sizes(data: ClaimData, given: Path | None) -> str:
+    """A hash of the sizes of the files that the commands need: content of gigabytes would take long to read."""
+    files = [path for name in data.needs if given is not None for path in _files(given / name)]
+    return hashlib.sha256("\n".join(str(path.stat().st_size) for path in files).encode()).hexdigest()
+
+
+def _files(path: Path) -> list[Path]:
+    """A file, or all below a folder, in the order of their paths."""
+    return [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
 
 
 def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path, title: str) -> tuple[int, str]:

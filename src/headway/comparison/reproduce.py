@@ -55,7 +55,7 @@ def reproduce(
         chosen: which claims; of a whole document those that have the budget.
         options: budget, data, output and workers.
         overrides: changes to the grids or to all recipes.
-        command: what was typed, for the record.
+        command: what makes the runs, for the record.
 
     Returns:
         A table a file, and the exit code: as of `compare_grid`, the worst of all.
@@ -91,8 +91,9 @@ def reproduce(
         as_printed = claims.budget(options.budget).as_printed
         decided = {claim.says: decide(claim, made.comparison, claims.level) for claim in claims.claims}
         tables += [claims_table(decided, claims, as_printed=as_printed), made.comparison.table()]
-        write_report(made.comparison, folder, CompareOptions(), own=True)
-        write_record(folder / RECORD, record_of(claims, options, made, made.comparison, decided, command))
+        shown = folder if chosen.cell is None else folder / f"only-{chosen.cell}"
+        write_report(made.comparison, shown, CompareOptions(), own=True)
+        write_record(shown / RECORD, record_of(claims, options, made, made.comparison, decided, command))
     return tables, code
 
 

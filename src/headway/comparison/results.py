@@ -207,11 +207,19 @@ def _overview(contents: PageContents, folder: Path, records: Mapping[str, Result
 
 
 def _decided(claims: ClaimFile, record: ResultRecord | None) -> Table:
-    """All claims of a file with what the record has found of them."""
+    """All claims of a file with what the record has found: nothing, where inequality, metric or test were others."""
     table = claims_table({}, claims, as_printed=False)
-    known = {} if record is None else {row[0]: row for row in Table.from_json(record.tables[0]).rows}
-    rows = [known.get(row[0], [*row[:-1], NOT_RUN]) for row in table.rows]
-    return Table(table.columns, rows, notes=table.notes if known else ())
+    if record is None:
+        return Table(table.columns, [[*row[:-1], NOT_RUN] for row in table.rows])
+    measured = Table.from_json(record.tables[0])
+    rows_of = {row[0]: row for row in measured.rows}
+    asked = {found["says"]: (found["metric"], found["test"]) for found in record.claims}
+    rows: list[Sequence[Cell]] = []
+    for claim, row in zip(claims.claims, table.rows, strict=True):
+        same = asked.get(claim.says, (claim.metric, claim.test)) == (claim.metric, claim.test)
+        known = rows_of.get(claim.says)
+        rows.append(known if known is not None and same and known[1] == row[1] else [*row[:-1], NOT_RUN])
+    return Table(table.columns, rows, notes=measured.notes)
 
 
 def _questions(folder: Path, name: str, record: ResultRecord | None, command: ClaimCommand) -> Iterator[str]:
