@@ -53,6 +53,13 @@ def test_sentences_end_by_the_rules_of_a_language() -> None:
         parse_lead("2-words-de")
 
 
+def test_a_lead_is_a_beginning_as_it_stands() -> None:
+    text = "彼は言った。本当？そう！"
+    assert lead(text, parse_lead("2-sentences-ja")) == "彼は言った。本当？"
+    assert lead(text, parse_lead("9-sentences-ja")) == text
+    assert lead("One.  Two.\u3000Three.", parse_lead("2-sentences")) == "One.  Two."
+
+
 def test_in_a_recipe() -> None:
     given = [8, "3-sentences", "1-sentences-de", {"count": 2}]
     data = DataConfig.model_validate({"train": {"tsv": "x"}, "lead": given})

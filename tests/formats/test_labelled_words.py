@@ -73,6 +73,11 @@ def test_m2_by_annotator_and_by_all(tmp_path: Path) -> None:
     assert opened(m2=path, annotator=0) == list(zip((1, 7, 11), words, [["c i c c i"], ["c c"], ["c c"]], strict=True))
     assert opened(m2=path, annotator=1) == list(zip((1, 7, 11), words, [["i i i c c"], ["c i"], ["c c"]], strict=True))
     assert [labels for _, _, labels in opened(m2=path)] == [["c i c c i", "i i i c c"], ["c c", "c i"], ["c c", "c c"]]
+    # ERRANT writes a no-break space, and an ideographic one within a number, as tokens of their own or parts of one.
+    odd = "S 5 \u00a0 000 euro , 1\u3000000\u2028x so\nA 3 4|||R:NOUN:NUM|||euros|||REQUIRED|||-NONE-|||0\n\n"
+    (sentence,) = read_m2(write(tmp_path, "odd.m2", odd))
+    assert sentence.words == ("5", "000", "euro", ",", "1_000_x", "so")
+    assert sentence.labels == (("c", "c", "i", "c", "c", "c"),)
     with pytest.raises(UserError, match=r"a\.m2: no edit is by this annotator; received 2; allowed: 0, 1"):
         read_m2(path, 2)
 

@@ -49,6 +49,15 @@ def test_a_line_that_is_not_utf8_does_not_end_the_reading(tmp_path: Path) -> Non
         list(read_lines(path))
 
 
+@pytest.mark.parametrize(
+    ("begins", "kind"), [(b"\xff\xfea\0", "UTF-16"), (b"\xfe\xff\0a", "UTF-16"), (b"PK\x03\x04\xff", "a zip archive")]
+)
+def test_what_a_file_seems_to_be_is_told(tmp_path: Path, begins: bytes, kind: str) -> None:
+    (tmp_path / "text").write_bytes(begins)
+    with pytest.raises(UserError, match=rf"text:1: invalid UTF-8: byte .* of the line; this seems to be {kind}$"):
+        list(read_lines(tmp_path / "text"))
+
+
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
 def test_damage_in_the_middle_is_named_with_its_line(tmp_path: Path, suffix: str, pack: object) -> None:
     assert callable(pack)

@@ -73,6 +73,7 @@ def test_bins_of_lengths_hold_about_equally_many() -> None:
 def test_groups_are_in_the_order_of_their_numbers() -> None:
     assert ordered_groups(["10", "2", "10"]) == (("2", "10"), (2.0, 10.0))
     assert ordered_groups(["10", "two", "10"]) == (("10", "two"), ())
+    assert ordered_groups(["3", "nan", "1"]) == (("3", "nan", "1"), ())
 
 
 def test_on_the_command_line(files: list[Path], run_headway: Command) -> None:

@@ -69,5 +69,8 @@ def lead(source: str, config: LeadConfig, language: str = "en") -> str:
     if config.unit == "characters":
         return text[: config.count].rstrip()
     if config.unit == "sentences":
-        return " ".join(sentences(text, config.language or language)[: config.count])
+        end = 0
+        for sentence in sentences(text, config.language or language)[: config.count]:
+            end = text.index(sentence, end) + len(sentence)
+        return text[:end]
     return first_words(text, config.count)

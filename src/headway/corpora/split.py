@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headway.errors import UserError, option
 from headway.files import COMPRESSED, write_new_texts
+from headway.formats.conllu import is_conllu
 from headway.formats.corpus_format import PairSource
 from headway.formats.json_lines import JsonLines
 from headway.formats.lines import blocks, kept_pipes, read_rows
@@ -89,6 +90,9 @@ class Split:
 def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) -> Split:
     """Cut a file of sentences into parts, each in the file's order.
 
+    No sentence stands in two parts: test keeps it before dev, and dev before train. Sentences of CoNLL-U are the same
+    where their rows are, but for the last column.
+
     Args:
         path: sentences with a word a row, which blank lines separate.
         output: the folder to write `train`, `dev` and `test` to, with the suffix of the file.
@@ -97,13 +101,14 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
     Raises:
         UserError: a file that cannot be read, or too few sentences for every part to have one.
     """
-    sentences = ["".join(f"{row}\n" for _, row in block) for block in blocks(path)]
+    rows = [[row for _, row in block] for block in blocks(path)]
+    sentences = ["".join(f"{row}\n" for row in block) for block in rows]
     if len(sentences) < len(PARTS):
         what = "there are too few sentences, which blank lines separate, for these parts"
         allowed = f"for pairs, a row each, {option('columns')} with their source and target"
         raise UserError(what, where=str(path), received=len(sentences), allowed=allowed)
     parts = options.assign(len(sentences), str(path), "sentences")
-    shared = _without_shared(sentences, parts)
+    shared = _without_shared(list(map(_annotated, rows)) if is_conllu(path) else sentences, parts)
     counts = _counts(parts, str(path), "sentence")
     texts = {
         output / f"{name}{_suffix(path)}": "\n".join(
@@ -113,6 +118,11 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
     }
     write_new_texts(texts)
     return Split(counts, "sentences", _named(shared))
+
+
+def _annotated(rows: Sequence[str]) -> str:
+    """What makes a sentence of CoNLL-U another one: its words and their annotation, not its number or its source."""
+    return "\n".join(row.rpartition("\t")[0] for row in rows if not row.startswith("#"))  # the last column is MISC
 
 
 @kept_pipes()
@@ -157,6 +167,9 @@ def split_table(
         raise UserError("a column stands there twice", where=option("columns"), received=list(columns))
     if _suffix(path) == ".jsonl":
         return _split_pairs(JsonLines(path, tuple(columns)), output, options, broken)
+    if _suffix(path) == ".json":
+        what, where = "a file of JSON lines is known by its name", str(path)
+        raise UserError(what, where=where, received=path.suffix, allowed=".jsonl, .jsonl.gz or .jsonl.xz")
     if not all(column.isdecimal() for column in columns):
         return _split_pairs(TabSeparated(path, tuple(columns)), output, options, broken, header=True)
     numbers = tuple(map(int, columns))

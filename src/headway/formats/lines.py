@@ -17,6 +17,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 1 << 22
 LONGEST_BLOCK = 100_000  # lines between blank ones
 CHUNK = 1 << 16
+KINDS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive"}  # by how they begin
 OTHER_COMPRESSION = (".bz2", ".lz4", ".zst")
 
 _kept: ContextVar[dict[Path, bytes] | None] = ContextVar("kept pipes", default=None)
@@ -87,7 +88,8 @@ def read_rows(path: Path) -> Iterator[str | UserError]:
             except UnicodeDecodeError as error:
                 byte, column = line[error.start], error.start + 1
                 what = f"invalid UTF-8: byte 0x{byte:02x} at byte {column} of the line"
-                yield UserError(what, where=f"{path}:{position.line}")
+                seen = [kind for mark, kind in KINDS.items() if position.line == 1 and line.startswith(mark)]
+                yield UserError("; this seems to be ".join([what, *seen]), where=f"{path}:{position.line}")
 
 
 @contextmanager

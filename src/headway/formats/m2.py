@@ -57,17 +57,27 @@ def read_m2(path: Path, annotator: int | None = None, row_errors: RowErrors | No
         )
     chosen = annotators if annotator is None else [annotator]
     return [
-        Labelled(line, words, tuple(_labels_of(words, edits.get(number, ())) for number in chosen))
-        for line, words, edits in sentences
+        _labelled(line, tokens, [_labels_of(tokens, edits.get(number, ())) for number in chosen])
+        for line, tokens, edits in sentences
     ]
 
 
+def _labelled(line: int, tokens: Sequence[str], labels: Sequence[Sequence[str]]) -> Labelled:
+    """A sentence without its blank tokens; white space within a word is written as _."""
+    kept = [place for place, token in enumerate(tokens) if token.strip()]
+    words = tuple("_".join(tokens[place].split()) for place in kept)
+    return Labelled(line, words, tuple(tuple(row[place] for place in kept) for row in labels))
+
+
 def _read_block(path: Path, block: list[tuple[int, str]]) -> tuple[int, tuple[str, ...], Edits]:
-    """Where a sentence begins, its words, and by annotator the spans of the edits."""
+    """Where a sentence begins, its tokens, and by annotator the spans of the edits.
+
+    Spaces alone separate tokens: one may be, or have, another kind of white space, such as a no-break space.
+    """
     (first, sentence), *rest = block
     if not sentence.startswith("S ") or not sentence[2:].split():
         raise UserError("a sentence of M2 begins with S and has words", where=f"{path}:{first}", received=sentence)
-    words, edits = tuple(sentence[2:].split()), Edits()
+    words, edits = tuple(token for token in sentence[2:].split(" ") if token), Edits()
     for line, text in rest:
         where = f"{path}:{line}"
         fields = text.removeprefix("A ").split("|||")

@@ -3,6 +3,7 @@
 Shapes: N segments, k statistics of one segment.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -61,10 +62,13 @@ def ordered_groups(groups: Iterable[str]) -> tuple[tuple[str, ...], tuple[float,
     """
     names = tuple(dict.fromkeys(groups))
     try:
-        ordered = tuple(sorted(names, key=float))
+        numbers = {name: float(name) for name in names}
     except ValueError:
         return names, ()
-    return ordered, tuple(map(float, ordered))
+    if not all(map(math.isfinite, numbers.values())):  # such as nan, which has no place among numbers
+        return names, ()
+    ordered = tuple(sorted(names, key=numbers.__getitem__))
+    return ordered, tuple(numbers[name] for name in ordered)
 
 
 def length_bins(lengths: Iterable[int]) -> list[int]:
