@@ -121,8 +121,8 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
 
 
 def _annotated(rows: Sequence[str]) -> str:
-    """What makes a sentence of CoNLL-U another one: its words and their annotation, not its number or its source."""
-    return "\n".join(row.rpartition("\t")[0] for row in rows if not row.startswith("#"))  # the last column is MISC
+    """The words of a sentence of CoNLL-U and their annotation, without comments, and without the last column, MISC."""
+    return "\n".join(row.rpartition("\t")[0] for row in rows if not row.startswith("#"))
 
 
 @kept_pipes()
