@@ -31,13 +31,17 @@ def test_training_leaves_a_report_of_dev_sentences(reversal: Reversal) -> None:
     assert "https://" not in page
 
 
-def test_the_facts_at_the_top(reversal: Reversal) -> None:
+def test_the_facts_at_the_top(reversal: Reversal, tmp_path: Path) -> None:
     facts = summary_of(RunFolder(reversal.run))
     assert facts["task"] == "translation"
     assert facts["model"] == "transformer, 34,496 parameters"
     assert facts["updates"] == "400"
     assert facts["training"].endswith("minutes, float32")
     assert facts["seed"] == "1"
+    run = RunFolder(shutil.copytree(reversal.run, tmp_path / "run"))
+    run.manifest_file.write_text(json.dumps({"format": run.read_manifest()["format"]}), encoding="utf-8")
+    few = summary_of(run)
+    assert (few["model"], few["seed"], few["updates"]) == ("transformer", "1", "0")
 
 
 def test_scores_are_those_of_the_weights(reversal: Reversal, tmp_path: Path) -> None:

@@ -200,20 +200,21 @@ def _layer(name: str, weights: npt.NDArray[np.floating[Any]]) -> dict[str, Any]:
 
 
 def summary_of(folder: RunFolder) -> dict[str, str]:
-    """The facts at the top of the page."""
+    """The facts at the top of the page, as far as the manifest has them."""
     manifest, recipe = folder.read_manifest(), folder.read_recipe()
     machine = manifest.get("machine", {})
     computer = [machine[key] for key in ("processor", "instruction_set") if machine.get(key)]
     computer += [counted(machine["threads"], "thread")] if machine.get("threads") else []
     precision = manifest.get("precision", recipe.training.precision)
+    size = [f"{manifest['parameters']:,} parameters"] if "parameters" in manifest else []
     return {
         "task": recipe.task,
-        "model": f"{recipe.model.kind}, {manifest['parameters']:,} parameters",
+        "model": ", ".join([recipe.model.kind, *size]),
         "updates": f"{manifest.get('updates', 0):,}",
         "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, {precision}",
         "machine": ", ".join(computer),
-        "seed": str(manifest["seed"]),
-        "headway": f"{manifest['headway']}, torch {machine.get('torch', '')}",
+        "seed": str(manifest.get("seed", recipe.training.seed)),
+        "headway": f"{manifest.get('headway', '')}, torch {machine.get('torch', '')}",
     }
 
 
