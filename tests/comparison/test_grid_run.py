@@ -565,7 +565,7 @@ def test_finished_cells_alone_are_compared(made: tuple[Grid, Path], tmp_path: Pa
     shutil.rmtree(tmp_path / "out" / "cells" / "ngram-1")
     ended = run_headway(*asked)
     assert (ended.code, ended.out) == (1, "")
-    assert "fewer than two variants have cells: nothing is compared" in ended.err
+    assert "fewer than two variants have cells: nothing is compared; not finished, or decoded" in ended.err
     assert not list((tmp_path / "out" / "cells").glob("ngram*"))
     (tmp_path / "out" / "tuning" / "ngram.json").unlink()
     shutil.rmtree(tmp_path / "out" / "tuning" / "ngram-0.01-1")

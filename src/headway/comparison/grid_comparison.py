@@ -111,7 +111,9 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
     shared = set.intersection(*seeds.values()) if seeds else set()
     if len(seeds) < 2 or not shared:
         few, apart = "fewer than two variants have cells", "no seed has cells of all variants that have any"
-        warn(f"{few if len(seeds) < 2 else apart}: nothing is compared")
+        left = counted(len(result.unfinished), "cell")
+        why = f"; not finished, or decoded for other sets or with other options: {left}" if result.unfinished else ""
+        warn(f"{few if len(seeds) < 2 else apart}: nothing is compared{why}")
         return None
     missing = [variant.name for variant in grid.variants if variant.name not in seeds]
     left_out = [str(cell.name) for cell in result.cells if cell.seed not in shared]
