@@ -124,12 +124,12 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
     config, baseline = grid.config, grid.config.baseline
     cells = [cell for cell in result.cells if cell.seed in shared]
     own = {test.name: grid.metrics_of(test) for test in grid.tests if test.metrics is not None}
-    alone = baseline if baseline in missing else None
+    absent = baseline if baseline in missing else None
     found = compare_cells(
-        cells, grid.metrics_of(), config.margin, None if alone else baseline,
+        cells, grid.metrics_of(), config.margin, None if absent else baseline,
         own_metrics=own, any_tokenization=config.any_tokenization,
     )  # fmt: skip
-    notes = (*_left_out(result, left_out, alone), *_norms(grid.variants), *_on_tuning(grid, result))
+    notes = (*_left_out(result, left_out, absent), *_norms(grid.variants), *_on_tuning(grid, result))
     return replace(found, notes=notes)
 
 
