@@ -58,6 +58,11 @@ def test_brackets_that_are_words() -> None:
     assert tree.write() == "(NP (-LRB- -LRB-) (NN dog) (-RRB- -RRB-))"
 
 
+def test_other_white_space_is_no_end_of_a_word() -> None:
+    tree = parse_tree("(NP\u00a0(CD 1\u00a0000)\u3000(NN\u00a0euros))\u00a0")
+    assert tree.write() == "(NP (CD 1_000) (NN euros))"
+
+
 @pytest.mark.parametrize(
     ("text", "line", "what"),
     [

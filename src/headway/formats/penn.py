@@ -12,7 +12,7 @@ from headway.errors import UserError
 from headway.formats.lines import read_lines
 from headway.trees.tree import Leaf, Tree, unescape
 
-TOKEN = re.compile(r"[()]|[^\s()]+")
+TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)  # other white space, such as a no-break space, may be part of a word
 
 
 class TreeAtLine(NamedTuple):
@@ -89,15 +89,19 @@ class _Reader:
         self.open.append(_Bracket(line))
 
     def _text(self, text: str, line: int) -> None:
+        """Read a label or a word, or both with other white space between them; within a word that becomes _."""
+        parts = text.split()
+        if not parts:
+            return
         if not self.open:
             raise self._error("text outside of brackets", line, text)
         bracket = self.open[-1]
         if bracket.holds_brackets or bracket.word is not None:
             raise self._error("every word needs a bracket, (TAG word)", line, text)
         if bracket.label is None:
-            bracket.label = text
-        else:
-            bracket.word = unescape(text)
+            bracket.label, *parts = parts
+        if parts:
+            bracket.word = unescape("_".join(parts))
 
     def _end(self, line: int) -> TreeAtLine | None:
         if not self.open:
