@@ -94,3 +94,5 @@ def test_mistakes(racers: list[Racer], tmp_path: Path) -> None:
         run_bench_race([Racer("empty", 1, tmp_path / "empty")], None, None)
     with pytest.raises(UserError, match="there are no metrics"):
         run_bench_race([Racer("none", 1, tmp_path)], None, None)
+    with pytest.raises(UserError, match=r"runs: two runs of one name; received \['slow, seed 1'\]"):
+        run_bench_race([*racers, racers[0]], None, None)

@@ -573,6 +573,9 @@ def test_finished_cells_alone_are_compared(made: tuple[Grid, Path], tmp_path: Pa
     ended = run_headway(*asked, "--dry-run")
     assert ended.code == 2
     assert "--dry-run: no cells are to be made; allowed: without --only-finished" in ended.err
+    ended = run_headway(*asked, "--ray", "local")
+    assert ended.code == 2
+    assert "--ray: no cells are to be made, there or here; received 'local'" in ended.err
 
 
 def test_a_stop_says_how_many_cells_are_finished(

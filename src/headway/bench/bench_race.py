@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +48,12 @@ def run_bench_race(
         output: a JSON file for the tables.
 
     Raises:
-        UserError: a folder without metrics, without evaluations, or without processor times; a metric that a run was
-            not scored with.
+        UserError: two runs of one name; a folder without metrics, without evaluations, or without processor times; a
+            metric that a run was not scored with.
     """
+    counts = Counter(map(str, racers))
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise UserError("two runs of one name", where=option("runs"), received=twice, allowed="NAME:SEED=RUN")
     evaluations = {racer: _evaluations(racer.run) for racer in racers}
     name = metric or next(iter(next(iter(evaluations.values()))[0]["dev"]))
     curves = {racer: _curve(str(racer.run), lines, name) for racer, lines in evaluations.items()}

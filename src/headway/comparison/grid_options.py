@@ -46,4 +46,9 @@ class GridOptions(Section):
         if self.dry_run and self.only_finished:
             allowed = f"without {option('only_finished')}"
             raise UserError("no cells are to be made", where=option("dry_run"), allowed=allowed)
+        if self.ray is not None and self.only_finished:
+            allowed = f"without {option('only_finished')}"
+            raise UserError(
+                "no cells are to be made, there or here", where=option("ray"), received=self.ray, allowed=allowed
+            )
         return self
