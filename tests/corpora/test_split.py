@@ -129,6 +129,7 @@ def test_no_sentence_stands_in_two_parts(tmp_path: Path) -> None:
 def test_sentences_of_conllu_are_the_same_whatever_their_number(tmp_path: Path) -> None:
     rows = "1\tTake\ttake\tVERB\tVB\t_\t0\troot\t_\t{}\n2\tcare\tcare\tNOUN\tNN\t_\t1\tobj\t_\t_\n"
     blocks = [f"# sent_id = {number}\n{rows.format(misc)}" for number, misc in enumerate(("_", "SpaceAfter=No"))]
+    blocks[0] = f"# newdoc\n{blocks[0]}"
     others = [f"# sent_id = {number}\n{rows.format('_').replace('care', f'care{number}')}" for number in (2, 3)]
     path = tmp_path / "trees.conllu"
     path.write_text("\n".join([blocks[0], *others, blocks[1]]))
