@@ -87,7 +87,9 @@ def test_help_says_what_stands_for_an_option_that_is_not_given(run_headway: Comm
         (["--layers", "*"], "--layers: alone, this option does nothing; allowed: beside --attention"),
         (["--alignment-heads", "0"], "allowed: beside --alignments or --alignment-figure"),
         (["--sample", "--beam", "3"], "--beam: outputs are drawn or searched for, not both; allowed: without --sample"),
-        (["{recipe}"], "FILE: translation reads lines; received 'files among the runs'; allowed:"),
+        (["{recipe}"], "{recipe}: this is no run, and translation reads lines; allowed: headway predict RUN --input"),
+        (["nowhere"], "nowhere: there is no such run; allowed: headway predict RUN --input FILE, or lines on standard"),
+        (["nowhere", "--input", "{recipe}"], "nowhere: there is no such run; allowed: runs before --input"),
         (["{recipe}", "--input", "{recipe}"], "{recipe}: this is no run, and recordings are named or read from a file"),
     ],
 )
@@ -181,6 +183,7 @@ def test_mistakes_are_one_line_and_exit_2(
     ("arguments", "message"),
     [
         (["predict", "run", "--bean", "3"], "No such option: --bean"),
+        (["predict", "run", "--quiet"], "No such option: --quiet; it stands before the command: headway --quiet ..."),
         (["predict", "run", "--beam", "three"], "--beam: input should be a valid integer"),
         (["predict", "run", "--beam", "0"], "--beam: input should be greater than or equal to 1; received '0'"),
         (["predict"], "Missing argument 'RUN...'; see headway predict --help"),

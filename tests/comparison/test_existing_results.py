@@ -218,6 +218,10 @@ def test_runs_of_one_task_and_dev_set_are_compared(
     same = shutil.copy(dev, runs / "dev.tsv")
     for change, message in (
         ({"data": recipe["data"] | {"dev": {"tsv": "changed.tsv"}}}, "other-1: this run has another dev set than"),
+        (
+            {"data": recipe["data"] | {"dev": {"tsv": "gone.tsv"}}},
+            "other-1: the dev set .* not here; received '.*gone.tsv'",
+        ),
         ({"data": recipe["data"] | {"dev": None}}, "other-1: this run has another dev set than"),
         ({"data": recipe["data"] | {"dev": {"tsv": str(same)}}}, "'NoneType' object is not callable"),  # it goes on
     ):

@@ -88,7 +88,7 @@ def test_tables_and_json_lines_are_cut_row_by_row(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"all.jsonl:11: this line is not JSON"):
         split_table(tmp_path / "all.jsonl", ["ja.text", "en"], tmp_path)
     split = split_table(tmp_path / "all.jsonl", ["ja.text", "en"], tmp_path, broken="skip")
-    assert split.text() == "train: 8 pairs, dev: 1 pairs, test: 1 pairs\nleft out 1: rows that cannot be read"
+    assert split.text() == "train: 8 pairs, dev: 1 pair, test: 1 pair\nleft out 1: rows that cannot be read"
     assert part(tmp_path, "train.jsonl") == records[:8]
 
 
@@ -119,7 +119,7 @@ def test_no_sentence_stands_in_two_parts(tmp_path: Path) -> None:
     words = tmp_path / "words.tsv"
     words.write_text("a\tc\nb\ti\n\nc\tc\n\nd\tc\n\na\tc\nb\ti\n")
     split = split_sentences(words, tmp_path / "out", SplitOptions(counts=(1, 1)))
-    assert split.text() == "train: 1 sentences, dev: 1 sentences, test: 1 sentences\nleft out 1: of train, also in test"
+    assert split.text() == "train: 1 sentence, dev: 1 sentence, test: 1 sentence\nleft out 1: of train, also in test"
     assert (tmp_path / "out" / "train.tsv").read_text() == "c\tc\n"
     words.write_text("a\tc\n\nb\tc\n\na\tc\n")
     with pytest.raises(UserError, match="a part has no sentence that is not in another one"):

@@ -123,7 +123,7 @@ def test_mistakes_are_named_with_file_and_line(tmp_path: Path, name: str, conten
 
 def test_references_of_another_length(tmp_path: Path) -> None:
     source, one = write(tmp_path, "s", "a\nb\n"), write(tmp_path, "r", "a\n")
-    with pytest.raises(UserError, match=r"s:2: this line has no partner: .*s has 2 lines, .*r has 1 lines"):
+    with pytest.raises(UserError, match=r"s:2: this line has no partner: .*s has 2 lines, .*r has 1 line"):
         opened(source=source, references=(one,))
     with pytest.raises(UserError, match=r"s:2: this line has no partner"):
         opened(source=one, references=(source,))

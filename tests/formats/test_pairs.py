@@ -150,7 +150,7 @@ def test_several_references(tmp_path: Path) -> None:
     error = fault(lambda: list(open_source(files, "data.dev")))
     assert error.where == f"{tmp_path}/source:2"
     assert error.what.count(" has 2 lines") == 3
-    assert f"{tmp_path}/ref1 has 1 lines" in error.what
+    assert f"{tmp_path}/ref1 has 1 line" in error.what
     missing = corpus_of(source=tmp_path / "source", references=[tmp_path / "ref9"])
     assert fault(lambda: open_source(missing, "data.dev")).where == "data.dev.references"
 

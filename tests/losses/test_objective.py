@@ -49,6 +49,11 @@ def test_what_the_model_has_not_is_named(tree, message):
         objective(**tree).check(attention, model.attention_axes)
 
 
+def test_a_head_is_taught_once():
+    with pytest.raises(ValueError, match="a head is named twice"):
+        objective(dependency={"heads": [1, 0, 1]})
+
+
 def test_dependency_heads_are_not_taught_to_attention_over_both_sides():
     chosen, attention = objective(dependency={"sides": ["target"]}), {"decoder.0.self": torch.zeros(1, 2, 3, 3)}
     chosen.check(attention, lambda name: Axes("target", "target"))

@@ -82,6 +82,40 @@ def test_mixer_conforms(name, check, causal, device):
         check(lambda causal: build_mixer(CONFIGS[name], DIM, causal), dim=DIM, causal=causal, device=device)
 
 
+@pytest.mark.parametrize(("name", "causal"), [pair for pair in NAMES if pair != ("ngram, global", True)])
+def test_padding_before_and_between_real_positions_changes_nothing(name, causal):
+    torch.manual_seed(23)
+    mixer = build_mixer(CONFIGS[name], DIM, causal).double()
+    for parameter in mixer.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    x = torch.randn(4, 9, DIM, dtype=torch.float64)
+    mask = torch.ones(4, 9, dtype=torch.bool)
+    mask[0, :3] = mask[1, 4] = mask[2, 1:3] = mask[2, 7:] = mask[3, :] = False
+    values = mixer(x, mask).values
+    assert (values[~mask] == 0).all()
+    changed = (x + (~mask[..., None] * 5.0)).requires_grad_()
+    found = mixer(changed, mask).values
+    assert torch.allclose(found, values, atol=1e-12)
+    found.square().sum().backward()
+    assert (changed.grad[~mask] == 0).all()
+    assert all(parameter.grad.isfinite().all() for parameter in mixer.parameters())
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if CONFIGS[name].get("global_context") is not True])
+def test_rows_of_a_state_are_selected_with_gradients(name):
+    torch.manual_seed(29)
+    mixer = build_mixer(CONFIGS[name], DIM, True).double()
+    x, order = torch.randn(2, 3, DIM, dtype=torch.float64), torch.tensor([1, 0, 1])
+    values, state = mixer.extend(x[:, :2], mixer.initial_state(2, 3))
+    values, _ = mixer.extend(x[order, 2:], state.select(order))
+    whole = mixer(x, None).values[order, 2:]
+    upstream = torch.randn_like(whole)
+    parameters = list(mixer.parameters())
+    found = torch.autograd.grad(values, parameters, upstream, allow_unused=True)
+    for one, other in zip(found, torch.autograd.grad(whole, parameters, upstream, allow_unused=True), strict=True):
+        assert one is other is None or torch.allclose(one, other, atol=1e-10)
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_checks_take_a_type(check):
     check(lambda causal: build_mixer("attention", DIM, causal, heads=3), dim=DIM, causal=True, dtype=torch.float32)

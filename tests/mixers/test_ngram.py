@@ -6,7 +6,7 @@ import torch
 from headway.errors import UserError
 from headway.mixers import build_mixer
 from headway.mixers.ngram import Ngram
-from headway.tensors.masks import padding_mask
+from headway.tensors.masks import padding_mask, zero_padding
 from tests import reference
 from tests.mixers.oracles import DIM, assert_equals_oracle
 
@@ -63,6 +63,24 @@ def test_windows_have_their_width(n):
     assert parameters(False, n=n) == rest + (2 * n - 1) * square
     assert parameters(False, n=n, global_context=True) == rest + 2 * n * square
     assert parameters(True, n=n) == rest + n * square
+
+
+@pytest.mark.parametrize("context", [True, 1, torch.tensor(True)])
+def test_a_causal_mixer_built_without_a_recipe_refuses_it_too(context):
+    with pytest.raises(ValueError, match=r"would\s+see the future"):
+        Ngram(DIM, True, heads=2, global_context=context)
+
+
+def test_the_highest_so_far_leaves_padding_out_wherever_it_stands():
+    mixer = Ngram(DIM, True, n=2, heads=2, global_context="prefix").double()
+    x, mask = torch.randn(1, 5, DIM, dtype=torch.float64), torch.tensor([[False, True, False, True, True]])
+    projected = mixer.in_projection(x)[0]
+    highest, real = torch.zeros(5, DIM, dtype=torch.float64), []
+    for position in range(5):
+        real += [projected[position]] if mask[0, position] else []
+        if real:
+            highest[position] = torch.stack(real).amax(0)
+    assert torch.equal(mixer._context(zero_padding(projected[None], mask), mask)[0], highest)
 
 
 def test_a_causal_mixer_refuses_the_context_of_the_whole_sequence():

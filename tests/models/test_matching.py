@@ -12,7 +12,7 @@ from headway.recipe import load_recipe
 
 def total(section, vocabulary: int = 32_768) -> int:
     with torch.device("meta"):
-        return count_parameters(build_model(model_section(section), vocabulary, vocabulary, True))
+        return count_parameters(build_model(section, vocabulary, vocabulary, True))
 
 
 def both(**mixer) -> dict:
@@ -114,3 +114,8 @@ def test_a_path_is_that_of_the_recipe_it_stands_in(tmp_path):
     )
     (tmp_path / "mine.yaml").write_text("base: folder/ngram.yaml\ntraining: {updates: 2}\n")
     assert load_recipe(tmp_path / "mine.yaml").model.match_parameters.to["dim"] == 128
+
+
+def test_a_model_that_writes_no_sequences_is_refused():
+    with pytest.raises(UserError, match=r"model\.kind: this model writes no sequences; received 'tagger'"):
+        build_model({"kind": "tagger", "encoder": "bert"}, 9, 9, True)

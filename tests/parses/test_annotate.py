@@ -206,7 +206,7 @@ def test_what_a_recipe_leaves_out_is_said(run_headway, tmp_path):
     ended = run_headway("data", "annotate", tmp_path / "recipe.yaml")
     assert ended.code == 0, ended.err
     assert "data.train.source:\n  left out 1: rows that cannot be read\n    line 2: " in ended.err
-    assert "data.train.source: 2 lines, 1 sentences newly parsed" in ended.err
+    assert "data.train.source: 2 lines, 1 sentence newly parsed" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,12 @@ def test_filters_leave_out_and_count(reversal: Reversal, tmp_path: Path) -> None
     source, target, _ = made(tmp_path / "ratio")
     assert all(len(read) == len(written) for read, written in zip(source, target, strict=True))
     nothing = BulkOptions(output=tmp_path / "none", min_score=0)
-    with pytest.raises(UserError, match=r"min_score: no pair is left; received .*min_score.*weaker filters"):
+    with pytest.raises(UserError, match=r"min_score: no pair is left; received .*min_score.*a weaker filter"):
         decode_corpus("distill", predictor, tmp_path / "in.txt", nothing, {})
     assert not (tmp_path / "none").exists()
+    (tmp_path / "blank.txt").write_text("\n\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"input: no pair is left; received {'empty': 2}$"):
+        decode_corpus("distill", predictor, tmp_path / "blank.txt", BulkOptions(output=tmp_path / "blank"), {})
 
 
 def test_outputs_whose_ends_may_be_missing_are_counted(

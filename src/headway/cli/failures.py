@@ -39,7 +39,7 @@ def failures_told(spell: Callable[[str], str]) -> Iterator[None]:
         _fail(error.spelled(spell), error.exit_code)
     except TyperException as error:  # a wrong command line
         context = getattr(error, "ctx", None)
-        help_page = "" if context is None else f"; see {context.command_path} --help"
+        help_page = "" if context is None else f"; {_place_of(error, context)}"
         _fail(f"{error.format_message().rstrip('.')}{help_page}", error.exit_code)
     except OSError as error:
         if error.errno == errno.EPIPE:  # who reads has had enough, and typer ends in silence
@@ -80,6 +80,14 @@ def interruption_kept() -> Iterator[None]:
         raise
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _place_of(error: TyperException, context: Any) -> str:
+    """Where an unknown option belongs, if it is one of all commands; else which page says what there is."""
+    name, root = getattr(error, "option_name", None), context.find_root()
+    if any(name in parameter.opts for parameter in root.command.params):
+        return f"it stands before the command: {root.info_name} {name} ..."
+    return f"see {context.command_path} --help"
 
 
 def _fail(message: str, code: int) -> NoReturn:

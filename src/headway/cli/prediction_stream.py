@@ -93,7 +93,7 @@ class Writer:
                     as_json = self.alignments is not None and self.alignments.suffix == ".jsonl"
                     text = json_line(alignment.record(line)) if as_json else alignment.pharaoh()
                     alignments(text)
-                if len(self.shown) < MOST_SHOWN and alignment.source:
+                if len(self.shown) < MOST_SHOWN and alignment.source and alignment.target:
                     self.shown.append(alignment)
 
             yield write

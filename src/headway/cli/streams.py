@@ -13,6 +13,7 @@ from headway.cli.recording_lines import recording_paths
 from headway.cli.standard_streams import StandardInput
 from headway.config import validated_options
 from headway.errors import UserError, nearest, option
+from headway.files import exists
 from headway.formats.lines import TextFile, check_file
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predict_options import checked_options
@@ -61,12 +62,14 @@ def run_predict(
         check_file(lines, option("input"))
         if files:
             what = "this is no run, and recordings are named or read from a file, not both"
+            what = what if exists(files[0]) else "there is no such run"
             raise UserError(what, where=str(files[0]), allowed=f"runs before {option('input')}")
     predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
     task = predictor.recipe.task
     if files and not isinstance(predictor, SpeechPredictor):
-        what, allowed = f"{task} reads lines", f"headway predict RUN {option('input')} FILE"
-        raise UserError(what, where=option("files"), received="files among the runs", allowed=allowed)
+        what = f"this is no run, and {task} reads lines" if exists(files[0]) else "there is no such run"
+        allowed = f"headway predict RUN {option('input')} FILE, or lines on standard input"
+        raise UserError(what, where=str(files[0]), allowed=allowed)
     if isinstance(predictor, LabelPredictor):
         options, writer = _parts(given, task, predictor.Options, LabelWriterOptions)
         predict_labels(predictor, options, writer, *_stream(lines))

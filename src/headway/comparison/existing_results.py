@@ -136,6 +136,9 @@ def _check_alike(runs: Sequence[CellName], *, own_dev: bool) -> None:
         if recipe.task != first.task:
             what = "runs of one task are compared"
             raise UserError(what, where=str(path), received=recipe.task, allowed=first.task)
+        if own_dev and (missing := _missing_dev(recipe)):
+            what = "the dev set of this run is not here"
+            raise UserError(what, where=str(path), received=missing, allowed=f"{option('test')} CORPUS, for all runs")
         if own_dev and not _same_corpus(recipe.data.dev, first.data.dev):
             what = f"this run has another dev set than {first_path}"
             raise UserError(what, where=str(path), allowed=f"{option('test')} CORPUS, for all runs")
@@ -144,6 +147,12 @@ def _check_alike(runs: Sequence[CellName], *, own_dev: bool) -> None:
         by_variant.setdefault(run.variant, []).append(named)
     for seeds in by_variant.values():
         check_same_data(seeds, "runs of one training set, or a name of its own, NAME=RUN, for one of the two")
+
+
+def _missing_dev(recipe: Recipe) -> str | None:
+    """The first file of a recipe's dev set that is not there."""
+    files = [] if recipe.data.dev is None else corpus_files(recipe.data.dev)
+    return next((str(file) for file in files if not exists(file)), None)
 
 
 def _same_corpus(one: AnyCorpus | None, other: AnyCorpus | None) -> bool:

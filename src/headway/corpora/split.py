@@ -16,6 +16,7 @@ from headway.formats.lines import blocks, kept_pipes, read_rows
 from headway.formats.parallel_files import ParallelFiles
 from headway.formats.row_errors import Broken, RowErrors
 from headway.formats.tsv import TabSeparated
+from headway.log import counted
 
 PARTS = ("train", "dev", "test")
 SHARES = (80.0, 10.0, 10.0)
@@ -38,11 +39,11 @@ class SplitOptions:
     disjoint_sources: bool = False
 
     def assign(self, count: int, where: str, unit: str) -> list[str]:
-        """The part of each of `count` units, `sentences` or `pairs`. Raises UserError unless every part gets one."""
+        """The part of each of `count` units, `sentence` or `pair`. Raises UserError unless every part gets one."""
         sizes = self._sizes(count)
         if min(sizes) < 1:
             allowed = f"fewer in {option('counts')}" if self.counts else None
-            raise UserError(f"there are too few {unit} for these parts", where=where, received=count, allowed=allowed)
+            raise UserError(f"there are too few {unit}s for these parts", where=where, received=count, allowed=allowed)
         parts = [name for name, size in zip(PARTS, sizes, strict=True) for _ in range(size)]
         if self.seed is not None:
             random.Random(self.seed).shuffle(parts)
@@ -71,7 +72,7 @@ class Split:
 
     Attributes:
         sizes: how many units each part has.
-        unit: what is counted: `sentences` or `pairs`.
+        unit: what is counted: `sentence` or `pair`.
         left_out: what is in no part, in words, with how many.
     """
 
@@ -81,7 +82,7 @@ class Split:
 
     def text(self) -> str:
         """The account in a few lines, to be read."""
-        lines = [", ".join(f"{name}: {size:,} {self.unit}" for name, size in self.sizes.items())]
+        lines = [", ".join(f"{name}: {counted(size, self.unit)}" for name, size in self.sizes.items())]
         lines += [f"left out {count:,}: {what}" for what, count in self.left_out.items() if count]
         return "\n".join(lines)
 
@@ -107,7 +108,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
         what = "there are too few sentences, which blank lines separate, for these parts"
         allowed = f"for pairs, a row each, {option('columns')} with their source and target"
         raise UserError(what, where=str(path), received=len(sentences), allowed=allowed)
-    parts = options.assign(len(sentences), str(path), "sentences")
+    parts = options.assign(len(sentences), str(path), "sentence")
     shared = _without_shared(list(map(_annotated, rows)) if is_conllu(path) else sentences, parts)
     counts = _counts(parts, str(path), "sentence")
     texts = {
@@ -117,7 +118,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
         for name in PARTS
     }
     write_new_texts(texts)
-    return Split(counts, "sentences", _named(shared))
+    return Split(counts, "sentence", _named(shared))
 
 
 def _annotated(rows: Sequence[str]) -> str:
@@ -190,7 +191,7 @@ def _split_pairs(
             continue
         lines.append(pair.line)
         keys.append(pair.source if options.disjoint_sources else "\0".join((pair.source, *pair.references)))
-    parts = options.assign(len(lines), pairs.name, "pairs")
+    parts = options.assign(len(lines), pairs.name, "pair")
     shared = _without_shared(keys, parts)
     counts = _counts(parts, pairs.name, "pair")
     part_of = dict(zip(lines, parts, strict=True))
@@ -209,7 +210,7 @@ def _split_pairs(
         "rows that cannot be read": pairs.row_errors.count,
         **_named(shared),
     }
-    return Split(counts, "pairs", left_out)
+    return Split(counts, "pair", left_out)
 
 
 def _without_shared(keys: Sequence[str], parts: list[str]) -> Counter[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headway.formats.corpus_format import Pair
+from headway.log import counted
 
 SHOWN = 20  # characters that are named in a text
 
@@ -29,7 +30,7 @@ def described(counts: Mapping[str, int]) -> str:
     first = sorted(counts, key=lambda character: (-counts[character], character))[:SHOWN]
     named = ", ".join(f"{character_name(character)} {counts[character]:,}" for character in first)
     more = ", ..." if different > SHOWN else ""
-    return f"{total:,} characters ({different:,} different: {named}{more}) that no text of training has"
+    return f"{counted(total, 'character')} ({different:,} different: {named}{more}) that no text of training has"
 
 
 def character_name(character: str) -> str:

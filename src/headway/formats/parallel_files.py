@@ -15,6 +15,7 @@ from headway.formats.corpus_format import ERRORS, PAIRS, CorpusFormat, Labelled,
 from headway.formats.edits import wrong_words
 from headway.formats.lines import read_rows
 from headway.formats.row_errors import RowErrors
+from headway.log import counted
 
 MOST_COMPARISONS = 4_000_000  # of words of a line with those of its correction
 
@@ -39,7 +40,8 @@ class ParallelFiles(PairSource):
         counts = [
             line - 1 if text is None else line + sum(1 for _ in rest) for text, rest in zip(texts, streams, strict=True)
         ]
-        received = ", ".join(f"{path} has {count} lines" for path, count in zip(self.files, counts, strict=True))
+        named = zip(self.files, counts, strict=True)
+        received = ", ".join(f"{path} has {counted(count, 'line')}" for path, count in named)
         longer = self.files[counts.index(max(counts))]
         return UserError(f"this line has no partner: {received}", where=f"{longer}:{line}")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
 from headway.config import Index
@@ -19,7 +19,16 @@ from headway.registry import Registry
 from headway.tensors.batch import TargetBatch
 
 Weight = Annotated[float, Field(gt=0, le=1e6)]
-Heads = Annotated[tuple[Index, ...], Field(min_length=1)]
+
+
+def _once_each(heads: tuple[int, ...]) -> tuple[int, ...]:
+    """Refuse a head that is named twice, which would count twice."""
+    if len(set(heads)) < len(heads):
+        raise ValueError("a head is named twice")
+    return heads
+
+
+Heads = Annotated[tuple[Index, ...], Field(min_length=1), AfterValidator(_once_each)]
 
 
 class LossPart(ABC):

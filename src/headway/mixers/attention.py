@@ -16,7 +16,7 @@ from headway.config import Probability, Width
 from headway.mixers.mixer import Mixed, Mixer, MixerState, State, require_causal, working_dtype
 from headway.mixers.relative import RelativePositions
 from headway.tensors.linear import Linear
-from headway.tensors.masks import additive, causal_mask, zero_padding
+from headway.tensors.masks import additive, causal_mask, padding_is_last, zero_padding
 
 # On a CPU three tensor operations with the weights in between beat torch's fused kernel up to this many weights (2 to 5
 # times at 10 to 100 positions; benchmarks/attention.py); above it the fused kernel's flat memory counts.
@@ -103,7 +103,7 @@ class AttentionState(MixerState):
 
 def _select_rows(slots: Tensor, rows: Tensor, filled: int | None) -> Tensor:
     """(C + 1, R', ...): the `rows` of slots (C + 1, R, ...), in the first `filled` slots at least."""
-    if filled is None:
+    if filled is None or (slots.requires_grad and torch.is_grad_enabled()):  # `out` has no gradient
         return slots.index_select(1, rows)
     selected = slots.new_empty(slots.shape[0], rows.shape[0], *slots.shape[2:])
     torch.index_select(slots.narrow(0, 0, filled), 1, rows, out=selected.narrow(0, 0, filled))
@@ -162,19 +162,25 @@ class Attention(Mixer):
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
         length = x.shape[1]
         query, key, value = self._project(x, torch.arange(length, device=x.device))
-        # Padding follows the real positions, so a causal mixer never sees it from a real one.
-        allowed = None if mask is None or self.causal else mask[:, None, None, :]
         values, weights = attend(
             query,
             key,
             value,
-            allowed,
+            self._real_keys(mask),
             causal=self.causal,
             bias=self.position(length, length, device=x.device),
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
         )
         return self._finish(values, weights, mask)
+
+    def _real_keys(self, mask: Tensor | None) -> Tensor | None:
+        """The keys (B, 1, L or 1, L) that are no padding; None where a causal query sees none that is."""
+        if mask is None or (self.causal and padding_is_last(mask)):
+            return None
+        keys = mask[:, None, None, :]
+        # Padding before a causal sequence sees itself, so that no query is left without a key.
+        return keys | torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device) if self.causal else keys
 
     def _project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys (B, K, L, d_k), rotated as at `positions` (L,) or (B, L), and values (B, K, L, d_v) of x."""

@@ -144,7 +144,8 @@ class Mixer(nn.Module, ABC):
 
         Args:
             x: (B, L, D).
-            mask: (B, L), True where a position is real; None when all are.
+            mask: (B, L), True where a position is real; None when all are. In batches padding follows the real
+                positions. Causal attention relies on that on an accelerator, where looking would cost a wait.
             need_weights: return the attention weights, if the mixer has any.
 
         Returns:

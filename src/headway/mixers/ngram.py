@@ -72,6 +72,8 @@ class Ngram(Mixer):
             raise ValueError(f"n must be at least 1; received {n}")
         if global_context not in (True, False, "prefix"):
             raise ValueError(f"global_context is true, false or prefix; received {global_context!r}")
+        if global_context != "prefix":
+            global_context = bool(global_context)  # 1 and numpy's truth say the same
         if causal and global_context is True:
             raise ValueError(
                 "global_context: true takes the maximum over the whole sequence, so a causal mixer (a decoder) would"
@@ -106,7 +108,7 @@ class Ngram(Mixer):
         """The context vectors (B, L or 1, K d) of projected vectors (B, L, K d), where there are any (equation 7)."""
         if self.global_weight is None:
             return None
-        return projected.cummax(1).values if self.prefix else _highest(projected, mask)
+        return _highest_so_far(projected, mask) if self.prefix else _highest(projected, mask)
 
     def _read(self, projected: Tensor, highest: Tensor | None) -> Tensor:
         """Equations 4 and 5 (or 8, with `highest`) for projected vectors (B, L, K d)."""
@@ -196,3 +198,11 @@ def _highest(projected: Tensor, mask: Tensor | None) -> Tensor:
         return projected.amax(1, keepdim=True)
     highest = projected.masked_fill(~mask[..., None], -torch.inf).amax(1, keepdim=True)
     return highest.masked_fill(~mask.any(1)[:, None, None], 0)
+
+
+def _highest_so_far(projected: Tensor, mask: Tensor | None) -> Tensor:
+    """(B, L, K d): at each position the maximum over the real ones up to it; zero before the first."""
+    if mask is None:
+        return projected.cummax(1).values
+    highest = projected.masked_fill(~mask[..., None], -torch.inf).cummax(1).values
+    return highest.masked_fill(highest.isneginf(), 0)

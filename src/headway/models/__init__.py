@@ -1,7 +1,9 @@
 """Models, built from the `model` section of a recipe."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from headway.errors import UserError
 from headway.models.components import CROSS_ATTENTIONS, FEED_FORWARDS, MODELS, NORMS
 from headway.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from headway.models.front_end import FrontEndConfig
@@ -41,23 +43,29 @@ __all__ = [
 ]
 
 
-def build_model(config: ModelConfig, source_size: int, target_size: int, shared: bool) -> Seq2Seq:
+def build_model(
+    config: ModelConfig | Mapping[str, Any] | str, source_size: int, target_size: int, shared: bool
+) -> Seq2Seq:
     """The sequence-to-sequence model that `config` describes, with new weights from torch's global generator.
 
     Args:
-        config: the `model` section of a recipe.
+        config: the `model` section of a recipe, checked or as a recipe has it: a preset's name, or keys.
         source_size: how many tokens the source vocabulary has or, where `config.reads_frames()`, a frame has numbers.
         target_size: how many tokens the target vocabulary has.
         shared: whether both sides have the same vocabulary.
 
     Raises:
-        UserError: options that do not go together, or a number of parameters that cannot be matched.
+        UserError: what `model_section` refuses, a model that writes no sequences, options that do not go together, or a
+            number of parameters that cannot be matched.
     """
+    section = model_section(config)
+    if not isinstance(section, ModelConfig):
+        raise UserError("this model writes no sequences", where="model.kind", received=section.kind)
 
-    def build(section: ModelConfig) -> Seq2Seq:
-        model: Any = MODELS.get(section.kind, "model.kind")
-        built = model(section, source_size, target_size, shared)
+    def build(config: ModelConfig) -> Seq2Seq:
+        model: Any = MODELS.get(config.kind, "model.kind")
+        built = model(config, source_size, target_size, shared)
         assert isinstance(built, Seq2Seq)
         return built
 
-    return build(matched(config, build) if isinstance(config, StackedConfig) else config)
+    return build(matched(section, build) if isinstance(section, StackedConfig) else section)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.log import progress
+from headway.log import counted, progress
 from headway.parses.parse import Parse
 from headway.parses.parse_store import key_of, open_writer
 from headway.parses.parsers import Parser, ParserConfig, load_parser
@@ -36,8 +36,8 @@ class Annotated:
         speed = self.parsed / max(self.seconds, 1e-9)
         missing = f", {self.without:,} of them without a parse" if self.without else ""
         return (
-            f"{self.lines:,} lines, {self.parsed:,} sentences newly parsed{missing}: {speed:,.0f} sentences/s,"
-            f" {speed / self.processes:,.0f} a process; {self.store}"
+            f"{counted(self.lines, 'line')}, {counted(self.parsed, 'sentence')} newly parsed{missing}:"
+            f" {speed:,.0f} sentences/s, {speed / self.processes:,.0f} a process; {self.store}"
         )
 
 

@@ -162,12 +162,13 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         if len(source.values) <= limit:
             return source
         if not options.truncate and self.recipe.data.truncate_source is None:
+            readable = all(model.longest_read(len(source.values)) >= len(source.values) for model in self.models)
+            moved = f", {option('max_source_length')} moves the limit" if readable else ""
             raise UserError(
                 f"this {self.source.noun} is too long",
                 where=f"line {number}" if named else self.source.name(line),
                 received=f"{len(source.values)} {self.source.unit}",
-                allowed=f"up to {limit}; {option('truncate')} cuts longer ones, "
-                f"{option('max_source_length')} moves the limit",
+                allowed=f"up to {limit}; {option('truncate')} cuts longer ones{moved}",
             )
         return Encoded(source.values[:limit], truncated=True)
 

@@ -121,10 +121,14 @@ def read_tree(path: Path, below: Sequence[Path] = (), *, alone: bool = False) ->
 def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
     """Set each `key.path=value` in the raw tree, in their order, so that a later one wins; values are YAML.
 
+    Args:
+        tree: of the recipe.
+        overrides: several, or one.
+
     Raises:
         UserError: an override of another form.
     """
-    for override in overrides:
+    for override in [overrides] if isinstance(overrides, str) else overrides:
         key, separator, text = override.partition("=")
         if not separator or not key:
             raise UserError("an override is key.path=value", where=override)

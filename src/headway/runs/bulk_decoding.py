@@ -41,7 +41,8 @@ from headway.tasks import build_task
 Kind = Literal["backtranslate", "distill"]
 IDENTITY, MANIFEST = "work.json", "manifest.json"
 SOURCE, TARGET = "source.txt", "target.txt"
-REASONS = ("empty", "too long for the model", "min_score", "max_ratio")
+FILTERS = ("min_score", "max_ratio")
+REASONS = ("empty", "too long for the model", *FILTERS)
 SHOWN = 5  # lines of each reason in the manifest
 LARGEST_CHUNK = 2**32  # bytes
 
@@ -237,7 +238,9 @@ def _write(
                     shown.append(number)
         dropped = {reason: counts[reason] for reason in REASONS if counts[reason]}
         if not counts["kept"]:
-            raise UserError("no pair is left", where=option("min_score"), received=dropped, allowed="weaker filters")
+            most = max(dropped, key=dropped.__getitem__, default="empty")
+            where, allowed = (option(most), "a weaker filter") if most in FILTERS else (option("input"), None)
+            raise UserError("no pair is left", where=where, received=dropped, allowed=allowed)
         manifest = {
             "headway": headway.__version__,
             **begun,

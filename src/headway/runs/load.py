@@ -67,6 +67,9 @@ def load(
         UserError: a folder that holds no finished model, runs that do not go together, foreign code, a precision that
             this machine does not have, or an engine that is not installed or cannot express the run.
     """
+    for path in (run, *more_runs):
+        if not isinstance(path, str | Path):
+            raise UserError("a run is a path", where="run", received=path, allowed="load(RUN, RUN, ...) for several")
     paths = [unpacked(Path(path)) for path in (run, *more_runs)]
     _check_precision(precision, engine)
     if engine is not None:

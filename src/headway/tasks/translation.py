@@ -43,9 +43,9 @@ from headway.processing.text.text_processor import (
 from headway.recipe import Recipe
 from headway.storage import keep_folder
 from headway.tasks.marian_import import fill_from_marian, marian_processors
+from headway.tasks.objective_checks import check_objective
 from headway.tasks.prediction_checks import check_predictions, warn_of_cut_sources
 from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
-from headway.tensors.batch import collate
 
 SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
 
@@ -251,14 +251,6 @@ def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcesso
                 received=recipe.data.max_length if learned_from else None,
                 allowed=f"up to {most} tokens, or a higher model.max_position",
             )
-
-
-def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
-    """Find out, on a sentence of one token, whether the model has the attention that the objective reads."""
-    objective = Objective(recipe.objective)
-    if objective.capture:
-        sentence = collate([model.trial_source(1)], [np.array([4])]).to("meta")
-        objective.check(model(sentence, capture=("*", *objective.capture)).attention, model.attention_axes)
 
 
 def _decode(

@@ -40,6 +40,17 @@ def drop_full(mask: Tensor | None) -> Tensor | None:
     return None if mask.all() else mask
 
 
+def padding_is_last(mask: Tensor) -> bool:
+    """Whether padding follows the real positions of every row of a mask (B, L), so that nothing real stands behind any.
+
+    This is how `padding_mask` and all batches have it. It is taken for granted where looking would wait for an
+    accelerator, or a compiled program could not branch on it.
+    """
+    if mask.device.type != "cpu" or torch.compiler.is_compiling():
+        return True
+    return not (mask[:, 1:] > mask[:, :-1]).any()
+
+
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """0 where `mask` is True and the lowest finite number elsewhere, to be added to scores before a softmax.
 

@@ -138,6 +138,14 @@ def test_long_sentences_stand_below_each_other(tmp_path: Path, drawn: list[Figur
     assert [axes.get_subplotspec().rowspan.start for axes in drawn[0].axes if axes.images] == [0, 1]
 
 
-def test_a_page_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no alignment to draw"):
-        alignment_page([], tmp_path / "a.png")
+def test_sentences_without_words_on_a_side_are_left_out(tmp_path: Path, drawn: list[Figure]) -> None:
+    page = [words("a b", "c"), words("d e f", ""), words("g", "h i"), words("", "")]
+    alignment_page(page, tmp_path / "a.png", columns=1)
+    panels = [axes for axes in drawn[0].axes if axes.images]
+    assert [labels(axes)[0] for axes in panels] == [["a", "b"], ["g"]]
+
+
+@pytest.mark.parametrize("page", [[], [words("a b", "")], [words("", "a")]])
+def test_a_page_of_nothing(tmp_path: Path, page: list[WordAlignment]) -> None:
+    with pytest.raises(UserError, match="there is no alignment to draw: every line or its output is empty"):
+        alignment_page(page, tmp_path / "a.png")

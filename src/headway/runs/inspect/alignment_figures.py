@@ -43,18 +43,19 @@ def alignment_page(alignments: Sequence[WordAlignment], path: Path, columns: int
     """Draw alignments of words, source above and target to the left: one sentence, or a page of them.
 
     Args:
-        alignments: one a sentence.
+        alignments: one a sentence; those without words on a side are left out.
         path: the figure; its suffix says the format.
         columns: how many sentences stand beside each other; long ones that do not fit take a column less.
 
     Raises:
         UserError: there is nothing to draw.
     """
-    if not alignments:
-        raise UserError("there is no alignment to draw: every line is empty", where=str(path))
-    widest = max(len(alignment.source) for alignment in alignments)
+    drawn = [alignment for alignment in alignments if alignment.source and alignment.target]
+    if not drawn:
+        raise UserError("there is no alignment to draw: every line or its output is empty", where=str(path))
+    widest = max(len(alignment.source) for alignment in drawn)
     fitting = max(1, int(PAGE_WORDS / widest))
-    _draw_page(alignments, path, min(columns, fitting, len(alignments)))
+    _draw_page(drawn, path, min(columns, fitting, len(drawn)))
 
 
 def _draw_page(
