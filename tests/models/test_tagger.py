@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from headway.corpora.word_corpus import collate_windows
 from headway.errors import UserError
@@ -183,3 +184,17 @@ def test_a_stored_configuration_that_no_encoder_has(
     (tmp_path / "config.json").write_text(json.dumps(config | change), encoding="utf-8")
     with pytest.raises(UserError, match=message):
         build_tagger(TaggerConfig(kind="tagger", encoder="x"), 3, tmp_path, initial=False)
+
+
+@pytest.mark.parametrize("kind", ["FNet", "Longformer"])
+def test_attention_that_is_not_of_all_tokens_to_all_is_not_captured(kind: str) -> None:
+    sizes = {"vocab_size": 30, "hidden_size": DIM, "num_hidden_layers": 2, "num_attention_heads": HEADS}
+    own = {"attention_window": 4} if kind == "Longformer" else {}
+    config = getattr(transformers, f"{kind}Config")(**sizes, **own, intermediate_size=8, pad_token_id=0)
+    encoder = getattr(transformers, f"{kind}Model")(config)
+    model = Tagger(TaggerConfig.model_validate({"encoder": "none", "heads": 3}), encoder, 3).eval()
+    whole = batch(0, 1, 2)
+    assert model(whole).logits.isfinite().all()
+    assert model(whole, capture=("layers",)).attention.keys() == {"layers"}
+    with pytest.raises(UserError, match=r"capture: this encoder has no attention of all tokens to all; .*layers"):
+        model(whole, capture=("*",))

@@ -1,6 +1,7 @@
 """Words in an encoder's tokens: none without a token, none outside of the windows."""
 
 import random
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,29 @@ def test_windows_of_one_sentence_are_about_equally_long() -> None:
     assert _cuts([1] * 10, 10) == [10]
     assert _cuts([4, 4, 4], 5) == [1, 2, 3]
     assert _cuts([], 5) == []
+    assert _cuts([3, 4, 1], 5) == [1, 3]
+
+
+def test_windows_are_as_few_as_can_be_and_the_longest_as_short_as_can_be() -> None:
+    draw = random.Random(3)
+    for _ in range(200):
+        room = draw.randint(1, 9)
+        lengths = [draw.randint(1, room) for _ in range(draw.randint(1, 8))]
+        ways = []
+        for inner in range(len(lengths)):
+            for cuts in combinations(range(1, len(lengths)), inner):
+                ends = [*cuts, len(lengths)]
+                longest = max(sum(lengths[start:end]) for start, end in pairwise([0, *ends]))
+                ways += [(len(ends), longest)] if longest <= room else []
+        found = _cuts(lengths, room)
+        longest = max(sum(lengths[start:end]) for start, end in pairwise([0, *found]))
+        assert (len(found), longest) == min(ways)
+
+
+def test_a_long_sentence_raises_no_alarm(processor: WordProcessor, caplog: pytest.LogCaptureFixture) -> None:
+    processor.tokenizer.model_max_length = 4
+    processor.word_ids(["he"] * 9)
+    assert caplog.messages == []
 
 
 def test_what_is_saved_is_loaded(processor: WordProcessor, tmp_path: Path) -> None:

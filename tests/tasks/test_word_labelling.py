@@ -273,6 +273,9 @@ def test_predict_writes_tsv_json_and_marks(learned: Learned, run_headway: Comman
     assert [len(each["words"]) for each in objects] == [4, 0, len(HARD)]
     assert objects[0]["labels"] == ["c", "c", "i", "c"]
     assert set(objects[0]["probabilities"]) == {"c", "i"}
+    columns = run_headway("predict", learned.run, stdin="he\tc\nbad\ti\n")
+    assert "line 1 has a tab, and is read as a sentence like every line" in columns.err
+    assert "has a tab" not in tsv.err
     marked = run_headway("predict", learned.run, "--format", "marked", stdin="he goes bad home\n").out
     assert marked == "he goes [bad] home\n"
     assert (

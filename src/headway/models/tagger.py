@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.config import Probability, Width
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.models.layer_attention import build_layer_mix
 from headway.models.model import Model, ModelSection, Output, wanted
 from headway.tensors.batch import TokenBatch
@@ -111,8 +111,16 @@ class Tagger(Model[TokenBatch]):
             encoder = with_explicit_attention(encoder)
         with torch.no_grad() if self.frozen else nullcontext():
             read = encoder(**inputs, output_hidden_states=True, output_attentions=need_weights)
-        given = zip(names, read.attentions, strict=True) if need_weights else ()
+        given = zip(names, _weights(read.attentions, batch.tokens), strict=True) if need_weights else ()
         return read.hidden_states[1:], {name: weights for name, weights in given if wanted(name, capture)}
+
+
+def _weights(attentions: Any, tokens: Tensor) -> Sequence[Tensor]:
+    """The attention that an encoder gave. Raises UserError unless it is (B, K, P, P), over all of its tokens."""
+    length = tokens.shape[1]
+    if not attentions or any(weights is None or weights.shape[2:] != (length, length) for weights in attentions):
+        raise UserError("this encoder has no attention of all tokens to all", where=option("capture"), allowed=[LAYERS])
+    return tuple(attentions)
 
 
 def with_explicit_attention(encoder: nn.Module) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -119,7 +120,6 @@ class WordProcessor(Processor):
         location: the name or folder that the tokenizer and the encoder's configuration are read from.
 
     Attributes:
-        longest: the most tokens that the encoder reads, as the tokenizer says it; huge where it does not say.
         special_tokens: the ids that stand before and after every sentence.
 
     Raises:
@@ -134,7 +134,7 @@ class WordProcessor(Processor):
             raise UserError("this tokenizer cannot tell the tokens of different words", where="model.encoder",
                             received=type(tokenizer).__name__, allowed="a fast tokenizer")  # fmt: skip
         self.tokenizer, self.location = tokenizer, location
-        self.longest, self.special_tokens = int(tokenizer.model_max_length), _special_tokens(tokenizer)
+        self.special_tokens = _special_tokens(tokenizer)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -190,7 +190,8 @@ class WordProcessor(Processor):
         """The ids of each word, one at least: a word that the tokenizer drops becomes the unknown token."""
         result: list[list[int]] = [[] for _ in words]
         if words:
-            encoded = self.tokenizer(list(words), is_split_into_words=True, add_special_tokens=False)
+            # Not verbose: of sentences that are longer than the encoder reads, windows are read.
+            encoded = self.tokenizer(list(words), is_split_into_words=True, add_special_tokens=False, verbose=False)
             for id, word in zip(encoded["input_ids"], encoded.word_ids(), strict=True):
                 result[word].append(id)
         unknown = self.tokenizer.unk_token_id
@@ -234,14 +235,21 @@ def _special_tokens(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _cuts(lengths: Sequence[int], room: int) -> list[int]:
-    """Where windows end, so that none is longer than `room` and all are about equally long."""
+    """Where windows end: as few as `room` allows, the longest as short as it can be. No length is above `room`."""
     if not lengths:
         return []
-    total = sum(lengths)
-    share = -(-total // -(-total // room))
+    fewest = len(_filled(lengths, room))
+    if fewest == 1:
+        return [len(lengths)]
+    shortest = bisect_left(range(room), True, lo=max(lengths), key=lambda share: len(_filled(lengths, share)) <= fewest)
+    return _filled(lengths, shortest)
+
+
+def _filled(lengths: Sequence[int], room: int) -> list[int]:
+    """Where windows end of which each takes what still fits."""
     cuts, filled = list[int](), 0
     for index, length in enumerate(lengths):
-        if filled and (filled >= share or filled + length > room):
+        if filled + length > room:
             cuts.append(index)
             filled = 0
         filled += length

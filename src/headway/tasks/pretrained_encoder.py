@@ -44,6 +44,22 @@ def encoder_config(name_or_path: str, *, stored: bool = False) -> Any:
     return config
 
 
+def longest_read(config: Any) -> int | None:
+    """The most tokens that an encoder of this configuration reads, special ones among them; None without a bound.
+
+    Positions that are numbered from behind a padding index, as RoBERTa's are, are so many fewer than the configuration
+    says. The encoder is built without weights, to look.
+    """
+    said = getattr(config, "max_position_embeddings", None)
+    limits = [said] if isinstance(said, int) and said > 0 else []  # XLNet's is -1
+    with loading("this encoder", str(config.name_or_path)) as transformers, torch.device("meta"):
+        encoder = transformers.AutoModel.from_config(config, trust_remote_code=False)
+    for name, table in encoder.named_modules():
+        if name.endswith("position_embeddings") and getattr(table, "padding_idx", None) is not None:
+            limits.append(table.num_embeddings - table.padding_idx - 1)
+    return min(limits, default=None)
+
+
 def build_tagger(config: TaggerConfig, labels: int, stored: Path, *, initial: bool) -> Tagger:
     """The model that `config` describes.
 

@@ -28,7 +28,7 @@ from headway.processing.pretrained import LabelProcessor, WordProcessor, encoder
 from headway.processing.processor import Processors
 from headway.recipe import Recipe
 from headway.storage import keep_folder
-from headway.tasks.pretrained_encoder import build_tagger, encoder_config
+from headway.tasks.pretrained_encoder import build_tagger, encoder_config, longest_read
 from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
 
 
@@ -62,8 +62,8 @@ class TokenTask(Task):
             raise UserError("a tagger learns from labels alone", where="objective", allowed="label_smoothing")
         encoder = encoder_config(encoder_location(config.encoder))
         check_heads(config, encoder.hidden_size)
-        longest = getattr(encoder, "max_position_embeddings", recipe.data.max_length)
-        if recipe.data.max_length > longest:
+        longest = longest_read(encoder)
+        if longest is not None and recipe.data.max_length > longest:
             raise UserError(
                 "the encoder cannot read so many tokens",
                 where="data.max_length", received=recipe.data.max_length, allowed=f"up to {longest}",

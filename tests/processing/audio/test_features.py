@@ -70,6 +70,12 @@ def test_equal_to_kaldi(rate, bins):
     assert len(found) == count_frames(len(samples) / rate, AudioConfig(sample_rate=rate, bins=bins))
 
 
+def test_frames_are_counted_as_resampling_rounds():
+    config = AudioConfig(sample_rate=11025, bins=40)
+    assert [count_frames(samples / 22050, config) for samples in (3187, 3188, 3189, 3190)] == [12, 12, 13, 13]
+    assert count_frames(3301 / 44100, AudioConfig(sample_rate=22050, bins=40)) == 1 + (1651 - 551) // 220
+
+
 def test_equal_to_the_definition():
     samples = say("low")
     np.testing.assert_allclose(filterbanks(samples, SMALL), oracle(samples, SMALL), atol=2e-3)

@@ -5,6 +5,7 @@ Shapes: N samples, F frames, M bins.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -21,6 +22,7 @@ from headway.tensors.batch import Frames
 Milliseconds = Annotated[float, Field(gt=0, le=10_000)]
 
 INT16 = 1 << 15  # Kaldi's samples are 16-bit integers
+ROUNDING = 1e-6  # of a sample: by so much the product of seconds and a rate may miss a half
 LEAST_VARIANCE = 1e-8  # of a bin that hardly changes: dividing by less would blow up rounding
 
 
@@ -99,7 +101,7 @@ def _options(config: AudioConfig) -> Any:
 
 def count_frames(seconds: float, config: AudioConfig) -> int:
     """F of a recording of so many seconds."""
-    samples = round(seconds * config.sample_rate)
+    samples = math.floor(seconds * config.sample_rate + 0.5 + ROUNDING)  # halves go up, as resampling has them
     length, shift = (
         int(config.sample_rate * milliseconds / 1000) for milliseconds in (config.frame_length, config.frame_shift)
     )
