@@ -177,6 +177,8 @@ def test_an_override_below_null_makes_the_section() -> None:
     tree: dict[str, Any] = {"data": {"dev": None}}
     apply_overrides(tree, ["data.dev.tsv=dev.tsv"])
     assert tree == {"data": {"dev": {"tsv": "dev.tsv"}}}
+    apply_overrides(tree, "data.dev.tsv=test.tsv")  # one alone
+    assert tree == {"data": {"dev": {"tsv": "test.tsv"}}}
 
 
 @pytest.mark.parametrize(

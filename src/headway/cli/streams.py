@@ -61,8 +61,8 @@ def run_predict(
     if lines is not None:
         check_file(lines, option("input"))
         if files:
-            what = "this is no run, and recordings are named or read from a file, not both"
-            what = what if exists(files[0]) else "there is no such run"
+            both = "this is no run, and recordings are named or read from a file, not both"
+            what = both if exists(files[0]) else "there is no such run"
             raise UserError(what, where=str(files[0]), allowed=f"runs before {option('input')}")
     predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
     task = predictor.recipe.task

@@ -50,7 +50,7 @@ def about(name: str) -> str:
 
 
 def measured(name: str) -> str:
-    """The measured minutes and scores of a recipe, such as `19 minutes, 40.9 BLEU on dev`; empty without any."""
+    """The measured minutes and scores of a recipe, such as `38.3 BLEU after 9 CPU minutes`; empty without any."""
     text = opening(library() / f"{name}.yaml").get("Measured", NOT_MEASURED).partition(" (results/")[0]
     return "" if text.startswith(NOT_MEASURED) else text.removesuffix(".")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -68,7 +69,7 @@ def load(
             this machine does not have, or an engine that is not installed or cannot express the run.
     """
     for path in (run, *more_runs):
-        if not isinstance(path, str | Path):
+        if not isinstance(path, str | os.PathLike):
             raise UserError("a run is a path", where="run", received=path, allowed="load(RUN, RUN, ...) for several")
     paths = [unpacked(Path(path)) for path in (run, *more_runs)]
     _check_precision(precision, engine)
