@@ -232,7 +232,7 @@ def test_options_of_text_are_refused(heard, run_headway, reversal):
     ended = run_headway("predict", heard.run, *heard.recordings, "--alignments", "a.txt")
     assert (ended.code, "speech_recognition has no such option" in ended.err) == (2, True)
     ended = run_headway("predict", reversal.run, heard.recordings[0])
-    assert (ended.code, "FILE: translation reads lines; received" in ended.err) == (2, True)
+    assert (ended.code, "this is no run, and translation reads lines; allowed:" in ended.err) == (2, True)
 
 
 def test_the_data_can_be_checked_first(heard, run_headway):
