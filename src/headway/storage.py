@@ -86,9 +86,14 @@ def keep_folder(folder: Path, save: Callable[[Path], None]) -> None:
     unfinished = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
-    save(unfinished)
-    _settle(unfinished)
-    unfinished.rename(folder)
+    try:
+        save(unfinished)
+        _settle(unfinished)
+        unfinished.rename(folder)
+    except OSError:
+        # A full disk has no room for what is of no use.
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
     sync(folder.parent)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.errors import RunError, UserError, in_one_line
-from headway.files import remove, remove_leftovers, sync, write_bytes, write_text
+from headway.files import remove, remove_leftovers, write_bytes, write_text
 from headway.predictors.run import WEIGHTS
 from headway.registry import is_own
 from headway.runs.checkpoint_files import (
@@ -32,6 +32,7 @@ from headway.runs.checkpoint_files import (
 )
 from headway.runs.run_folder import read_tensors
 from headway.runs.training.parallel import like, whole
+from headway.storage import keep_folder
 
 NUMBER = "#number"  # ends the names of entries that are Python's numbers
 GROUPS = "param_groups"  # in the place of a parameter's name
@@ -107,24 +108,22 @@ STATE_SHAPE = TypeAdapter(TrainingState)
 def save_checkpoint(
     checkpoints: Path, state: TrainingState, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor]
 ) -> Path:
-    """Write a checkpoint: into a temporary folder, synced, then renamed.
+    """Write a checkpoint, whole or not at all.
 
     Raises:
         RunError: the disk is full or not writable; what was written before is untouched.
     """
     final = folder_of(checkpoints, state.update)
-    temporary = checkpoints / f".{final.name}.tmp"
+
+    def write(folder: Path) -> None:
+        write_bytes(folder / WEIGHTS, save(dict(weights)))
+        write_bytes(folder / OPTIMIZER, save(dict(optimizer)))
+        _write_state(folder, state, hashes_of(folder))
+
     try:
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        write_bytes(temporary / WEIGHTS, save(dict(weights)))
-        write_bytes(temporary / OPTIMIZER, save(dict(optimizer)))
-        _write_state(temporary, state, hashes_of(temporary))
-        sync(temporary)
-        temporary.rename(final)
-        sync(checkpoints)
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        keep_folder(final, write)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         last = list_checkpoints(checkpoints)
         kept = f"the last good checkpoint is {last[-1].name}" if last else "there is no earlier checkpoint"
         raise RunError(f"{final}: the checkpoint could not be written ({error}); {kept}") from error
