@@ -4,8 +4,8 @@ python benchmarks/race_record.py results/tanaka-race.json --title "Time to 37.7 
     --command "headway train recipes/tanaka/fast.yaml training.seed=SEED --output runs/fast-SEED" \
     runs/transformer-small-1 runs/transformer-small-2 runs/fast-1 runs/fast-2
 
-The record has the tables of the goal, and not the curves. `--test SOURCE REFERENCES` adds the scores of the finished
-runs on a test set.
+The record has the tables of the goal, and not the curves. `--test SOURCE REFERENCES` or `--test PAIRS.tsv` adds the
+scores of the finished runs on a test set; RUN in these paths is the run's folder.
 """
 
 import argparse
@@ -23,17 +23,24 @@ from headway.tables import Cell, Column, Table
 from headway.tasks import dev_metrics
 
 
-def on_test(racers: Sequence[Racer], source: Path, references: Path) -> Table:
-    """The scores of finished runs on a test set, by the first metric of their dev sets."""
-    test = NamedCorpus(source.stem, parse_corpus({"source": source, "target": references}, "test"))
+def on_test(racers: Sequence[Racer], tests: Sequence[Sequence[str]]) -> Table:
+    """The scores of finished runs on test sets, by the first metric of their dev sets."""
     metric = dev_metrics(RunFolder(racers[0].run).read_recipe())[0]
     rows: list[list[Cell]] = []
     for racer in racers:
-        (output,) = result_of_run(racer.run, racer.system, racer.seed, [test]).outputs
-        score = metric.score(output.hypotheses, output.test.references).value
-        rows.append([str(racer), score])
-    columns = [Column("run"), Column(f"{metric.label} on {test.name}", format=".2f")]
-    return Table(columns, rows, title="Test", notes=[f"{metric.label}: {metric.signature()}"])
+        corpora = [_corpus(test, racer.run) for test in tests]
+        outputs = result_of_run(racer.run, racer.system, racer.seed, corpora).outputs
+        scores = [metric.score(output.hypotheses, output.test.references).value for output in outputs]
+        rows.append([str(racer), *scores])
+    scored = [Column(f"{metric.label} on {Path(test[0]).stem}", format=".2f") for test in tests]
+    return Table([Column("run"), *scored], rows, title="Test", notes=[f"{metric.label}: {metric.signature()}"])
+
+
+def _corpus(test: Sequence[str], run: Path) -> NamedCorpus:
+    """The files of a test set: a source and its references, or pairs in one file."""
+    keys = ["tsv"] if len(test) == 1 else ["source", "target"]
+    files = {key: path.replace("RUN", str(run)) for key, path in zip(keys, test, strict=True)}
+    return NamedCorpus(Path(test[0]).stem, parse_corpus(files, "test"))
 
 
 def main() -> None:
@@ -45,7 +52,9 @@ def main() -> None:
     parser.add_argument("--goal", type=float, required=True)
     parser.add_argument("--metric", help="of dev; by default the first")
     parser.add_argument("--text", action="append", default=[], help="a sentence above the tables; several times")
-    parser.add_argument("--test", nargs=2, type=Path, metavar=("SOURCE", "REFERENCES"), help="lines of a test set")
+    parser.add_argument(
+        "--test", nargs="+", action="append", default=[], metavar="FILE", help="a test set; several times"
+    )
     parser.add_argument("--command", action="append", default=[], help="one that trained the runs; several times")
     given = parser.parse_args()
     runs = [Existing.parse(run, "runs") for run in given.runs]
@@ -53,7 +62,7 @@ def main() -> None:
     _, way, systems = run_bench_race(racers, given.metric, given.goal)
     names = " ".join(dict.fromkeys(f"runs/{racer.system}-*" for racer in racers))
     race = f"headway bench race {names} --goal {given.goal:g}"
-    tables = [systems, way] if given.test is None else [systems, way, on_test(racers, *given.test)]
+    tables = [systems, way, on_test(racers, given.test)] if given.test else [systems, way]
     record = ResultRecord(
         title=given.title,
         measured=measured_now([*given.command, race], sorted({racer.seed for racer in racers})),
