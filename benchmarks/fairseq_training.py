@@ -22,10 +22,9 @@ from headway.bench.timing import (
     SyntheticCorpus,
     compete,
     matrix_peak,
-    peak_bytes,
 )
 from headway.comparison.results import ResultRecord, measured_now, write_record
-from headway.device import keep_freed_memory
+from headway.device import keep_freed_memory, peak_memory
 
 
 def fairseq_config(size: Size[Any]) -> Any:
@@ -81,7 +80,7 @@ def setup_fairseq(name: str) -> tuple[Play, dict[str, Any]]:
     size = ALL_SIZES[name]
     corpus = SyntheticCorpus(size.vocabulary)
     batches = plan(size, corpus)
-    before = peak_bytes(torch.device("cpu"))
+    before = peak_memory()
     words = Dictionary()  # which has four of its own
     for index in range(size.vocabulary - len(words)):
         words.add_symbol(f"w{index}")
@@ -110,7 +109,7 @@ def setup_fairseq(name: str) -> tuple[Play, dict[str, Any]]:
     facts = {
         "precision": "float32",
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "memory": (peak_bytes(torch.device("cpu")) - before) / 2**30,
+        "memory": (peak_memory() - before) / 2**30,
         "padding": padding(corpus, batches),
     }
     return play, facts

@@ -24,7 +24,7 @@ GROUND: dict[str, set[str]] = {
     "memory": {"errors"},
     "device": {"errors", "processes"},
     "config": {"errors", "files"},
-    "storage": {"files", "errors"},
+    "storage": {"files", "errors", "log"},
     "figures": {"errors", "files", "tables"},
     "registry": {"errors", "config"},
     "catalogue": {"registry", "errors"},

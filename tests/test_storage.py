@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from headway.errors import UserError
-from headway.storage import GrowingArray, cache_folder, check_new, keep_first, put_in_place, read_array, workspace
+from headway.storage import (
+    GrowingArray,
+    cache_folder,
+    check_new,
+    keep_first,
+    keep_folder,
+    open_kept,
+    put_in_place,
+    read_array,
+    workspace,
+)
 
 
 def test_a_link_to_nothing_is_something(tmp_path: Path) -> None:
@@ -125,3 +135,27 @@ def test_a_user_without_a_home_folder_is_told_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Path, "home", homeless)
     with pytest.raises(UserError, match=r"HOME: this user has no home folder .*allowed: HEADWAY_CACHE=FOLDER"):
         cache_folder()
+
+
+def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "part").write_text("x", encoding="utf-8")
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        keep_folder(tmp_path / "new", fail)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_another_process_puts_there_stays(tmp_path: Path) -> None:
+    def read(folder: Path) -> str:
+        return (folder / "whole").read_text(encoding="utf-8")
+
+    kept = tmp_path / "kept"
+    assert open_kept(kept, read) is None
+    kept.mkdir()
+    (kept / "whole").write_text("x", encoding="utf-8")
+    assert open_kept(kept, read) == "x"
+    (kept / "whole").unlink()
+    assert open_kept(kept, read) is None
+    assert not kept.exists()

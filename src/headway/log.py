@@ -6,9 +6,10 @@ where. `progress_shown` says how progress is drawn; without it nothing is.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 logger = logging.getLogger("headway")
 
@@ -53,6 +54,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+Item = TypeVar("Item")
+
+
 class Progress:
     """Work that is under way: how far, how fast, how long still.
 
@@ -83,6 +87,12 @@ class Progress:
         if self.total and fresh > 0 and text is None:
             self.text += f" · {duration(max(0.0, (self.total - done) * elapsed / fresh))} left"
         self.redraw()
+
+    def over(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The same items, each counted when it is done with."""
+        for count, item in enumerate(items, start=1):
+            yield item
+            self.update(count)
 
 
 # Draws the progress that it is given until the context ends, anew at each call of the function that the context gives.

@@ -4,17 +4,21 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from headway.errors import UserError, option
-from headway.files import sync
+from headway.errors import RunError, UserError, option
+from headway.files import sync, take_lock
+from headway.log import warn
+
+Kept = TypeVar("Kept")
 
 
 def cache_folder() -> Path:
@@ -49,6 +53,29 @@ def workspace(folder: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+@contextmanager
+def locked(path: Path, wait: float = 0.0) -> Iterator[None]:
+    """Hold a lock that ends with the process that holds it, however that ends.
+
+    Args:
+        path: a file that is made where there is none, and stays.
+        wait: seconds to wait for another process to let go of it.
+
+    Raises:
+        RunError: another process holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        until = time.monotonic() + wait
+        while (free := take_lock(file.fileno())) is False:
+            if time.monotonic() >= until:
+                raise RunError(f"{path.parent}: another process is at work here")
+            time.sleep(0.1)
+        if free is None:
+            warn(f"{path.parent}: this file system has no locks; see that no other process works here")
+        yield
+
+
 def check_new(path: Path, name: str) -> None:
     """Raise UserError where there is something, if only a link, at a path that an option, by its key, says to make."""
     if os.path.lexists(path):
@@ -66,6 +93,20 @@ def keep_first(built: Path, folder: Path) -> None:
     """`put_in_place` for a folder that is named by its content: another process may have made the same."""
     if not _renamed(built, folder) and not folder.is_dir():
         raise UserError("a folder is needed there, and there is something else", where=str(folder))
+
+
+def open_kept(folder: Path, read: Callable[[Path], Kept]) -> Kept | None:
+    """What `read` makes of a folder; None where there is none, or where it was cut off, which is removed.
+
+    Another process may put it there at any moment: what was not there at first stays.
+    """
+    if not folder.is_dir():
+        return None
+    try:
+        return read(folder)
+    except (OSError, ValueError, KeyError, TypeError, UserError):
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
 
 
 def _renamed(built: Path, folder: Path) -> bool:

@@ -19,10 +19,10 @@ from pathlib import Path
 import torch
 
 import headway.comparison.cell_process as cell_process
-from headway.comparison.cell_process import locked
 from headway.comparison.grid_file import load_grid
 from headway.comparison.grid_run import GridRun
 from headway.comparison.workers import LocalWorkers
+from headway.storage import locked
 from tests.runs.training.attempts import before_change
 
 the_call = 0  # the process that begins cells

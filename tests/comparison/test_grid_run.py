@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from headway.comparison import grid_run, workers
-from headway.comparison.cell_process import CellJob, locked, run_cell
+from headway.comparison.cell_process import CellJob, run_cell
 from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
 from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import check_sets, compare_grid, comparison_of, plan_of
@@ -26,6 +26,7 @@ from headway.metrics import Metric, build_metric
 from headway.recipe import Recipe
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
+from headway.storage import locked
 from tests.comparison.grids import write_grid
 from tests.conftest import Command
 from tests.runs.training.kills import ROOT, environment
@@ -305,7 +306,7 @@ def test_runs_in_two_precisions_are_refused(tmp_path: Path) -> None:
 
 def test_two_calls_do_not_work_in_one_folder(made: tuple[Grid, Path]) -> None:
     grid, out = made
-    with locked(out / ".lock", wait=0), pytest.raises(RunError, match="another process is at work here"):
+    with locked(out / ".lock"), pytest.raises(RunError, match="another process is at work here"):
         GridRun(grid, out, threads=1).run(LocalWorkers(1, 1))
 
 

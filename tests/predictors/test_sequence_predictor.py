@@ -285,7 +285,7 @@ def test_an_ensemble_needs_the_same_vocabulary(reversal: Reversal, tmp_path: Pat
         "training": {"updates": 1, "checkpoint_every": 1},
     }
     headway.train(headway.recipe.parse_recipe(tree), tmp_path / "other")
-    with pytest.raises(UserError, match="run 2: the runs of an ensemble need the same vocabularies"):
+    with pytest.raises(UserError, match="run 2: runs that are averaged prepare text alike, with one vocabulary"):
         headway.load(reversal.run, tmp_path / "other")
 
 

@@ -17,6 +17,7 @@ from headway.errors import UserError
 from headway.runs import bulk_decoding
 from headway.runs.bulk_decoding import decode_corpus
 from headway.runs.bulk_options import BulkOptions
+from headway.storage import locked
 from tests.conftest import Command, Reversal
 
 
@@ -160,3 +161,14 @@ def test_mistakes_are_told_before_any_work(reversal: Reversal, tmp_path: Path, r
     bound = run_headway("distill", reversal.run, "--output", tmp_path / "new", "--min-score", "1")
     assert (bound.code, "--min-score" in bound.err) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_commands_do_not_work_in_one_folder(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
+    (tmp_path / "mono.txt").write_text("abcd\n", encoding="utf-8")
+    with locked(tmp_path / ".new.work" / ".lock"):
+        ended = run_headway(
+            "backtranslate", reversal.run, "--input", tmp_path / "mono.txt", "--output", tmp_path / "new"
+        )
+    assert ended.code == 1
+    assert "another process is at work here" in " ".join(ended.err.split())
+    assert not (tmp_path / "new").exists()

@@ -581,3 +581,15 @@ def test_what_a_page_of_labels_refuses(learned: Learned, run_headway: Command, t
     assert (code, "line 1: a tagger's reference has a label for each word" in err) == (2, True)
     (tmp_path / "gold").write_text("0-0\n")
     assert "--gold: a tagger aligns nothing" in run_headway(*given, "--gold", tmp_path / "gold").err
+
+
+def test_a_dev_set_with_other_labels_is_refused_before_training(tmp_path: Path, run_headway: Command) -> None:
+    write_encoder(tmp_path / "encoder")
+    (tmp_path / "train.tsv").write_text("he\tPRON\ngoes\tVERB\n\n", encoding="utf-8")
+    (tmp_path / "dev.tsv").write_text("he\tPRP\ngoes\tVBZ\n\n", encoding="utf-8")
+    recipe = write_recipe(tmp_path, task="tagging", training={"updates": 2, "checkpoint_every": 1})
+    for command in (["data", "check", recipe], ["train", recipe, "--output", tmp_path / "run"]):
+        ended = run_headway(*command)
+        assert ended.code == 2
+        said = "data.dev: no word here has a label that data.train has; received 'PRP'; allowed: PRON, VERB"
+        assert said in " ".join(ended.err.split())

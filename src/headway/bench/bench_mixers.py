@@ -24,13 +24,11 @@ from headway.bench.timing import (
     check_output,
     compete,
     measured_on,
-    peak_bytes,
-    wait_for,
 )
-from headway.device import keep_freed_memory
+from headway.device import keep_freed_memory, peak_memory
 from headway.mixers import Mixed, build_mixer
 from headway.mixers.attention import Attention
-from headway.tensors.precision import DTYPES
+from headway.tensors.precision import DTYPES, wait_for
 
 DIM, HEADS, N, WIDTH = 512, 8, 5, 7
 BASELINE = "fused attention"
@@ -146,9 +144,9 @@ def setup_passes(length: int, name: str, precision: str, device: str) -> tuple[P
         wait_for(x.device)
         return x.shape[0] * length
 
-    before = peak_bytes(x.device)
+    before = peak_memory()
     play(0)
-    peak = peak_bytes(x.device) - before
+    peak = peak_memory() - before
     return play, {"precision": precision, "length": length, "bytes_per_sequence": peak / batch_size(length)}
 
 

@@ -25,10 +25,8 @@ from headway.bench.timing import (
     compete,
     matrix_peak,
     measured_on,
-    peak_bytes,
-    wait_for,
 )
-from headway.device import keep_freed_memory, pick_device, processor
+from headway.device import keep_freed_memory, peak_memory, pick_device, processor
 from headway.losses import Objective, ObjectiveConfig
 from headway.mixers.positions import sinusoids
 from headway.models import Seq2Seq, TransformerConfig, build_model, model_section
@@ -43,7 +41,7 @@ from headway.tensors.backends import suited_backend
 from headway.tensors.batch import PAD, Indices
 from headway.tensors.checkpointing import recompute_activations
 from headway.tensors.linear import use_backend
-from headway.tensors.precision import DTYPES, bf16_speed, compared, fitting_precision
+from headway.tensors.precision import DTYPES, bf16_speed, compared, fitting_precision, wait_for
 
 NOTES = (
     "times the baseline: median over the rounds of tokens/s beside those of the plain loop in the same round",
@@ -190,7 +188,7 @@ def setup_headway(
     corpus = SyntheticCorpus(size.vocabulary, labelled=labelled, length=length)
     batches = plan(size, corpus)
     parallel = Parallel(0, 1, where, TrainingConfig(updates=1), precision=precision)
-    before = peak_bytes(where)
+    before = peak_memory()
     model = _built(size, objective, mixer, length)
     for block in model.blocks() if activation_checkpointing else ():
         recompute_activations(block)
@@ -222,7 +220,7 @@ def setup_headway(
     facts = {
         "precision": precision,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "memory": (peak_bytes(where) - before) / 2**30,
+        "memory": (peak_memory() - before) / 2**30,
         "padding": padding(corpus, batches),
         "flops_per_token": _operations(play) if name in SIZES else 0,  # the counter knows no fused recurrence
     }
@@ -340,7 +338,7 @@ def setup_plain(name: str, precision: str = "float32", device: str = "cpu") -> t
     size, where = ALL_SIZES[name], torch.device(device)
     corpus = SyntheticCorpus(size.vocabulary)
     batches = plan(size, corpus)
-    before = peak_bytes(where)
+    before = peak_memory()
     torch.manual_seed(1)
     model = (PlainTransformer(size) if name in SIZES else PlainRecurrent(size)).to(where).train()
     criterion = nn.CrossEntropyLoss(label_smoothing=ObjectiveConfig().label_smoothing, ignore_index=PAD)
@@ -366,7 +364,7 @@ def setup_plain(name: str, precision: str = "float32", device: str = "cpu") -> t
     facts = {
         "precision": precision,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "memory": (peak_bytes(where) - before) / 2**30,
+        "memory": (peak_memory() - before) / 2**30,
         "padding": padding(corpus, batches),
     }
     return play, facts

@@ -6,7 +6,6 @@ so that whatever else the machine does meets them alike, and a ratio always comp
 
 import json
 import multiprocessing
-import resource
 import statistics
 import time
 import traceback
@@ -30,7 +29,7 @@ from headway.log import progress
 from headway.models import ModelConfig, TransformerConfig, model_section
 from headway.tables import Cell, Column, Table
 from headway.tensors.backends import BACKENDS, has_onednn, linear
-from headway.tensors.precision import DTYPES
+from headway.tensors.precision import DTYPES, wait_for
 
 CPU = torch.device("cpu")
 SHORTEST, LONGEST, PAIRS = 5, 100, 100_000
@@ -238,19 +237,6 @@ def _receive(name: str, connection: Connection) -> dict[str, Any]:
     if "error" in answer:
         raise RunError(f"{name}: {answer['error']}")
     return answer
-
-
-def peak_bytes(device: torch.device) -> int:
-    """The most memory that this process has held so far, on the device."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def wait_for(device: torch.device) -> None:
-    """Return when the device has done all that it was asked for."""
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
 
 
 def measured_on(device: torch.device) -> str:

@@ -23,12 +23,13 @@ from headway.comparison.run_results import result_of_run
 from headway.device import peak_memory, threads_set
 from headway.documents import read_json
 from headway.errors import HeadwayError, RunError
-from headway.files import sha256, take_lock, write_json
-from headway.log import logger, say, warn
+from headway.files import sha256, write_json
+from headway.log import logger, say
 from headway.recipe import Recipe
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
+from headway.storage import locked
 
 CELL = "cell.json"
 TRAINING = "training.json"  # what only the process that trained knew
@@ -115,7 +116,7 @@ def run_cell(job: CellJob) -> int:
     with log, _logged(log):
         say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {job.name}: process {os.getpid()}, {job.threads} threads")
         try:
-            with threads_set(job.threads), locked(job.run.with_name(f".{job.run.name}.lock")):
+            with threads_set(job.threads), locked(job.run.with_name(f".{job.run.name}.lock"), LONGEST_WAIT):
                 return _make(job)
         except HeadwayError as error:
             logger.error("error: %s", error)
@@ -139,21 +140,6 @@ def _make(job: CellJob) -> int:
         write_result(job.run / CELL, result, job.stamp())
         say(f"{job.name}: finished")
     return 0
-
-
-@contextmanager
-def locked(path: Path, wait: float = LONGEST_WAIT) -> Iterator[None]:
-    """Hold a lock that ends with the process that holds it, however that ends. Raises RunError where it is taken."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        until = time.monotonic() + wait
-        while (free := take_lock(file.fileno())) is False:
-            if time.monotonic() >= until:
-                raise RunError(f"{path.parent}: another process is at work here")
-            time.sleep(0.1)
-        if free is None:
-            warn(f"{path.parent}: this file system has no locks; see that no other process works here")
-        yield
 
 
 @contextmanager

@@ -17,12 +17,12 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from headway.comparison.cell_process import locked
 from headway.comparison.claims import ClaimData
 from headway.comparison.grid_run import CELLS
 from headway.errors import RunError, UserError, option
 from headway.files import sha256, write_text
 from headway.log import duration, progress
+from headway.storage import locked
 
 DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
 NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
@@ -48,7 +48,7 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
     if _is_prepared(data, output, given):
         return output
     check_given(data, folder, given)
-    with locked(folder / ".lock", wait=0):
+    with locked(folder / ".lock"):
         if not _is_prepared(data, output, given):  # by another process, since it was looked at
             _make(data, folder, output, given, beside)
     return output

@@ -1,6 +1,6 @@
 """The report of a comparison: a page, Markdown, LaTeX, CSV and JSON, with all that differs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from headway.comparison.words import word_counts
 from headway.errors import UserError, option
 from headway.files import write_json, write_text
 from headway.formats.lines import read_lines
-from headway.log import Progress, progress, warn
+from headway.log import progress, warn
 from headway.registry import foreign_code
 from headway.runs.run_folder import RunFolder
 from headway.tables import Table
@@ -86,7 +86,7 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
     """
     if path is not None:
         with progress("counting words", unit="lines") as bar:
-            return dict(word_counts(_counted(read_lines(path), bar)))
+            return dict(word_counts(bar.over(read_lines(path))))
     runs = [cell.path for cells in comparison.cells.values() for cell in cells if cell.path and cell.path.is_dir()]
     if not runs or not any(measure.metric.of_text for measure in comparison.measures):
         return None
@@ -96,17 +96,11 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
             corpus = build_task(recipe.task).named_corpus(recipe, recipe.data.train, "data.train")
             with progress("counting words", corpus.size, "examples") as bar:
                 texts = (example.references[0] for example in corpus.examples if example.references)
-                return dict(word_counts(_counted(texts, bar)))
+                return dict(word_counts(bar.over(texts)))
         except UserError as error:
             left_out = "scores of words by how often training has them are left out"
             warn(f"{left_out}: its data cannot be read ({error}); {option('training')} names its target texts")
             return None
-
-
-def _counted(lines: Iterable[str], bar: Progress) -> Iterator[str]:
-    for count, line in enumerate(lines, start=1):
-        yield line
-        bar.update(count)
 
 
 def write_tables(report: Report, folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 
-from headway.comparison.cell_process import CellJob, locked
+from headway.comparison.cell_process import CellJob
 from headway.comparison.cell_results import CellOutput
 from headway.comparison.grid import Grid, PlannedRun, Variant
 from headway.comparison.grid_board import GridBoard
@@ -28,6 +28,7 @@ from headway.runs.run_folder import RunFolder
 from headway.runs.training.run_arithmetic import compared_with_run
 from headway.runs.training.shared_precision import SharedPrecision, is_open
 from headway.runs.training.signals import noted_signals
+from headway.storage import locked
 
 CELLS, TUNING, LOGS = "cells", "tuning", "logs"
 LOOK = 0.1  # seconds between two looks at the workers
@@ -225,7 +226,7 @@ class GridRun:
             UserError: the training data has changed between two runs of a variant.
         """
         self.output.mkdir(parents=True, exist_ok=True)
-        with locked(self.output / ".lock", wait=0), noted_signals() as signals:
+        with locked(self.output / ".lock"), noted_signals() as signals:
             try:
                 with progress(f"comparing in {self.output}", self.grid.total, "cells") as line:
                     while not self.is_done():

@@ -8,10 +8,10 @@ content: raw text, vocabularies, filters, what labels come from, what becomes of
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,13 @@ from headway.corpora.encoding import EncodedChunk, EncodedSide, chunks, encode_a
 from headway.corpora.filters import Filters
 from headway.corpora.plan import EncodedPairs
 from headway.documents import read_json
-from headway.errors import RunError, UserError
+from headway.errors import RunError
 from headway.files import sha256, write_json
 from headway.formats.pairs import PairSource
 from headway.processing.labeller import Labeller
 from headway.processing.text.text_processor import TextProcessor, save_processors
 from headway.processing.text.truncation import Truncation
-from headway.storage import GrowingArray, cache_folder, keep_first, read_array, workspace
+from headway.storage import GrowingArray, cache_folder, keep_first, open_kept, read_array, workspace
 
 __all__ = ["Corpus", "CorpusReport", "build_corpus"]
 
@@ -119,7 +119,7 @@ def build_corpus(
             save_processors(processors, work / "sides")
             kept = content if source.row_errors.broken == "error" else [content, source.row_errors.broken]
             folder = corpora / _key(kept, work / "sides", applied, labellers, truncation)
-            if (corpus := _open(folder, name)) is not None:
+            if (corpus := open_kept(folder, partial(Corpus, name=name))) is not None:
                 return corpus
             (work / "corpus").mkdir()
             _write(source, processors, applied, work, progress or (lambda done: None), labellers, truncation)
@@ -143,15 +143,6 @@ def _key(
     labels = {labeller.name: [type(labeller).__qualname__, labeller.fingerprint()] for labeller in labellers}
     parts = json.dumps([FORMAT, content, hashes, filters, labels, str(truncation)], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
-
-
-def _open(folder: Path, name: str) -> Corpus | None:
-    """The corpus in `folder`; None where there is none, or where it was cut off, for it to be built anew."""
-    try:
-        return Corpus(folder, name)
-    except (OSError, ValueError, KeyError, TypeError, UserError):
-        shutil.rmtree(folder, ignore_errors=True)
-        return None
 
 
 def _write(

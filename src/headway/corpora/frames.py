@@ -9,10 +9,10 @@ Shapes: F frames, M bins.
 
 import hashlib
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from headway.formats.recordings import hash_of_audio
 from headway.processes import cores, in_processes
 from headway.processing.audio.audio_files import facts_of, library, read_recording
 from headway.processing.audio.features import AudioConfig, count_frames, filterbanks, frame_settings
-from headway.storage import GrowingArray, cache_folder, keep_first, read_array, workspace
+from headway.storage import GrowingArray, cache_folder, keep_first, open_kept, read_array, workspace
 from headway.tensors.batch import Frames
 
 FORMAT = 1
@@ -100,10 +100,9 @@ def build_frames(
         library(name)
     stores = (cache_folder() if cache is None else cache) / "frames"
     folder = stores / f"{_key(paths, config)}-{'frames' if config.cache else 'facts'}"
-    try:
-        return FrameStore(folder, paths, config)
-    except (OSError, ValueError, KeyError, TypeError, UserError):
-        shutil.rmtree(folder, ignore_errors=True)
+    read = partial(FrameStore, paths=paths, config=config)
+    if (kept := open_kept(folder, read)) is not None:
+        return kept
     try:
         with workspace(stores) as work:
             (work / "frames").mkdir()
@@ -111,7 +110,7 @@ def build_frames(
             keep_first(work / "frames", folder)
     except OSError as error:
         raise RunError(f"cannot keep frames in {stores} ({error}); HEADWAY_CACHE names another folder") from error
-    return FrameStore(folder, paths, config)
+    return read(folder)
 
 
 def _key(paths: Sequence[Path], config: AudioConfig) -> str:

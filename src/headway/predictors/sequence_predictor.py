@@ -56,7 +56,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         self.source, self.target = first.source, target
         for number, run in enumerate(runs[1:], start=2):
             if not (run.source.same(first.source) and run.target.same(first.target)):
-                raise UserError("the runs of an ensemble need the same vocabularies", where=f"run {number}")
+                raise UserError("runs that are averaged prepare text alike, with one vocabulary", where=f"run {number}")
         self.models: list[Seq2Seq] = [run.model for run in runs if isinstance(run.model, Seq2Seq)]
         self.backend: Backend = TorchBackend(self.models[0] if len(runs) == 1 else Ensemble(self.models), device)
 
@@ -345,7 +345,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         formatter = self.formatter(self.Options())
         sources = [self.read(line, formatter=formatter) for line in raw]
         target_ids = self.target.encode_lines(texts)
-        lengths = [max(len(source.values), len(ids)) + 1 for source, ids in zip(sources, target_ids, strict=True)]
+        lengths = [max(len(source.values), len(ids)) for source, ids in zip(sources, target_ids, strict=True)]
         results: list[Prediction | None] = [None] * len(raw)
         for rows in batches(lengths, self.recipe.decoding.batch_tokens, end_marks=1):
             with memory_named(f"in scoring {len(rows)} pairs together", SMALLER_BATCHES):

@@ -77,7 +77,8 @@ class SubwordSamplingConfig(Section):
 
     `alpha`: of a byte-pair encoding the probability with which a merge is left out (Provilkov et al. 2020), of a
     unigram model the power of the probabilities of segmentations (Kudo 2018). Batches are planned by the lengths of
-    what is drawn; a sentence that would get longer than `data.max_length` keeps its pieces.
+    what is drawn. A sentence that would get longer than `data.max_length` keeps its pieces; where that counts words,
+    one that would get longer than the model reads.
     """
 
     alpha: Annotated[float, Field(gt=0, le=1)] = 0.1

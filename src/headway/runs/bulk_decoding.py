@@ -35,7 +35,7 @@ from headway.processing.text.text_processor import TextProcessor
 from headway.runs.bulk_options import BulkOptions
 from headway.runs.load import AnyPredictor
 from headway.runs.run_folder import RunFolder
-from headway.storage import check_new, put_in_place, workspace
+from headway.storage import check_new, locked, put_in_place, workspace
 from headway.tasks import build_task
 
 Kind = Literal["backtranslate", "distill"]
@@ -113,10 +113,11 @@ def decode_corpus(
     begun: dict[str, Any] = {"command": f"headway {kind}", "runs": _runs(predictor), "loaded": loaded}
     begun |= {"input": given.fingerprint, "decoding": resolved | search, "chunk": options.chunk}
     work = output.absolute().with_name(f".{output.absolute().name}.work")
-    _begin(work, begun, output)
-    chunks = _decode(predictor, given, search, options.chunk, work, kind)
-    manifest = _write(kind, chunks, options, begun | {"files": list(given.files)}, output)
-    shutil.rmtree(work)
+    with ExitStack() as stack:
+        _begin(work, begun, output, stack)
+        chunks = _decode(predictor, given, search, options.chunk, work, kind)
+        manifest = _write(kind, chunks, options, begun | {"files": list(given.files)}, output)
+        shutil.rmtree(work)
     _tell(output, manifest["counts"])
     return manifest
 
@@ -154,13 +155,12 @@ def _runs(predictor: SequencePredictor) -> list[dict[str, Any]]:
     return [{"run": str(path), "model_sha256": RunFolder(path).read_manifest().get("model_sha256")} for path in paths]
 
 
-def _begin(work: Path, begun: dict[str, Any], output: Path) -> None:
-    """Make the folder of work, or see that the one that is there is of the same work."""
+def _begin(work: Path, begun: dict[str, Any], output: Path, stack: ExitStack) -> None:
+    """Make the folder of work, or see that the one that is there is of the same work, and lock it within `stack`."""
     identity = work / IDENTITY
     try:
+        stack.enter_context(locked(work / ".lock"))
         if not identity.is_file():
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir(parents=True)
             write_json(identity, begun)
             sync(work.parent)
             return

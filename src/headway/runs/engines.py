@@ -85,7 +85,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def keep_export(engine: Engine, run: Run) -> Path:
-    """Make the export of a run for an engine, in the place of one that is there, and of those of other weights.
+    """Make the export of a run for an engine, in the place of those of other weights.
 
     Raises:
         UserError: the engine cannot express the run, or nothing can be written there.
@@ -96,7 +96,6 @@ def keep_export(engine: Engine, run: Run) -> Path:
         with workspace(folder.parent) as space:
             engine.export(run, space / "export")
             write_json(space / "export" / HASHES, _hashes(space / "export"))
-            shutil.rmtree(folder, ignore_errors=True)
             keep_first(space / "export", folder)
         for old in folder.parent.glob(f"{engine.name}-*"):
             if old != folder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -146,6 +147,7 @@ def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, 
             if isinstance(error, MemoryError):
                 raise
             warn(f"{folder}: this export is damaged ({error}), and is made again")
+            shutil.rmtree(folder, ignore_errors=True)
             folder = keep_export(engine, load_run(path, cpu, allow_code=allow_code))
             predictor.backend = engine.backend(folder, run)
     return predictor

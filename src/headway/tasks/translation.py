@@ -231,10 +231,7 @@ def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcesso
 
     What is only evaluated may be longer than `max_position`, unless each position of a source, or a target, is learned.
     """
-    config = recipe.model_as(ModelConfig)
-    shared = processors[0].vocabulary.shares_ids_with(processors[1].vocabulary)
-    with torch.device("meta"):
-        model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, shared)
+    model = _room(recipe, processors)
     learned_from = where == "data.train"
     if not learned_from:
         warn_of_cut_sources(where, corpus.source_lengths, model, TextProcessor.unit)
@@ -251,6 +248,14 @@ def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcesso
                 received=recipe.data.max_length if learned_from else None,
                 allowed=f"up to {most} tokens, or a higher model.max_position",
             )
+
+
+def _room(recipe: Recipe, processors: tuple[TextProcessor, TextProcessor]) -> Seq2Seq:
+    """A model of the recipe's shape without weights, which says how long its sources and targets may be."""
+    config = recipe.model_as(ModelConfig)
+    shared = processors[0].vocabulary.shares_ids_with(processors[1].vocabulary)
+    with torch.device("meta"):
+        return build_model(config.model_copy(update={"match_parameters": None}), 8, 8, shared)
 
 
 def _decode(
@@ -347,7 +352,10 @@ def _sampler(recipe: Recipe, both: tuple[TextProcessor, TextProcessor]) -> PairS
         )
     except ValueError as error:
         raise UserError(str(error), where="training.subword_sampling") from error
-    return PairSampler((source, target), recipe.training.seed, recipe.data.max_length)
+    longest = recipe.data.max_length
+    if recipe.data.count == "words":  # of which other pieces make no more
+        longest = _room(recipe, both).longest_pair(recipe.model_as(ModelConfig).max_position)
+    return PairSampler((source, target), recipe.training.seed, longest)
 
 
 def _check_train(recipe: Recipe, both: tuple[TextProcessor, TextProcessor], train: Corpus) -> None:

@@ -125,7 +125,11 @@ class TokenTask(Task):
         rows: RowReport,
     ) -> TokenCorpus:
         learned = [(sentence, self.learned(sentence)) for sentence in sentences]
-        return TokenCorpus(name, learned, words, labels, recipe.data.max_length, rows)
+        corpus = TokenCorpus(name, learned, words, labels, recipe.data.max_length, rows)
+        if corpus.report.unknown_labels == corpus.report.words:
+            what, received = "no word here has a label that data.train has", learned[0][1][0]
+            raise UserError(what, where=name, received=received, allowed=", ".join(labels))
+        return corpus
 
     def learned(self, sentence: Labelled) -> Sequence[str]:
         """The label a word to learn from, where annotators may differ."""

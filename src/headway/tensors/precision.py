@@ -100,15 +100,16 @@ def _compared(layer: nn.Module, x: Tensor) -> float:
 
 def _pass(layer: nn.Module, x: Tensor, precision: str) -> float:
     """The seconds of a forward and backward pass."""
-    _wait(x.device)
+    wait_for(x.device)
     began = time.perf_counter()
     with autocast(x.device, precision):
         y = layer(x)
     torch.autograd.grad(y, [x, *layer.parameters()], torch.ones_like(y))
-    _wait(x.device)
+    wait_for(x.device)
     return time.perf_counter() - began
 
 
-def _wait(device: torch.device) -> None:
+def wait_for(device: torch.device) -> None:
+    """Return when the device has done all that it was asked for."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)

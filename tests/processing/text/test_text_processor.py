@@ -242,6 +242,14 @@ def test_the_target_can_have_a_vocabulary_of_another_kind() -> None:
         train_processors(TextConfig(), wrong, pairs)
 
 
+def test_processors_are_the_same_where_text_and_tokens_are() -> None:
+    vocabulary = train_vocabulary(VocabularyConfig(kind="char"), ["ab"])
+    side = TextProcessor(PreparationConfig(), vocabulary)
+    assert side.same(TextProcessor(PreparationConfig(), vocabulary))
+    assert not side.same(TextProcessor(PreparationConfig(normalise=("lower",)), vocabulary))
+    assert not side.same(TextProcessor(PreparationConfig(), train_vocabulary(VocabularyConfig(kind="char"), ["ac"])))
+
+
 def test_errors_name_the_side() -> None:
     with pytest.raises(UserError, match=r"^vocabulary\.size: .*source text"):
         train_processors(TextConfig(), VocabularyConfig(size=8000), pairs)

@@ -125,6 +125,8 @@ def test_a_row_is_the_mean_of_its_parts() -> None:
     assert torch.equal(rows[:6], weight)
     assert rows[6:].tolist() == [[9, 10], [9, 10], [10, 11]]
     assert grown(weight, [[4]], torch.Size([9, 2])) is weight
+    scalar = torch.tensor(0.5)
+    assert grown(scalar, [[4]], scalar.shape) is scalar
 
 
 def test_a_vocabulary_of_nothing_is_not_extended(tree: dict[str, Any], tmp_path: Path) -> None:

@@ -67,3 +67,13 @@ def test_a_vocabulary_without_pieces_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
     tree["training"]["subword_sampling"]["sides"] = "source"
     headway.train(tree, tmp_path / "run")
+
+
+def test_a_limit_in_words_leaves_room_for_pieces(tmp_path: Path) -> None:
+    tree = recipe(tmp_path)
+    tree["data"] |= {"count": "words", "max_length": 6}
+    (tmp_path / "run").mkdir()
+    train = prepare(load_recipe(tree), RunFolder(tmp_path / "run")).train
+    indices = torch.arange(12).numpy()
+    usual, drawn = (train.collate(indices, None, epoch).counts["target_tokens"] for epoch in (None, 0))
+    assert drawn > 1.2 * usual

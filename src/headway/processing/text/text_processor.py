@@ -193,8 +193,8 @@ class TextProcessor(Processor):
         return [self.vocabulary.token(id) for id in ids]
 
     def same(self, other: Processor) -> bool:
-        """Whether the other vocabulary has the same tokens."""
-        if not isinstance(other, TextProcessor) or self.size != other.size:
+        """Whether the other prepares text alike, and its vocabulary has the same tokens."""
+        if not isinstance(other, TextProcessor) or self.config != other.config or self.size != other.size:
             return False
         return self.tokens(range(self.size)) == other.tokens(range(other.size))
 

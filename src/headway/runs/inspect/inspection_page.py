@@ -5,7 +5,7 @@ roots, which is finest where weights are small: 16 bits each while there are few
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from headway.errors import UserError, option
 from headway.files import check_apart
 from headway.formats.alignments import read_alignments
 from headway.formats.lines import read_lines
-from headway.log import Progress, counted, progress, say
+from headway.log import counted, progress, say
 from headway.metrics import build_metric
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import TOGETHER
@@ -70,7 +70,7 @@ def _run_page(run: Path, options: PageOptions) -> str:
     shown, gold = _with_references(examples, options)
     predictor = load(run, device=options.device, allow_code=options.allow_code)
     with progress("looking inside", total=len(shown), unit="sentences") as bar:
-        inspected = _counted(inspect(predictor, shown, gold, options.nbest), bar)
+        inspected = bar.over(inspect(predictor, shown, gold, options.nbest))
         packed = pack_sentences(inspected, len(shown))
     rate = packed.error_rate()
     facts = _facts(folder, packed, rate)
@@ -79,12 +79,6 @@ def _run_page(run: Path, options: PageOptions) -> str:
         link_inside(output.with_name(folder.report.name))
     summary = f"{output}: {counted(len(packed.index), 'sentence')}, {output.stat().st_size / 1e6:.1f} MB"
     return summary + ("" if rate is None else f", AER {rate:.1f}")
-
-
-def _counted(sentences: Iterable[Inspected], bar: Progress) -> Iterator[Inspected]:
-    for count, sentence in enumerate(sentences, start=1):
-        yield sentence
-        bar.update(count)
 
 
 def _with_references(examples: Sequence[RawExample], options: PageOptions) -> tuple[list[RawExample], list[str]]:

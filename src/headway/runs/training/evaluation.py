@@ -59,7 +59,10 @@ def _scores(metrics: Sequence[Metric], outputs: DevOutputs) -> Scores:
 def dev_loss(model: Model[Any], dev: TrainingCorpus, parallel: Parallel) -> float:
     """Cross-entropy a dev target token (an end mark counts), in nats."""
     total, tokens = torch.zeros((), dtype=exact_dtype(parallel.device), device=parallel.device), 0
-    for indices in dev.plan(0, 0, **parallel.config.batch_sizes()):
+    # This process reads all of a batch, of which it has its share in training.
+    whole = parallel.config.batch_sizes()
+    sizes = {limit: size and max(1, size // parallel.world_size) for limit, size in whole.items()}
+    for indices in dev.plan(0, 0, **sizes):
         with memory_named(f"in the loss of a batch of {len(indices)} dev examples", SMALLER_BATCHES):
             batch = dev.collate(indices).to(parallel.device)
             logits = model(batch).logits

@@ -142,7 +142,7 @@ def grown(weight: Tensor, parts: Sequence[Sequence[int]], shape: torch.Size) -> 
         parts: of each new token.
         shape: of the tensor in the model with the new tokens.
     """
-    if not parts or shape[0] != weight.shape[0] + len(parts) or shape[1:] != weight.shape[1:]:
+    if not parts or not shape or shape[0] != weight.shape[0] + len(parts) or shape[1:] != weight.shape[1:]:
         return weight
     exact = weight.double()
     others = exact[len(SPECIALS) :].mean(0)

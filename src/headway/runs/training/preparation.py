@@ -92,6 +92,8 @@ def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
     """The corpora and what makes the model, saying what was read. Raises UserError where that is at fault."""
     take_processors(recipe, folder)
     corpora = build_task(recipe.task).corpora(recipe, folder.vocabulary)
+    if not len(corpora.train):
+        raise UserError("no example is left to train on", where="data.train", allowed="some with text on both sides")
     for where, held_out in (("data.dev", corpora.dev), ("data.general", corpora.general)):
         if held_out is not None and not len(held_out.corpus):
             raise UserError("no example is left to evaluate on", where=where, allowed="some with text on both sides")
