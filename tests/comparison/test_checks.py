@@ -1,5 +1,6 @@
 """Cells that cannot be compared: what is missing, what differs, and how hypotheses are tokenised."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +39,9 @@ A, B = cell("a", 1, 0.8, TEST), cell("b", 1, 0.9, TEST)
         ([A, with_lines(B, ["one"])], {}, "b, seed 1, test: 1 hypotheses for 160 references"),
         ([A, B], {"baseline": "c"}, "baseline: no such variant; received 'c'; allowed: a, b"),
         ([A, B], {"margin": {"blue": 1}}, r"margin.blue: no such metric here; did you mean 'bleu'\?"),
-        ([A, B], {"margin": {"bleu": -1}}, "margin.bleu: a margin is a number, not below 0"),
+        ([A, B], {"margin": {"bleu": -1}}, "margin.bleu: a margin is a finite number, not below 0"),
+        ([A, B], {"margin": {"bleu": math.inf}}, "margin.bleu: a margin is a finite number, not below 0"),
+        ([A, B], {"margin": {"bleu": 1, "BLEU": 2}}, "margin: a metric has one margin; received 'bleu and BLEU'"),
         ([A, B], {"metrics": []}, "metrics: a comparison needs at least one metric"),
         ([A, B], {"metrics": [BLEU, BLEU]}, "metrics: two metrics of one name"),
         ([tokenised(A, ", "), tokenised(B, " , ")], {}, r"b, seed 1: these hypotheses are tokenised \(punctuation"),

@@ -66,8 +66,16 @@ def test_a_budget_changes_the_grid(tmp_path: Path) -> None:
     assert list(tree_of_cell(matched, claims, "bad")["variants"]) == ["good", "bad"]
 
 
+def test_the_variants_can_be_those_of_a_budget(tmp_path: Path) -> None:
+    grid = {key: value for key, value in TREE["grid"].items() if key != "variants"}
+    budgets = {"small": {"grid": {"variants": TREE["grid"]["variants"], "seeds": [1]}}}
+    assert read_claims(write_claims(tmp_path, grid=grid, budgets=budgets)).claims
+
+
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no inequality": ({"claims": [{"says": "", "claim": "good"}]}, "a claim is A > B, A = B or A >= B"),
+    "a variant and itself": ({"claims": [{"says": "", "claim": "good > good"}]}, "A and B being two variants"),
+    "no budget": ({"budgets": {}}, "budgets"),
     "even without a margin": ({"claims": [{"says": "", "claim": "good = bad"}]}, "needs a margin"),
     "an unknown variant": ({"claims": [{"says": "", "claim": "god > bad"}]}, "no such variant; did you mean 'good'"),
     "an unknown key": ({"cliams": []}, "cliams: unknown key; did you mean 'claims'"),

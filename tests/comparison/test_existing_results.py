@@ -179,6 +179,34 @@ def test_metrics_are_checked_before_anything_is_decoded(
     assert message in ended.err
 
 
+def test_metrics_files_are_read_before_anything_is_decoded(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command
+) -> None:
+    monkeypatch.setattr(existing_results, "result_of_run", None)  # would fail if called
+    metrics = runs / "early" / "metrics.jsonl"
+    for line, said in (
+        ('{"update": 1, "dev": {"bleu": 3.0}}', "seconds: Field required"),
+        ('{"update": 1, "seconds": NaN}', "seconds: Input should be a finite number"),
+    ):
+        metrics.write_text(f"{line}\n", encoding="utf-8")
+        ended = run_headway("compare", runs / "early", runs / "late-1")
+        assert (ended.code, ended.out) == (2, "")
+        assert f"{metrics}:1: this line is damaged ({said})" in ended.err
+
+
+def test_a_metric_that_its_user_names_needs_no_leave(
+    files: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "from headway.metrics.exact_match import ExactMatch\n\n\nclass Mine(ExactMatch):\n    name = 'mine'\n"
+    (files / "mine_compared.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(files)
+    names = [files / "good1.txt", files / "bad1.txt"]
+    given = ("--references", files / "references.txt", "--metric", "mine_compared:Mine", "--json")
+    ended = run_headway("compare", "--hypotheses", *names, *given)
+    assert ended.code == 0, ended.err
+    assert list(json.loads(ended.out)["metrics"]) == ["mine"]
+
+
 def test_results_of_names_that_no_file_has_are_kept_apart(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         found = headway.compare({"late 1": runs / "late-1", "late_1": runs / "early"}, output=runs / "out")
@@ -313,6 +341,10 @@ def test_margins() -> None:
             "short.txt: 3 lines for 80 references; there must be one a segment",
         ),
         ("--hypotheses good1.txt bad1.txt --references references.txt --metric bleu aer", "in different ways"),
+        (
+            f"--hypotheses a:{'9' * 5000}=good1.txt bad1.txt --references references.txt",
+            "--hypotheses: a seed has not so many digits",
+        ),
         ("--hypotheses good1.txt bad1.txt --references references.txt --margin bleu", "--margin: a margin is"),
         ("--hypotheses good1.txt bad1.txt --references references.txt --baseline x", "no such variant"),
         (

@@ -138,6 +138,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "variants.wrong: (.|\n)*unknown mixer; did you mean 'local'",
     ),
     "a recipe that is not there": ({"variants": VARIANTS | {"wrong": "none.yaml"}}, "variants.wrong: .*cannot read"),
+    "a recipe that is no path": ({"variants": VARIANTS | {"wrong": {"recipe": 5}}}, "wrong.recipe: a recipe is the"),
     "no recipe": ({"recipe": None}, "variants.attention: a variant begins from a recipe"),
     "a seed of a variant's own": (
         {"variants": VARIANTS | {"lucky": {"training.seed": 3}}},
@@ -197,6 +198,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "tune.values, tune.seeds or variants: two cells of one name; received 'attention-0.01-2, attention-0.01-2'",
     ),
     "no seed of tuning": ({"tune": TUNE | {"seeds": []}}, "tune.seeds: "),
+    "a tuned end of training": ({"tune": TUNE | {"key": "training.updates"}}, "tune.key: this key is not one to tune"),
+    "a tuned key that changes no result": (
+        {"tune": TUNE | {"key": "training.log_every"}},
+        "tune.key: this key is not one to tune",
+    ),
     "an unknown tuned key": ({"tune": TUNE | {"key": "optimizer.rate"}}, "variants.attention: optimizer.rate"),
     "a tuned key that a variant sets": (
         {"tune": TUNE, "variants": VARIANTS | {"fast": {"optimizer.learning_rate": 1}}},

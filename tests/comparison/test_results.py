@@ -38,6 +38,10 @@ def test_what_the_page_shows_is_there() -> None:
         assert record.measured.date
 
 
+RECORD = {"title": "x", "measured": {"commands": [], "machine": "m", "commit": "c", "date": "d"}}
+FOUND = {"says": "s", "metric": None, "test": None}
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
     """Records and claims in folders of their own: one record, one section."""
@@ -118,6 +122,12 @@ def test_a_record_says_nothing_of_other_claims_and_keeps_its_own_level(folders: 
         ({"contents.yaml": "title: R\nsection: []\n"}, "section: unknown key"),
         ({"speed/words.json": "{"}, r"words\.json:1: the record is damaged: not JSON"),
         ({"speed/words.json": json.dumps({"title": "x"})}, "measured: this key is needed"),
+        ({"speed/words.json": json.dumps(RECORD | {"claims": [{}]})}, "a claim of a record has says, metric and test"),
+        ({"speed/words.json": json.dumps(RECORD | {"claims": [FOUND]})}, "a record with claims has their table"),
+        (
+            {"speed/words.json": json.dumps(RECORD | {"claims": [FOUND], "tables": [{"columns": [], "rows": []}]})},
+            "a record with claims has their table",
+        ),
     ],
 )
 def test_a_mistake_is_named(folders: tuple[Path, Path], change: dict[str, Any], message: str) -> None:

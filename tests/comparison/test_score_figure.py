@@ -29,6 +29,16 @@ def test_points_are_means_and_bars_deviations(monkeypatch: pytest.MonkeyPatch, t
         assert panel.lines["attention"] == [(index, scores[0].mean) for index in range(3)]
 
 
+def test_a_variant_may_be_called_as_the_line_of_scores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    comparison = headway.compare([cell("score", 1, 0.9), cell("other", 1, 0.6)], [build_metric("bleu")])
+    drawn = []
+    monkeypatch.setattr(score_figure, "panel_chart", lambda panels, path: drawn.extend(panels))
+    score_figure.draw_scores(comparison, tmp_path / "figure.svg")
+    first, second = (variant.scores["bleu"].mean for variant in comparison.variants)
+    assert drawn[0].lines == {"score": [(0, first), (1, second)], "score (baseline)": [(0, first), (1, first)]}
+    assert drawn[0].baseline == "score (baseline)"
+
+
 def test_the_command_draws_it(run_headway: Command, tmp_path: Path) -> None:
     (tmp_path / "references").write_text("".join(f"{line}\n" for line in REFERENCES), encoding="utf-8")
     files = []

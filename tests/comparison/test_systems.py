@@ -61,7 +61,7 @@ def test_runs_by_name(reversal: Reversal) -> None:
         (
             (),
             {"hypotheses": ["base.yaml", "ngram.yaml"], "references": "base.yaml", "margin": {"bleu": "1"}},
-            "margin.bleu: a margin is a number",
+            "margin.bleu: a margin is a finite number",
         ),
     ],
 )

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
-from headway.documents import read_json
-from headway.errors import UserError
+from headway.documents import read_json, shaped
 from headway.files import write_json
 
 
@@ -62,14 +61,14 @@ class Costs:
     """
 
     parameters: int | None = None
-    flops_per_token: float | None = None
-    cpu_seconds: float | None = None
-    gpu_seconds: float | None = None
-    training_tokens_per_second: float | None = None
-    decoding_tokens_per_second: float | None = None
+    flops_per_token: FiniteFloat | None = None
+    cpu_seconds: FiniteFloat | None = None
+    gpu_seconds: FiniteFloat | None = None
+    training_tokens_per_second: FiniteFloat | None = None
+    decoding_tokens_per_second: FiniteFloat | None = None
     peak_memory: int | None = None
     decoding_state: int | None = None
-    learning_rate: float | None = None
+    learning_rate: FiniteFloat | None = None
 
     def known(self) -> dict[str, int | float]:
         """Those that are known, by name."""
@@ -89,7 +88,7 @@ class CurvePoint:
     """
 
     update: int
-    seconds: float
+    seconds: FiniteFloat
     scores: Mapping[str, float]
 
 
@@ -159,7 +158,6 @@ def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
     if not path.is_file():
         return None
     content = read_json(path, what="result of this cell")
-    try:
-        return CellResult.from_json(content["result"]) if content["of"] == of else None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"this cell cannot be read ({error})", where=str(path)) from error
+    if content.get("of") != of:
+        return None
+    return shaped(content.get("result"), _CELL, str(path), "the result of this cell")

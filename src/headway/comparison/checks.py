@@ -1,5 +1,6 @@
 """Checks of cells before they are compared: each mistake is one error that says what, where and what would be right."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -110,13 +111,17 @@ def check_lines(output: CellOutput, where: str) -> None:
 
 
 def check_margin(margin: Mapping[str, float], metrics: Sequence[Metric]) -> None:
-    """Raise UserError for a margin of no metric, by its name or label, or one that is below 0 or no number."""
+    """Raise UserError for a margin that is no finite number from 0, of no metric by name or label, or a second one."""
     names = {name for metric in metrics for name in (metric.name, metric.label)}
     for name, value in margin.items():
         if name not in names:
             raise UserError(f"no such metric here{nearest(name, names)}", where=f"margin.{name}", allowed=sorted(names))
-        if not isinstance(value, int | float) or not value >= 0:
-            raise UserError("a margin is a number, not below 0", where=f"margin.{name}", received=value)
+        if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise UserError("a margin is a finite number, not below 0", where=f"margin.{name}", received=value)
+    for metric in metrics:
+        if metric.name != metric.label and {metric.name, metric.label} <= margin.keys():
+            what, received = "a metric has one margin", f"{metric.name} and {metric.label}"
+            raise UserError(what, where="margin", received=received)
 
 
 class Tokenization(NamedTuple):

@@ -55,8 +55,9 @@ class ClaimConfig(Section):
     @field_validator("claim")
     @classmethod
     def _inequality(cls, value: str) -> str:
-        if INEQUALITY.fullmatch(value) is None:
-            raise ValueError("a claim is A > B, A = B or A >= B, A and B being variants")
+        match = INEQUALITY.fullmatch(value)
+        if match is None or match[1] == match[3]:
+            raise ValueError("a claim is A > B, A = B or A >= B, A and B being two variants")
         return value
 
     @model_validator(mode="after")
@@ -114,7 +115,7 @@ class ClaimFile(Section):
     data: ClaimData
     full_data: ClaimData | None = None
     grid: dict[str, Any]
-    budgets: dict[Literal["small", "full"], BudgetConfig]
+    budgets: Annotated[dict[Literal["small", "full"], BudgetConfig], Field(min_length=1)]
     looks: Annotated[int, Field(ge=1, le=100)] = 1
     claims: tuple[ClaimConfig, ...]
     findings: tuple[str, ...] = ()
@@ -201,12 +202,13 @@ def read_claims(path: Path) -> ClaimFile:
         claims = ClaimFile.model_validate(tree)
     except ValidationError as error:
         raise UserError(explain(error, ClaimFile, str(path))) from error
+    variants = dict[str, Any]()
     for budget in claims.budgets:
         try:
-            GridConfig.model_validate(claims.tree(budget))
+            variants |= GridConfig.model_validate(claims.tree(budget)).variants
         except ValidationError as error:
             raise UserError(explain(error, GridConfig, f"{path}: grid")) from error
-    variants, said = claims.grid.get("variants", {}), [claim.says for claim in claims.claims]
+    said = [claim.says for claim in claims.claims]
     for claim in claims.claims:
         if said.count(claim.says) > 1:
             raise UserError("two claims say the same", where=str(path), received=claim.says)

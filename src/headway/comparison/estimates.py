@@ -14,6 +14,7 @@ from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.dry_run import dry_run
 
+COUNTED = ("update", "epoch", "seconds")  # in each line of metrics.jsonl
 TAIL = 8192  # bytes at the end of metrics.jsonl, more than two lines of it
 
 
@@ -67,9 +68,11 @@ def _last_entries(metrics: Path) -> list[dict[str, Any]]:
     entries = []
     for line in lines:
         try:
-            entries.append(json.loads(line))
+            entry = json.loads(line)
         except ValueError:  # the first may be cut
             continue
+        if isinstance(entry, dict) and all(isinstance(entry.get(key), int | float) for key in COUNTED):
+            entries.append(entry)
     return entries
 
 

@@ -25,12 +25,14 @@ from headway.metrics import Metric, build_metrics, check_kind
 from headway.metrics.metric import check_words
 from headway.recipe import Recipe, changed_keys
 from headway.registry import foreign_code
+from headway.runs.inspect.pages import read_metrics
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.run_arithmetic import with_precision
 from headway.tasks import build_task, dev_metrics
 
 CELLS = "cells"  # results of runs, in the folder of a comparison
 DEFAULT_METRICS = ("bleu", "chrf")
+LONGEST_SEED = 18  # digits
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ class Existing:
         name, colon, seed = name.rpartition(":") if name.rpartition(":")[2].isdecimal() else (name, "", "")
         if not exists(Path(path)):
             raise UserError("there is no such file or folder", where=where, received=path)
+        if len(seed) > LONGEST_SEED:
+            raise UserError(
+                "a seed has not so many digits", where=where, received=text, allowed=f"up to {LONGEST_SEED}"
+            )
         return cls(Path(path), name or None, int(seed) if colon else None)
 
 
@@ -87,8 +93,12 @@ def compare_existing(
             assert planned[0].path is not None
             recipe = RunFolder(planned[0].path).read_recipe()
             _check_alike(planned, own_dev=not (options.test or options.references))
-        chosen = chosen_metrics(options, recipe) if metrics is None else metrics
-        check_margin(margin, chosen)
+    for system in planned:
+        assert system.path is not None
+        read_metrics(RunFolder(system.path).metrics)
+    chosen = chosen_metrics(options, recipe) if metrics is None else metrics
+    check_margin(margin, chosen)
+    with foreign_code(options.allow_code):
         if recipe is None:
             tests, scored = [], [evaluation_set(options, chosen)]
         else:
@@ -245,7 +255,8 @@ def chosen_metrics(options: ExistingOptions, recipe: Recipe | None) -> list[Metr
     if options.alignments is not None and not options.metric:
         return build_metrics(("aer",), options.given())
     if recipe is not None and not options.metric and not options.given():
-        return list(dev_metrics(recipe))
+        with foreign_code(options.allow_code):
+            return list(dev_metrics(recipe))
     return build_metrics(options.metric or DEFAULT_METRICS, options.given())
 
 

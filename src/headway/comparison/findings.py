@@ -21,6 +21,7 @@ from headway.tables import Cell, Column, Table
 Finding = Literal["holds", "fails", "open"]
 
 MORE_SEEDS = "more seeds than one are needed"
+CLAIM_COLUMNS = ("claim", "inequality", "paper", "ours", "verdict")
 HIGHER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second")
 
 
@@ -186,7 +187,7 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
             "" if found is None else _found_shown(found, as_printed=as_printed),
             "not compared" if found is None else found.finding,
         ])  # fmt: skip
-    columns = [Column(name, align="left") for name in ("claim", "inequality", "paper", "ours", "verdict")]
+    columns = [Column(name, align="left") for name in CLAIM_COLUMNS]
     percent, difference = f"{100 * claims.level:.3g} %", "A difference is that of the left variant to the right"
     notes = [f"{difference}, above 0 where it is better, with the {percent} interval."]
     if claims.looks > 1:

@@ -20,6 +20,7 @@ from headway.recipe import Recipe, parse_recipe, set_key
 SEED = "training.seed"
 # Keys in which the runs of one variant may differ.
 FREE = (SEED, "training.log_every", "training.keep_last", "training.tensorboard", "decoding.batch_tokens")
+ENDS = ("training.updates", "training.epochs", "training.minutes")
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Grid:
         tune = self.config.tune
         if tune is None:
             return []
-        short = {"training.updates": tune.updates, "training.epochs": None, "training.minutes": None}
+        short = {**dict.fromkeys(ENDS), "training.updates": tune.updates}
         return [
             PlannedRun(
                 f"{variant.name}-{slug(value)}-{seed}", variant.name, seed,

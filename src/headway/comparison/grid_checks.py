@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any, get_type_hints
 
 from headway.comparison.checks import check_margin
-from headway.comparison.grid import SEED, Grid, content, corpus_files, name_of_corpus
+from headway.comparison.grid import ENDS, FREE, Grid, content, corpus_files, name_of_corpus
 from headway.config import validated_options
 from headway.errors import UserError
 from headway.formats.corpus_config import parts
@@ -86,7 +86,7 @@ def _check_tuning(grid: Grid) -> None:
     tune, tuning_set = grid.config.tune, grid.tuning_set
     if tune is None or tuning_set is None:
         return
-    if tune.key == SEED or tune.key.split(".")[0] == "data":
+    if tune.key in (*FREE, *ENDS) or tune.key.split(".")[0] == "data":
         raise UserError("this key is not one to tune", where="tune.key", received=tune.key)
     for variant in grid.variants:
         with at_key(f"variants.{variant.name}"):

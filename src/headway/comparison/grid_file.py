@@ -124,6 +124,8 @@ def _read(config: GridConfig, name: str, beside: Path, changes: Sequence[str]) -
         raise UserError(
             "a variant begins from a recipe", where=where, allowed=f"recipe, here or above, or {name}: FILE"
         )
+    if not isinstance(path, str | Path):
+        raise UserError("a recipe is the path of a file", where=f"{where}.recipe", received=path)
     with at_key(where):
         tree = copy.deepcopy(read_tree(beside / path))
         _check_own_keys(config, own, changes)

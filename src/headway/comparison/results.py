@@ -11,13 +11,13 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, ValidationError
 
 import headway
 from headway.comparison.claims import ClaimFile, read_claims
-from headway.comparison.findings import claims_table
+from headway.comparison.findings import CLAIM_COLUMNS, claims_table
 from headway.config import Section, Seed, explain
 from headway.device import machine
 from headway.documents import read_json
@@ -50,6 +50,12 @@ class Figure(Section):
     title: str
 
 
+def _found_claim(value: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(value.get("says"), str) or not {"metric", "test"} <= value.keys():
+        raise ValueError("a claim of a record has says, metric and test")
+    return value
+
+
 class ResultRecord(Section):
     """Tables that were measured together. `text`: what else is to be said of how, a sentence each."""
 
@@ -59,7 +65,7 @@ class ResultRecord(Section):
     tables: tuple[dict[str, Any], ...] = ()
     figures: tuple[Figure, ...] = ()
     comparison: dict[str, Any] | None = None
-    claims: tuple[dict[str, Any], ...] = ()
+    claims: tuple[Annotated[dict[str, Any], AfterValidator(_found_claim)], ...] = ()
 
 
 class PageSection(Section):
@@ -119,9 +125,8 @@ def read_record(path: Path) -> ResultRecord:
     """Read a record. Raises UserError with every mistake."""
     try:
         record = ResultRecord.model_validate(read_json(path, what="record"))
-        for table in record.tables:
-            Table.from_json(table)
-        if record.claims and not record.tables:
+        tables = [Table.from_json(table) for table in record.tables]
+        if record.claims and (not tables or len(tables[0].columns) != len(CLAIM_COLUMNS)):
             raise ValueError("a record with claims has their table")
     except ValidationError as error:
         raise UserError(explain(error, ResultRecord, str(path))) from error
@@ -209,7 +214,7 @@ def _overview(contents: PageContents, folder: Path, records: Mapping[str, Result
 def _decided(claims: ClaimFile, record: ResultRecord | None) -> Table:
     """All claims of a file with what the record has found: nothing, where inequality, metric or test were others."""
     table = claims_table({}, claims, as_printed=False)
-    if record is None:
+    if record is None or not record.claims:
         return Table(table.columns, [[*row[:-1], NOT_RUN] for row in table.rows])
     measured = Table.from_json(record.tables[0])
     rows_of = {row[0]: row for row in measured.rows}

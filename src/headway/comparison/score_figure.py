@@ -30,14 +30,15 @@ def draw_scores(comparison: Comparison, path: Path) -> None:
     names = [variant.name for variant in comparison.variants]
     level = comparison.baseline or names[0]
     what = "mean over seeds" if comparison.seeds > 1 else "score"
+    line = level if level != what else f"{level} (baseline)"
     panels = []
     for measure in comparison.measures:
         scores = {variant.name: variant.scores[measure.key] for variant in comparison.variants}
         points = [(float(index), scores[name].mean) for index, name in enumerate(names)]
-        lines = {what: points, level: [(x, scores[level].mean) for x, _ in points]}
+        lines = {what: points, line: [(x, scores[level].mean) for x, _ in points]}
         spans = [(scores[name].mean, scores[name].sd or 0.0) for name in names]
         bars = {what: [(mean - sd, mean + sd) for mean, sd in spans]}
-        panels.append(Panel(title="", x="", y=measure.label, lines=lines, bars=bars, names=names, baseline=level))
+        panels.append(Panel(title="", x="", y=measure.label, lines=lines, bars=bars, names=names, baseline=line))
     panel_chart(panels, path)
 
 

@@ -39,7 +39,7 @@ def compare_cells(
         cells: of at least two variants, with the same seeds and the same test sets.
         metrics: what scores; at least one.
         margin: by the name or the label of a metric, the difference up to which variants are even. Without one, only
-            variants of which nothing differs are even.
+            those are whose interval is 0 alone.
         baseline: the name of a variant.
         own_metrics: by the name of a test set, what scores it in the place of `metrics`.
         any_tokenization: compare also hypotheses of which some look tokenised and others do not.

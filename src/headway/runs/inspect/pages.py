@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter
 
 from headway.documents import LARGEST_JSON, read_text, shaped
 from headway.errors import UserError
@@ -44,8 +44,8 @@ class MetricsLine(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
     update: int
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
+    seconds: FiniteFloat
+    cpu_seconds: FiniteFloat = 0.0
     dev_loss: float | None = None
     dev: dict[str, float] = {}
 
