@@ -2,6 +2,7 @@
 
 import json
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,35 @@ def test_the_source_of_a_package_is_its_own_module(tmp_path: Path, monkeypatch: 
         "mine_package/__init__.py": package / "__init__.py",
         "mine_package/parts.py": package / "parts.py",
     }
+
+
+def test_what_code_imports_from_beside_itself_is_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "mine_top.py": "import json, torch, headway, mine_helper\n",
+        "mine_helper.py": "def late():\n    from mine_parts.deep import inner\n",
+        "mine_other.py": "",
+        "mine_parts/__init__.py": "",
+        "mine_parts/deep/__init__.py": "from . import inner\nfrom ..shared import nothing\n",
+        "mine_parts/deep/inner.py": "from mine_parts.shared import nothing\n",
+        "mine_parts/shared.py": "nothing = 0\n",
+        "mine_parts/unused.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    expected = sorted(files.keys() - {"mine_other.py", "mine_parts/unused.py"})
+    assert own_sources("mine_top:Mine") == {name: tmp_path / name for name in expected}
+    inner = own_sources("mine_parts.deep.inner:Mine")
+    assert sorted(inner) == [name for name in expected if name.startswith("mine_parts/")]
+
+
+def test_installed_packages_are_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {"mine_plug.py": "import mine_library\n", "mine_library.py": ""}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
+    assert own_sources("mine_plug:Mine") == {"mine_plug.py": tmp_path / "mine_plug.py"}
 
 
 def test_code_without_a_file_has_no_hash_and_cannot_be_packed() -> None:

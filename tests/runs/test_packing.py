@@ -1,6 +1,7 @@
 """A run in one file: it predicts the same elsewhere, and a hostile one does nothing."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -84,19 +85,21 @@ def with_code(reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """A pack of a run whose mixer stands in a file that the reader does not have."""
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "mine_packed.py").write_text(CODE, encoding="utf-8")
-    unpack = tmp_path / "run"
-    pack_run(reversal.run, tmp_path / "plain.zip")
-    unpack_run(tmp_path / "plain.zip", unpack)
-    recipe = unpack / "recipe.yaml"
-    recipe.write_text(
-        recipe.read_text(encoding="utf-8").replace("kind: attention", "kind: mine_packed:Mine"), encoding="utf-8"
-    )
-    manifest = json.loads((unpack / "manifest.json").read_text(encoding="utf-8"))
-    manifest.pop("trained", None)
-    (unpack / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path / "home")
-    pack_run(unpack, tmp_path / "foreign.zip")
+    pack_run(of_own_mixer(reversal.run, tmp_path, "mine_packed:Mine"), tmp_path / "foreign.zip")
     return tmp_path / "foreign.zip"
+
+
+def of_own_mixer(run: Path, folder: Path, mixer: str) -> Path:
+    """The run `run` in `folder`, as if its mixer had been one of its user's own."""
+    pack_run(run, folder / "plain.zip")
+    unpack_run(folder / "plain.zip", folder / "run")
+    recipe, manifest_file = folder / "run" / "recipe.yaml", folder / "run" / "manifest.json"
+    recipe.write_text(recipe.read_text(encoding="utf-8").replace("kind: attention", f"kind: {mixer}"), encoding="utf-8")
+    manifest = json.loads(manifest_file.read_text(encoding="utf-8"))
+    manifest.pop("trained", None)
+    manifest_file.write_text(json.dumps(manifest), encoding="utf-8")
+    return folder / "run"
 
 
 def predict(pack: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -142,6 +145,30 @@ def test_a_module_of_the_same_name_is_not_taken_for_that_of_a_pack(with_code: Pa
             headway.load(tmp_path / "unpacked", allow_code=True)
     finally:
         del sys.modules["mine_packed"]
+
+
+def test_an_installed_package_does_not_take_the_place_of_code_in_a_pack(
+    reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, other, pack = tmp_path / "home", tmp_path / "other", tmp_path / "run.zip"
+    for folder, text in ((home, CODE), (other, "raise SystemExit(7)\n")):
+        (folder / "mine_room").mkdir(parents=True)
+        (folder / "mine_room" / "__init__.py").write_text("", encoding="utf-8")
+        (folder / "mine_room" / "mixing.py").write_text(text, encoding="utf-8")
+    with monkeypatch.context() as here:
+        here.syspath_prepend(home)
+        pack_run(of_own_mixer(reversal.run, tmp_path, "mine_room.mixing:Mine"), pack)
+    monkeypatch.setenv("PYTHONPATH", f"{other}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    allowed = predict(pack, "--allow-code")
+    assert (allowed.returncode, allowed.stdout) == (0, "dcba\n"), allowed.stderr
+    unpack_run(pack, tmp_path / "unpacked")
+    hashes = json.loads((tmp_path / "unpacked" / "source.json").read_text(encoding="utf-8"))
+    del hashes["mine_room/__init__.py"]
+    (tmp_path / "unpacked" / "source" / "mine_room" / "__init__.py").unlink()
+    (tmp_path / "unpacked" / "source.json").write_text(json.dumps(hashes), encoding="utf-8")
+    refused = predict(tmp_path / "unpacked", "--allow-code")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "another module of this name would be imported" in refused.stderr
 
 
 def test_code_that_is_not_found_is_named(with_code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -105,6 +106,12 @@ def test_averages_are_means(reversal: Reversal) -> None:
         torch.testing.assert_close(tensor, (first[name] + last[name]) / 2)
     alone = average_weights(files[-1:])
     assert all(torch.equal(alone[name], tensor) for name, tensor in last.items())
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5])
+def test_an_average_is_of_a_whole_number(reversal: Reversal, count: Any) -> None:
+    with pytest.raises(UserError, match="average: the number of checkpoints is a whole one; received"):
+        load_run(reversal.run, CPU, average=count)
 
 
 def test_averages_keep_types(tmp_path: Path) -> None:

@@ -1,42 +1,77 @@
-"""The code that a recipe names by import path: where its source is, and whether it is the code of training."""
+"""The code that a recipe names by import path, with what it imports from beside itself: where its source is, and
+whether it is the code of training."""
 
+import ast
 import importlib.util
-from collections.abc import Iterator, Mapping
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.errors import UserError
 from headway.files import sha256
 from headway.registry import IMPORT_PATH
 
+INIT = "__init__.py"
+
+
+class Source(NamedTuple):
+    """The file of a module: its name below a folder of sources, and where it is."""
+
+    name: str
+    path: Path
+
+    @property
+    def root(self) -> Path:
+        """The folder on Python's path that the module was found in."""
+        return self.path.parents[self.name.count("/")]
+
 
 def own_sources(tree: Any) -> dict[str, Path]:
     """The files of the modules that a raw recipe names by import path, by their names below a folder of sources.
 
-    Nothing is imported.
+    Among them are the packages that these are in, and the modules that they import from their own package or, where
+    their folder is not one of installed packages, from that. Nothing is imported.
 
     Raises:
         UserError: a module without a source that others could import.
     """
-    sources = {}
-    for module in sorted(set(_modules(tree))):
-        found = _source(module)
-        if found is None:
+    named = sorted(set(_modules(tree)))
+    for module in named:
+        if find_source(module) is None:
             what = f"the source of {module}, which the run names, is not found here"
             raise UserError(what, where="recipe.yaml", received=module, allowed="a module in a folder on PYTHONPATH")
-        sources[found[0]] = found[1]
-    return sources
+    return _with_helpers(named)
 
 
 def code_hashes(tree: Any) -> dict[str, str]:
     """The SHA-256 of each file of `own_sources`; modules without a file, as a notebook's own, are left out."""
-    found = filter(None, map(_source, sorted(set(_modules(tree)))))
-    return {name: sha256(path) for name, path in found}
+    return {name: sha256(path) for name, path in _with_helpers(sorted(set(_modules(tree)))).items()}
 
 
 def changed_code(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The files with a hash in `known` that have another one in `now`, or none."""
     return [name for name, expected in known.items() if now.get(name) != expected]
+
+
+def find_source(module: str) -> Source | None:
+    """The file that Python would import a module from; None where there is none. Nothing is imported."""
+    # A script or notebook has no module that others could import.
+    try:
+        top = None if module == "__main__" else importlib.util.find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):
+        return None
+    if top is None:
+        return None
+    stem, places = module.replace(".", "/"), [*(top.submodule_search_locations or ())]
+    if top.origin and not places and "." not in module:
+        return Source(f"{stem}.py", Path(top.origin))
+    for place in places:
+        for name in (f"{stem}/{INIT}", f"{stem}.py"):
+            path = Path(place).parent / name
+            if path.is_file():
+                return Source(name, path)
+    return None
 
 
 def _modules(value: Any) -> Iterator[str]:
@@ -50,17 +85,46 @@ def _modules(value: Any) -> Iterator[str]:
         yield value.partition(":")[0]
 
 
-def _source(module: str) -> tuple[str, Path] | None:
-    """The name of a module's file below a folder of sources, and the file; None where there is none."""
-    stem = module.replace(".", "/")
-    # A script or notebook has no module that others could import.
-    top = None if module == "__main__" else importlib.util.find_spec(module.partition(".")[0])
-    places = [] if top is None else [*(top.submodule_search_locations or ())]
-    if top is not None and top.origin and not places and "." not in module:
-        return f"{stem}.py", Path(top.origin)
-    for place in places:
-        for name in (f"{stem}.py", f"{stem}/__init__.py"):
-            path = Path(place).parent / name
-            if path.is_file():
-                return name, path
-    return None
+def _with_helpers(modules: Sequence[str]) -> dict[str, Path]:
+    """The files of modules, of the packages that they are in, and of what all these import from beside themselves."""
+    found, waiting, known = dict[str, Path](), list(modules), set(modules)
+    while waiting:
+        module = waiting.pop()
+        source = find_source(module)
+        if source is None:
+            continue
+        found[source.name] = source.path
+        above = [module.rpartition(".")[0]] if "." in module else []
+        for other in (*above, *(each for each in _imported(module, source) if _is_beside(each, module, source))):
+            if other not in known:
+                known.add(other)
+                waiting.append(other)
+    return dict(sorted(found.items()))
+
+
+def _imported(module: str, source: Source) -> Iterator[str]:
+    """The modules that a file imports, wherever in it; what is imported from a module may be one as well."""
+    try:
+        tree = ast.parse(source.path.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    package = module if source.name.endswith(f"/{INIT}") else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            origin = ".".join(filter(None, (above, node.module)))
+            yield from (origin, *(f"{origin}.{alias.name}" for alias in node.names))
+
+
+def _is_beside(other: str, module: str, source: Source) -> bool:
+    """Whether an imported module is of the importing one's package, or of a folder with no installed packages."""
+    top = other.partition(".")[0]
+    if top == module.partition(".")[0]:
+        return True
+    installed = {Path(folder).resolve() for folder in sysconfig.get_paths().values()}
+    if top == "headway" or source.root.resolve() in installed:
+        return False
+    found = find_source(top)
+    return found is not None and found.root == source.root

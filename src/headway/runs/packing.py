@@ -22,7 +22,7 @@ from headway.files import sha256, whole_file, write_json, write_text
 from headway.formats.lines import check_file
 from headway.log import warn
 from headway.recipe import read_tree
-from headway.runs.own_code import own_sources
+from headway.runs.own_code import find_source, own_sources
 from headway.runs.portable import portable
 from headway.runs.run_folder import RunFolder
 from headway.storage import cache_folder, check_new, keep_first, put_in_place, workspace
@@ -134,7 +134,8 @@ def offer_sources(run: Path) -> None:
     """Let the code that came with a run be imported.
 
     Raises:
-        UserError: it is not what the pack says, or this process has imported other code by the name of a module.
+        UserError: it is not what the pack says, or this process has imported, or would import, other code by the name
+            of a module.
     """
     hashes = run / HASHES
     if not hashes.is_file():
@@ -148,11 +149,21 @@ def offer_sources(run: Path) -> None:
     folder = str((run / SOURCES).absolute())
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    for name, expected in tree.items():
+        found = find_source(_module(name))
+        if found is None or sha256(found.path) != expected:
+            what, received = "another module of this name would be imported", found and str(found.path)
+            raise UserError(what, where=str(run / SOURCES / name), received=received, allowed="the code of the pack")
+
+
+def _module(name: str) -> str:
+    """The module that a file below a folder of sources is."""
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _check_name(name: str, expected: str, path: Path) -> None:
     """Raise UserError where the module of a pack would be another one, which a process has by that name already."""
-    module = sys.modules.get(name.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+    module = sys.modules.get(_module(name))
     file = getattr(module, "__file__", None)
     if file is not None and Path(file).is_file() and sha256(Path(file)) != expected:
         what = "another module of this name is imported already, and its code would be used"
