@@ -13,15 +13,16 @@ import headway
 from headway.errors import RunError, UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run, open_run
-from headway.export.onnx_export import USAGE, OnnxExporter
+from headway.export.onnx_export import OnnxExporter
 from headway.export.onnx_model import tensors_of, with_tensors, write_onnx
 from headway.export.onnx_search import OnnxModel
 from headway.models import build_model, model_section
 from headway.search.beam import beam_search
 from headway.search.limits import Limits
-from headway.tensors.batch import collate
+from headway.tensors.batch import EOS, collate
 from tests.conftest import Reversal
 from tests.models import toys
+from tests.runs.old_runs import copied
 
 pytest.importorskip("onnxruntime")
 
@@ -112,11 +113,31 @@ def test_a_run_is_exported_and_the_engine_has_all_options_of_search(reversal: Re
         assert [each.score for each in own] == pytest.approx([each.score for each in other], abs=1e-4)
     with pytest.raises(UserError, match="capture: the engine onnx has no such option"):
         theirs.predict("abc", capture="all")
-    example = USAGE.partition("```python\n")[2].removesuffix("```").replace("FOLDER", str(tmp_path / "model"))
     ids = ours.source.encode("abcd").values
-    values: dict[str, Any] = {}
-    exec(example.replace("[5, 6, 7, 2]", str([*ids, 2])), values)
+    values = example_of(ours, tmp_path / "model", {"[5, 6, 7, 2]": str([*ids, 2])})
     assert ours.target.decode(values["output"]) == "dcba"
+
+
+@pytest.mark.slow
+def test_the_example_of_a_card_reads_recordings(tmp_path: Path) -> None:
+    case = copied("speech_recognition", tmp_path / "case")
+    speech = headway.load(case.run, device="cpu")
+    OnnxExporter().write(speech.runs[0], tmp_path / "model")
+    recording = np.random.default_rng(1).normal(size=speech.source.config.sample_rate).astype(np.float32)
+    np.save(tmp_path / "frames.npy", speech.source.encode(recording).values)
+    values = example_of(speech, tmp_path / "model", {"FRAMES.npy": str(tmp_path / "frames.npy")})
+    (expected,) = speech.predict([recording], beam=1, max_length=50)
+    assert speech.target.decode([id for id in values["output"] if id != EOS]) == expected.text
+
+
+def example_of(predictor: Any, folder: Path, changes: dict[str, str]) -> dict[str, Any]:
+    """The names that the example of a model card has at its end."""
+    example = OnnxExporter().usage(predictor.runs[0]).partition("```python\n")[2].removesuffix("```")
+    for old, new in {"FOLDER": str(folder), **changes}.items():
+        example = example.replace(old, new)
+    values: dict[str, Any] = {}
+    exec(example, values)
+    return values
 
 
 def test_a_state_is_taken_apart_and_put_together() -> None:

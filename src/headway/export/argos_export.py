@@ -20,6 +20,7 @@ from headway.export.export_options import ArgosOptions, CTranslate2Options
 from headway.export.exporter import Answer, Answering, Exporter, Search
 from headway.export.tokenizer_files import sentencepiece_fault, sentencepiece_of, text_processors
 from headway.files import write_bytes, write_json
+from headway.log import warn
 from headway.predictors.run import Run
 from headway.processing.text.subwords import SPACE
 
@@ -64,6 +65,9 @@ class ArgosExporter(Exporter):
         if self.config.sentence_model is not None and not self.config.sentence_model.is_file():
             what, received = "there is no such file", str(self.config.sentence_model)
             raise UserError(what, where=option("sentence_model"), received=received)
+        text = run.recipe.text
+        if text.source.language == text.target.language:
+            warn(f"text.source.language and text.target.language are both {text.source.language}, as the package's are")
         folder.mkdir()
         name = package_name(run, self.config)
         with tempfile.TemporaryDirectory(dir=folder.parent) as space:

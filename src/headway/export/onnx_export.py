@@ -19,18 +19,20 @@ from headway.models.recurrent.cells import ChoGru
 from headway.predictors.backend import TorchBackend
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.text.text_processor import TextProcessor
 from headway.tasks import build_task
 
 USAGE = """`encoder.onnx` makes the state before the first token, `decoder.onnx` reads a token of each row. `onnx.json`
-names the tensors of the state. Ids are those of `vocabulary/`; 1 begins an output, 2 ends it, and 2 ends a source.
+names the tensors of the state. Ids are those of `vocabulary/`; 1 begins an output, 2 ends it{ends}
 
 ```python
 import numpy as np
 from onnxruntime import InferenceSession
 
 encoder, decoder = InferenceSession("FOLDER/encoder.onnx"), InferenceSession("FOLDER/decoder.onnx")
-source, longest = np.array([[5, 6, 7, 2]]), 50
-inputs = {"source": source, "mask": source > 0, "room": np.zeros(longest, bool)}
+{source}
+longest = 50
+inputs = {"source": source, "mask": mask, "room": np.zeros(longest, bool)}
 state = dict(zip((o.name for o in encoder.get_outputs()), encoder.run(None, inputs)))
 token, output = np.array([[1]]), []
 while token[0, 0] != 2 and len(output) < longest:
@@ -39,6 +41,11 @@ while token[0, 0] != 2 and len(output) < longest:
     state, token = dict(zip(state, after)), scores.argmax(1, keepdims=True)
     output.append(int(token[0, 0]))
 ```"""
+TOKENS = (", and 2 ends a source.", "source = np.array([[5, 6, 7, 2]])\nmask = source > 0")
+FRAMES = (
+    '. A source\nis frames (1, F, M) as `headway.load(RUN).source.encode("FILE.wav").values` gives them.',
+    'source = np.load("FRAMES.npy")[None]\nmask = np.ones(source.shape[:2], bool)',
+)
 
 
 class OnnxBackend(TorchBackend):
@@ -86,4 +93,5 @@ class OnnxExporter(Exporter):
         return answering_by(predictor)
 
     def usage(self, run: Run) -> str:
-        return USAGE
+        ends, source = TOKENS if isinstance(run.source, TextProcessor) else FRAMES
+        return USAGE.replace("{ends}", ends).replace("{source}", source)

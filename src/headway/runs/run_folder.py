@@ -233,6 +233,9 @@ def trained_weights(folder: RunFolder, average: int | None) -> dict[str, Tensor]
 
 def checkpoint_weights(folder: RunFolder, count: int) -> list[Path]:
     """The weight files of the last `count` regular checkpoints. Raises UserError where one is missing or damaged."""
+    if not isinstance(count, int) or count < 1:
+        what = "the number of checkpoints is a whole one"
+        raise UserError(what, where=option("average"), received=count, allowed="1 or more")
     every, last = folder.read_recipe().training.checkpoint_every, folder.read_manifest().get("updates")
     updates = regular_updates([update_of(path) for path in list_checkpoints(folder.checkpoints)], every, last)
     checkpoints = [folder_of(folder.checkpoints, update) for update in in_a_row(updates, every)]
