@@ -96,7 +96,7 @@ def keep_first(built: Path, folder: Path) -> None:
 
 
 def open_kept(folder: Path, read: Callable[[Path], Kept]) -> Kept | None:
-    """What `read` makes of a folder; None where there is none, or where it was cut off, which is removed.
+    """Read a folder by `read`; gives None where there is none, or where it was cut off, and then removes it.
 
     Another process may put it there at any moment: what was not there at first stays.
     """

@@ -24,6 +24,12 @@ def test_schedules():
     expected = [2 * 16**-0.5 * min(update**-0.5, update * 4**-1.5) for update in updates]
     assert rates(*updates, schedule="noam") == pytest.approx(expected)
     assert rates(2, 4, 8, 12, schedule="linear") == pytest.approx([1.0, 2.0, 10 / 9, 2 / 9])
+    # Loshchilov and Hutter (2017), equation 5, with one period: from the warm-up's end to the update after the last
+    cosine = [1 + np.cos(np.pi * (update - 4) / 9) for update in (4, 5, 8, 12, 13, 20)]
+    assert rates(4, 5, 8, 12, 13, schedule="cosine") == pytest.approx(cosine[:-1])
+    assert rates(1, 2, 20, schedule="cosine") == pytest.approx([0.5, 1.0, 0.0])
+    lowest = {"kind": "cosine", "lowest": 0.1}
+    assert rates(4, 8, 13, schedule=lowest) == pytest.approx([2.0, 0.2 + 0.9 * cosine[2], 0.2])
     assert rates(1, 4, 50, schedule="constant") == pytest.approx([0.5, 2.0, 2.0])
 
 
@@ -76,7 +82,12 @@ def test_a_plateau_lowers_the_rate():
 
 @pytest.mark.parametrize(
     ("schedule", "message"),
-    [("linear", "ends at training.updates"), ("noam", "needs a model.dim"), ("plateau", "there is no data.dev")],
+    [
+        ("linear", "ends at training.updates"),
+        ("cosine", "ends at training.updates"),
+        ("noam", "needs a model.dim"),
+        ("plateau", "there is no data.dev"),
+    ],
 )
 def test_what_a_schedule_needs(schedule, message):
     with pytest.raises(UserError, match=rf"optimizer\.schedule: .*{message}"):

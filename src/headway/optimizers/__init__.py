@@ -29,6 +29,7 @@ SCHEDULES: Registry["Schedule"] = Registry(
         "inverse_sqrt": "headway.optimizers.schedules:InverseSquareRoot",
         "noam": "headway.optimizers.schedules:Noam",
         "linear": "headway.optimizers.schedules:LinearDecay",
+        "cosine": "headway.optimizers.schedules:CosineDecay",
         "constant": "headway.optimizers.schedules:Constant",
         "step": "headway.optimizers.schedules:StepDecay",
         "plateau": "headway.optimizers.schedules:PlateauDecay",

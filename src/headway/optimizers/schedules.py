@@ -12,6 +12,7 @@ from headway.config import Count
 from headway.errors import UserError
 
 Factor = Annotated[float, Field(gt=0, lt=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class TrainingProgress(NamedTuple):
@@ -106,13 +107,37 @@ class LinearDecay(Schedule):
     def __init__(self, context: ScheduleContext) -> None:
         super().__init__(context)
         if context.updates is None:
-            raise ValueError("a linear schedule ends at training.updates, which is not given")
+            raise ValueError("this schedule ends at training.updates, which is not given")
         self.updates = context.updates
+
+    def left(self, update: int) -> float:
+        """The share that is left of the updates after the warm-up."""
+        return max(0.0, (self.updates + 1 - update) / max(1, self.updates + 1 - self.context.warmup))
 
     def __call__(self, progress: TrainingProgress) -> float:
         """The learning rate of an update."""
-        left = max(0.0, (self.updates + 1 - progress.update) / max(1, self.updates + 1 - self.context.warmup))
-        return self.context.learning_rate * min(self.warm(progress.update), left)
+        return self.context.learning_rate * min(self.warm(progress.update), self.left(progress.update))
+
+
+class CosineDecay(LinearDecay):
+    """Linear warm-up to `learning_rate`, then down half a cosine (Loshchilov and Hutter 2017, eq. 5, without restarts).
+
+    Args:
+        context: what it depends on.
+        lowest: the share of `learning_rate` that is reached after the last update.
+
+    Raises ValueError where the last update is not known.
+    """
+
+    def __init__(self, context: ScheduleContext, *, lowest: Share = 0.0) -> None:
+        super().__init__(context)
+        self.lowest = lowest
+
+    def __call__(self, progress: TrainingProgress) -> float:
+        """The learning rate of an update."""
+        half = (1 - math.cos(math.pi * min(1.0, self.left(progress.update)))) / 2
+        share = self.lowest + (1 - self.lowest) * half
+        return self.context.learning_rate * min(self.warm(progress.update), share)
 
 
 class Constant(Schedule):
@@ -175,7 +200,7 @@ class PlateauDecay(Schedule):
         *,
         patience: Count = 2,
         factor: Factor = 0.5,
-        lowest: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+        lowest: Share = 0.0,
     ) -> None:
         super().__init__(context)
         if not context.evaluated:
