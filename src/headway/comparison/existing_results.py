@@ -12,7 +12,7 @@ from headway.comparison.checks import check_lines, check_margin, check_names, ch
 from headway.comparison.compare_options import ExistingOptions
 from headway.comparison.comparison import Comparison
 from headway.comparison.grid import FREE, NamedCorpus, content, corpus_files, file_name, name_of_corpus
-from headway.comparison.run_results import read_test_set, result_of_run
+from headway.comparison.run_results import learning_curve, read_test_set, result_of_run
 from headway.comparison.same_data import check_same_data
 from headway.comparison.verdicts import compare_cells
 from headway.documents import parse_yaml
@@ -25,7 +25,6 @@ from headway.metrics import Metric, build_metrics, check_kind
 from headway.metrics.metric import check_words
 from headway.recipe import Recipe, changed_keys
 from headway.registry import foreign_code
-from headway.runs.inspect.pages import read_metrics
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.run_arithmetic import with_precision
 from headway.tasks import build_task, dev_metrics
@@ -95,7 +94,7 @@ def compare_existing(
             _check_alike(planned, own_dev=not (options.test or options.references))
     for system in planned:
         assert system.path is not None
-        read_metrics(RunFolder(system.path).metrics)
+        tuple(learning_curve(system.path))
     chosen = chosen_metrics(options, recipe) if metrics is None else metrics
     check_margin(margin, chosen)
     with foreign_code(options.allow_code):

@@ -206,13 +206,21 @@ def result_of_run(
 
 
 def learning_curve(run: Path) -> Iterator[CurvePoint]:
-    """The evaluations on dev of a run, with those of their scores that are finite, and without those that have none."""
+    """The evaluations on dev of a run, with those of their scores that are finite, and without those that have none.
+
+    Raises:
+        UserError: there is no metrics.jsonl, or a line of it is damaged, or has scores and no time.
+    """
     on_accelerator = _trained_on_accelerator(RunFolder(run).read_manifest())
     for entry in read_metrics(RunFolder(run).metrics):
         given = {"loss": entry.get("dev_loss"), **entry.get("dev", {})}
         scores = {name: score for name, score in given.items() if score is not None and math.isfinite(score)}
         if scores:
-            seconds = entry["seconds"] if on_accelerator else entry.get("cpu_seconds", entry["seconds"])
+            clock = entry.get("seconds")
+            seconds = clock if on_accelerator else entry.get("cpu_seconds", clock)
+            if seconds is None:
+                where, received = str(RunFolder(run).metrics), f"update {entry['update']:,}"
+                raise UserError("an evaluation has no seconds", where=where, received=received)
             yield CurvePoint(entry["update"], seconds, scores)
 
 

@@ -44,7 +44,7 @@ class MetricsLine(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
     update: int
-    seconds: FiniteFloat
+    seconds: FiniteFloat = 0.0
     cpu_seconds: FiniteFloat = 0.0
     dev_loss: float | None = None
     dev: dict[str, float] = {}
