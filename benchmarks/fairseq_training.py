@@ -80,7 +80,7 @@ def setup_fairseq(name: str) -> tuple[Play, dict[str, Any]]:
     size = ALL_SIZES[name]
     corpus = SyntheticCorpus(size.vocabulary)
     batches = plan(size, corpus)
-    before = peak_memory()
+    before = peak_memory(torch.device("cpu"))
     words = Dictionary()  # which has four of its own
     for index in range(size.vocabulary - len(words)):
         words.add_symbol(f"w{index}")
@@ -109,7 +109,7 @@ def setup_fairseq(name: str) -> tuple[Play, dict[str, Any]]:
     facts = {
         "precision": "float32",
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "memory": (peak_memory() - before) / 2**30,
+        "memory": (peak_memory(torch.device("cpu")) - before) / 2**30,
         "padding": padding(corpus, batches),
     }
     return play, facts

@@ -52,10 +52,11 @@ def processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def peak_memory() -> int:
-    """The most bytes that this process had at a time: on its CUDA device where it has used one."""
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return torch.cuda.max_memory_allocated()
+def peak_memory(device: torch.device | None = None) -> int:
+    """The most bytes that this process had at a time on a device; by default its CUDA device where it has used one."""
+    on_cuda = torch.cuda.is_initialized() if device is None else device.type == "cuda"  # type: ignore[no-untyped-call]
+    if on_cuda:
+        return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -144,9 +144,9 @@ def setup_passes(length: int, name: str, precision: str, device: str) -> tuple[P
         wait_for(x.device)
         return x.shape[0] * length
 
-    before = peak_memory()
+    before = peak_memory(x.device)
     play(0)
-    peak = peak_memory() - before
+    peak = peak_memory(x.device) - before
     return play, {"precision": precision, "length": length, "bytes_per_sequence": peak / batch_size(length)}
 
 

@@ -188,7 +188,7 @@ def setup_headway(
     corpus = SyntheticCorpus(size.vocabulary, labelled=labelled, length=length)
     batches = plan(size, corpus)
     parallel = Parallel(0, 1, where, TrainingConfig(updates=1), precision=precision)
-    before = peak_memory()
+    before = peak_memory(where)
     model = _built(size, objective, mixer, length)
     for block in model.blocks() if activation_checkpointing else ():
         recompute_activations(block)
@@ -220,7 +220,7 @@ def setup_headway(
     facts = {
         "precision": precision,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "memory": (peak_memory() - before) / 2**30,
+        "memory": (peak_memory(where) - before) / 2**30,
         "padding": padding(corpus, batches),
         "flops_per_token": _operations(play) if name in SIZES else 0,  # the counter knows no fused recurrence
     }
@@ -338,7 +338,7 @@ def setup_plain(name: str, precision: str = "float32", device: str = "cpu") -> t
     size, where = ALL_SIZES[name], torch.device(device)
     corpus = SyntheticCorpus(size.vocabulary)
     batches = plan(size, corpus)
-    before = peak_memory()
+    before = peak_memory(where)
     torch.manual_seed(1)
     model = (PlainTransformer(size) if name in SIZES else PlainRecurrent(size)).to(where).train()
     criterion = nn.CrossEntropyLoss(label_smoothing=ObjectiveConfig().label_smoothing, ignore_index=PAD)
@@ -364,7 +364,7 @@ def setup_plain(name: str, precision: str = "float32", device: str = "cpu") -> t
     facts = {
         "precision": precision,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "memory": (peak_memory() - before) / 2**30,
+        "memory": (peak_memory(where) - before) / 2**30,
         "padding": padding(corpus, batches),
     }
     return play, facts
