@@ -82,6 +82,7 @@ def test_installed_packages_are_no_part_of_it(tmp_path: Path, monkeypatch: pytes
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
     assert own_sources("mine_plug:Mine") == {"mine_plug.py": tmp_path / "mine_plug.py"}
+    assert list(own_sources("torch.optim.radam:RAdam")) == ["torch/optim/radam.py"]
 
 
 def test_code_without_a_file_has_no_hash_and_cannot_be_packed() -> None:

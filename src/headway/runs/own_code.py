@@ -26,12 +26,17 @@ class Source(NamedTuple):
         """The folder on Python's path that the module was found in."""
         return self.path.parents[self.name.count("/")]
 
+    def is_installed(self) -> bool:
+        """Whether the module is one of Python's own, or of an installed package, as torch is."""
+        installed = {Path(folder).resolve() for folder in sysconfig.get_paths().values()}
+        return self.root.resolve() in installed or self.root.name in ("site-packages", "dist-packages")
+
 
 def own_sources(tree: Any) -> dict[str, Path]:
     """The files of the modules that a raw recipe names by import path, by their names below a folder of sources.
 
-    Among them are the packages that these are in, and the modules that they import from their own package or, where
-    their folder is not one of installed packages, from that. Nothing is imported.
+    Of modules that are not installed, these are also the packages that they are in, and what they import from their own
+    package and folder. Nothing is imported.
 
     Raises:
         UserError: a module without a source that others could import.
@@ -86,7 +91,7 @@ def _modules(value: Any) -> Iterator[str]:
 
 
 def _with_helpers(modules: Sequence[str]) -> dict[str, Path]:
-    """The files of modules, of the packages that they are in, and of what all these import from beside themselves."""
+    """The files of modules and, unless these are installed, of their packages and of what they import from beside."""
     found, waiting, known = dict[str, Path](), list(modules), set(modules)
     while waiting:
         module = waiting.pop()
@@ -94,6 +99,8 @@ def _with_helpers(modules: Sequence[str]) -> dict[str, Path]:
         if source is None:
             continue
         found[source.name] = source.path
+        if source.is_installed():
+            continue
         above = [module.rpartition(".")[0]] if "." in module else []
         for other in (*above, *(each for each in _imported(module, source) if _is_beside(each, module, source))):
             if other not in known:
@@ -119,12 +126,9 @@ def _imported(module: str, source: Source) -> Iterator[str]:
 
 
 def _is_beside(other: str, module: str, source: Source) -> bool:
-    """Whether an imported module is of the importing one's package, or of a folder with no installed packages."""
+    """Whether an imported module is of the importing one's package, or of its folder."""
     top = other.partition(".")[0]
     if top == module.partition(".")[0]:
         return True
-    installed = {Path(folder).resolve() for folder in sysconfig.get_paths().values()}
-    if top == "headway" or source.root.resolve() in installed:
-        return False
-    found = find_source(top)
+    found = None if top == "headway" else find_source(top)
     return found is not None and found.root == source.root
