@@ -60,7 +60,8 @@ def main() -> None:
     runs = [Existing.parse(run, "runs") for run in given.runs]
     racers = [Racer(cell.variant, cell.seed, run.path) for run, cell in zip(runs, name_runs(runs), strict=True)]
     _, way, systems = run_bench_race(racers, given.metric, given.goal)
-    names = " ".join(dict.fromkeys(f"runs/{racer.system}-*" for racer in racers))
+    named = any("=" in run for run in given.runs)
+    names = " ".join(given.runs if named else dict.fromkeys(f"runs/{racer.system}-*" for racer in racers))
     race = f"headway bench race {names} --goal {given.goal:g}"
     tables = [systems, way, on_test(racers, given.test)] if given.test else [systems, way]
     record = ResultRecord(
