@@ -9,7 +9,7 @@ from tests.conftest import Command
 
 KINDS = [
     "mixers", "positions", "cross-attentions", "feed-forwards", "norms", "models", "losses", "optimizers", "schedules",
-    "tasks", "metrics", "formats", "segmenters", "vocabularies", "parsers", "exporters",
+    "tasks", "metrics", "formats", "segmenters", "vocabularies", "parsers", "exporters", "engines",
 ]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ CATALOGUE = {
     "vocabularies": "headway.processing:VOCABULARIES",
     "parsers": "headway.parses:PARSERS",
     "exporters": "headway.export:EXPORTERS",
+    "engines": "headway.runs.engines:ENGINES",
 }
 
 

@@ -16,14 +16,18 @@ bench_app = typer.Typer(
     cls=Group, no_args_is_help=True, help="Measure speed beside other implementations, in the same run."
 )
 
-Size = Annotated[list[str], typer.Option(help="base, small; can be given several times.")]
+SEVERAL = "can be given several times."
+Size = Annotated[list[str], typer.Option(help=f"base, small, tiny; {SEVERAL}")]
+AnySize = Annotated[
+    list[str], typer.Option(help=f"base, small, tiny, recurrent, recurrent-small, recurrent-tiny; {SEVERAL}")
+]
 Rounds = Annotated[int, typer.Option(min=1, max=10**6, help="Turns of each contender; medians are reported.")]
 JsonFile = Annotated[Path | None, WRITES_FILE, typer.Option(help="Write the report there as JSON.")]
 
 
 @command(bench_app, "train")
 def bench_train(
-    size: Size = ["base", "small"],  # noqa: B006
+    size: AnySize = ["base", "small"],  # noqa: B006
     precision: Annotated[list[str], typer.Option(help="float32, bf16.")] = ["float32", "bf16"],  # noqa: B006
     rounds: Rounds = 5,
     activation_checkpointing: Annotated[

@@ -151,7 +151,7 @@ def predict(
 def list_components(
     kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help=f"{', '.join(CATALOGUE)}; all without.")] = None,
 ) -> None:
-    """List what a recipe can name, a line each, with options, their types and defaults."""
+    """List all components, a line each, with options, their types and defaults."""
     if kind is not None:
         write("\n".join(listing(kind)))
         return

@@ -121,7 +121,7 @@ class LabelWriterOptions(Section):
 class LabelScoreOptions(Section):
     """Labelled words that are scored by a model."""
 
-    source: Path | None = Field(default=None, description="Words and their labels, a word a row.")
+    source: Path | None = Field(default=None, description="Of taggers, words and their labels, a word a row.")
     json_output: bool = Field(default=False, description="Write JSON.", json_schema_extra={"flag": "json"})
 
 

@@ -345,9 +345,9 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         formatter = self.formatter(self.Options())
         sources = [self.read(line, formatter=formatter) for line in raw]
         target_ids = self.target.encode_lines(texts)
-        lengths = [max(len(source.values), len(ids)) for source, ids in zip(sources, target_ids, strict=True)]
+        lengths = [max(len(source.values), len(ids)) + 1 for source, ids in zip(sources, target_ids, strict=True)]
         results: list[Prediction | None] = [None] * len(raw)
-        for rows in batches(lengths, self.recipe.decoding.batch_tokens, end_marks=1):
+        for rows in batches(lengths, self.recipe.decoding.batch_tokens):
             with memory_named(f"in scoring {len(rows)} pairs together", SMALLER_BATCHES):
                 batch = _pairs([sources[row].values for row in rows], [target_ids[row] for row in rows]).to(self.device)
                 output = self.models[0](batch, capture=patterns_of(capture))

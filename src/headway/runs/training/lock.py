@@ -17,7 +17,7 @@ from headway.errors import UserError
 from headway.files import take_lock
 from headway.log import warn
 
-LOCK = ".lock"  # a file in the run folder that stays there, empty; no link, whose file would be emptied
+LOCK = ".lock"  # a file in the run folder that stays there; no link, whose file would be emptied
 
 
 @contextmanager
