@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import FiniteFloat, TypeAdapter
 
 from headway.documents import read_json, shaped
+from headway.errors import UserError
 from headway.files import write_json
 
 
@@ -158,6 +159,10 @@ def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
     if not path.is_file():
         return None
     content = read_json(path, what="result of this cell")
-    if content.get("of") != of:
+    if content.keys() != {"of", "result"}:
+        raise UserError(
+            "the result of this cell is damaged", where=str(path), received=list(content), allowed="of, result"
+        )
+    if content["of"] != of:
         return None
-    return shaped(content.get("result"), _CELL, str(path), "the result of this cell")
+    return shaped(content["result"], _CELL, str(path), "the result of this cell")
