@@ -86,7 +86,7 @@ def test_installed_packages_are_no_part_of_it(tmp_path: Path, monkeypatch: pytes
 
 
 def test_code_without_a_file_has_no_hash_and_cannot_be_packed() -> None:
-    for name in ("__main__:Mine", "no_such_module:Mine"):
+    for name in ("__main__:Mine", "no_such_module:Mine", "sys:Mine", "array:Mine"):
         assert code_hashes({"kind": name}) == {}
         with pytest.raises(UserError, match=f"the source of {name.partition(':')[0]}, which the run names"):
             own_sources({"kind": name})

@@ -137,9 +137,9 @@ class CellResult:
         return values
 
     @classmethod
-    def from_json(cls, values: Any) -> CellResult:
-        """The cell that `to_json` gave these values of. Raises ValueError for others."""
-        return _CELL.validate_python(values)
+    def from_json(cls, values: Any, where: str = "result") -> CellResult:
+        """The cell that `to_json` gave these values of. Raises UserError for others, with their file `where`."""
+        return shaped(values, _CELL, where, "the result of this cell")
 
 
 _CELL = TypeAdapter(CellResult)
@@ -165,4 +165,4 @@ def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
         )
     if content["of"] != of:
         return None
-    return shaped(content["result"], _CELL, str(path), "the result of this cell")
+    return CellResult.from_json(content["result"], str(path))

@@ -69,8 +69,9 @@ def find_source(module: str) -> Source | None:
     if top is None:
         return None
     stem, places = module.replace(".", "/"), [*(top.submodule_search_locations or ())]
-    if top.origin and not places and "." not in module:
-        return Source(f"{stem}.py", Path(top.origin))
+    if not places and "." not in module:
+        origin = Path(top.origin or "")
+        return Source(f"{stem}.py", origin) if origin.suffix == ".py" else None  # others are compiled, or Python's own
     for place in places:
         for name in (f"{stem}/{INIT}", f"{stem}.py"):
             path = Path(place).parent / name
@@ -115,13 +116,13 @@ def _imported(module: str, source: Source) -> Iterator[str]:
         tree = ast.parse(source.path.read_bytes())
     except (SyntaxError, ValueError):
         return
-    package = module if source.name.endswith(f"/{INIT}") else module.rpartition(".")[0]
+    package = module.split(".") if source.name.endswith(f"/{INIT}") else module.split(".")[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
-            origin = ".".join(filter(None, (above, node.module)))
+            above = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*above, *filter(None, [node.module])])
             yield from (origin, *(f"{origin}.{alias.name}" for alias in node.names))
 
 
