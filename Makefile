@@ -36,11 +36,11 @@ docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: .venv/test
-	$(BIN)/headway bench train
-	$(BIN)/headway bench train --size recurrent --size recurrent-small
-	$(BIN)/headway bench decode
-	$(BIN)/headway bench lengths
-	$(BIN)/headway bench mixers
+	$(BIN)/python benchmarks/bench.py train
+	$(BIN)/python benchmarks/bench.py train --size recurrent --size recurrent-small
+	$(BIN)/python benchmarks/bench.py decode
+	$(BIN)/python benchmarks/bench.py lengths
+	$(BIN)/python benchmarks/bench.py mixers
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headway needs Python 3.11 or newer: make PYTHON=python3.11")'

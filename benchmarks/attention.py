@@ -6,7 +6,7 @@ Shapes: B batch, K heads, L positions, d head.
 from functools import partial
 
 import torch
-from timing import compare
+from rounds import print_medians
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -38,7 +38,7 @@ def main() -> None:
             allowed = padding_mask(lengths, length)[:, None, None, :] if setting == "padding" else None
             arguments = inputs, allowed, setting == "causal"
             functions = {"explicit": partial(explicit, *arguments), "fused": partial(fused, *arguments)}
-            compare(f"L {length}, {setting}", functions, turns=7)
+            print_medians(f"L {length}, {setting}", functions, turns=7)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ A product is a map of many rows, forward and backward, as a training step has it
 from functools import partial
 
 import torch
-from timing import compare
+from rounds import print_medians
 
 from headway.device import instruction_set, keep_freed_memory, processor
 from headway.tensors.backends import BACKENDS, linear
@@ -27,7 +27,9 @@ def main() -> None:
     keep_freed_memory()
     print(f"{processor()}, {instruction_set()}, {torch.get_num_threads()} threads")
     for inputs, outputs in SIZES:
-        compare(f"{inputs} to {outputs}", {backend: partial(step, inputs, outputs, backend) for backend in BACKENDS})
+        print_medians(
+            f"{inputs} to {outputs}", {backend: partial(step, inputs, outputs, backend) for backend in BACKENDS}
+        )
 
 
 if __name__ == "__main__":

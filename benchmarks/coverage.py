@@ -26,7 +26,7 @@ from scipy import stats
 
 from headway.cli.console import show
 from headway.comparison.comparison import Measure
-from headway.comparison.results import Figure, ResultRecord, measured_now, write_record
+from headway.comparison.records import Figure, ResultRecord, measured_now, write_record
 from headway.comparison.statistics import Linearised, linearise
 from headway.comparison.verdicts import compared_pairs
 from headway.log import Progress, progress

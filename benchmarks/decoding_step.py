@@ -6,7 +6,7 @@ Each turn is a step of R rows at position n and, as in beam search, the selectio
 from functools import partial
 
 import torch
-from timing import compare
+from rounds import print_medians
 from torch import Tensor
 
 from headway.device import keep_freed_memory
@@ -44,7 +44,7 @@ def main() -> None:
                 "in place": partial(in_place, mixer, x, state, rows),
                 "growing": partial(growing, mixer, x, cache, rows),
             }
-            compare(f"{count} rows at {position}", functions, turns=60)
+            print_medians(f"{count} rows at {position}", functions, turns=60)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Shapes: B batch, L positions, D channels, H heads, k positions of the window.
 from functools import partial
 
 import torch
-from timing import compare
+from rounds import print_medians
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -55,7 +55,7 @@ def main() -> None:
         for name, form in forms.items():
             assert torch.allclose(form(padded, weight), depthwise(padded, weight), atol=1e-5), name
             functions[name] = partial(run, form, [padded, weight])
-        compare(f"L {length}", functions, turns=9)
+        print_medians(f"L {length}", functions, turns=9)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from timing import compare
+from rounds import print_medians
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -22,7 +22,7 @@ def main() -> None:
     for dim in (256, 512, 2048):
         x = torch.randn(4096, dim, requires_grad=True)
         functions = {"headway": partial(both_ways, dropout, x), "torch": partial(both_ways, F.dropout, x)}
-        compare(f"4096 x {dim}", functions)
+        print_medians(f"4096 x {dim}", functions)
 
 
 if __name__ == "__main__":

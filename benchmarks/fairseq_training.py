@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-from headway.bench.bench_train import ALL_SIZES, NOTES, PLAIN, in_round, padding, plan, setup_headway, setup_plain
-from headway.bench.timing import (
+from bench_train import ALL_SIZES, NOTES, PLAIN, in_round, padding, plan, setup_headway, setup_plain
+from rounds import (
     CPU,
     BenchReport,
     Contender,
@@ -23,7 +22,8 @@ from headway.bench.timing import (
     compete,
     matrix_peak,
 )
-from headway.comparison.results import ResultRecord, measured_now, write_record
+
+from headway.comparison.records import ResultRecord, measured_now, write_record
 from headway.device import keep_freed_memory, peak_memory
 
 

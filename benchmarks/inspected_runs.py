@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from headway.comparison.existing_results import Existing, name_runs
-from headway.comparison.results import ResultRecord, measured_now, write_record
+from headway.comparison.records import ResultRecord, measured_now, write_record
 from headway.tables import Cell, Column, Spread, Table
 
 Values = Mapping[str, float]  # by column

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from timing import compare
+from rounds import print_medians
 
 from headway.corpora.word_corpus import collate_windows
 from headway.device import keep_freed_memory
@@ -87,7 +87,7 @@ def main() -> None:
             name: step(TaggerConfig.model_validate({"encoder": encoder} | options), stored)
             for name, options in kinds.items()
         }
-        compare(f"{BATCHES} steps of {SENTENCES} sentences, {encoder}", functions, turns=7)
+        print_medians(f"{BATCHES} steps of {SENTENCES} sentences, {encoder}", functions, turns=7)
 
 
 if __name__ == "__main__":

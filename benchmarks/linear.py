@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import torch
-from timing import compare
+from rounds import print_medians
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -33,7 +33,7 @@ def main() -> None:
         for rows in (1, 2, 4, 8, 12, 16, 64):
             arguments = torch.randn(rows, inputs), itertools.cycle(weights), bias
             functions = {"x W^T": partial(plain, *arguments), "W x^T": partial(transposed, *arguments)}
-            compare(f"{inputs} to {outputs}, {rows} rows", functions, turns=30)
+            print_medians(f"{inputs} to {outputs}, {rows} rows", functions, turns=30)
 
 
 if __name__ == "__main__":

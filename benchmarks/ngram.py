@@ -7,7 +7,7 @@ positions, D model, K heads, d head, w positions of the window.
 from functools import partial
 
 import torch
-from timing import compare
+from rounds import print_medians
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -109,7 +109,7 @@ def main() -> None:
             whole = partial(form, inner=inner, weight=weight, outer=outer)
             assert torch.allclose(whole(x), headway(x, mixer), atol=1e-4), name
             functions[name] = partial(run, whole, [x, inner, weight, outer])
-        compare(f"L {length}", functions, turns=9)
+        print_medians(f"L {length}", functions, turns=9)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A record of `headway bench race`, from runs that were trained before.
+"""A record of `bench.py race`, from runs that were trained before.
 
 python benchmarks/race_record.py results/tanaka-race.json --title "Time to 37.7 BLEU" --goal 37.7 \
     --command "headway train recipes/tanaka/fast.yaml training.seed=SEED --output runs/fast-SEED" \
@@ -12,10 +12,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.bench.bench_race import Racer, run_bench_race
+from bench_race import Racer, run_bench_race
+
 from headway.comparison.existing_results import Existing, name_runs
 from headway.comparison.grid import NamedCorpus
-from headway.comparison.results import ResultRecord, measured_now, write_record
+from headway.comparison.records import ResultRecord, measured_now, write_record
 from headway.comparison.run_results import result_of_run
 from headway.formats.corpus_config import parse_corpus
 from headway.runs.run_folder import RunFolder
@@ -47,7 +48,7 @@ def main() -> None:
     """Write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, help="the record, as JSON")
-    parser.add_argument("runs", nargs="+", help="run folders, or NAME=RUN, as headway bench race takes them")
+    parser.add_argument("runs", nargs="+", help="run folders, or NAME=RUN, as bench.py race takes them")
     parser.add_argument("--title", required=True)
     parser.add_argument("--goal", type=float, required=True)
     parser.add_argument("--metric", help="of dev; by default the first")
@@ -62,7 +63,7 @@ def main() -> None:
     _, way, systems = run_bench_race(racers, given.metric, given.goal)
     named = any("=" in run for run in given.runs)
     names = " ".join(given.runs if named else dict.fromkeys(f"runs/{racer.system}-*" for racer in racers))
-    race = f"headway bench race {names} --goal {given.goal:g}"
+    race = f"python benchmarks/bench.py race {names} --goal {given.goal:g}"
     tables = [systems, way, on_test(racers, given.test)] if given.test else [systems, way]
     record = ResultRecord(
         title=given.title,

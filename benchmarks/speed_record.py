@@ -1,8 +1,8 @@
-"""A record of `headway bench train`, `decode`, `lengths` or `mixers`, for each instruction set that this processor has.
+"""A record of `bench.py train`, `decode`, `lengths` or `mixers`, for each instruction set that this processor has.
 
 python benchmarks/speed_record.py train results/speed/training.json -- --size small --precision float32
 
-What stands behind `--` goes to `headway bench`. Libraries are told by their own variables to do without AVX-512. With
+What stands behind `--` goes to `bench.py`. Libraries are told by their own variables to do without AVX-512. With
 `--wide`, which comes first, that is not measured. `--figure FILE` keeps the figure of `mixers`, with all instructions.
 """
 
@@ -15,8 +15,9 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from headway.bench.timing import BenchReport
-from headway.comparison.results import Figure, ResultRecord, measured_now, write_record
+from rounds import BenchReport
+
+from headway.comparison.records import Figure, ResultRecord, measured_now, write_record
 from headway.device import instruction_set
 from headway.tables import Cell, Column, Table
 
@@ -36,10 +37,10 @@ TITLES = {
 
 
 def measured(verb: str, options: list[str], narrow: bool) -> BenchReport:
-    """What `headway bench` has measured, with or without AVX-512."""
+    """What `bench.py` has measured, with or without AVX-512."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "headway", "bench", verb, *options, "--output", str(report)]
+        command = [sys.executable, str(Path(__file__).with_name("bench.py")), verb, *options, "--output", str(report)]
         subprocess.run(command, check=True, env=os.environ | (AVX2 if narrow else {}))
         return BenchReport.read(report)
 
@@ -62,7 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=TITLES)
     parser.add_argument("output", type=Path, help="the record, as JSON")
-    parser.add_argument("options", nargs="*", help="those of headway bench")
+    parser.add_argument("options", nargs="*", help="those of bench.py")
     parser.add_argument("--wide", action="store_true", help="only with all instructions of this processor")
     parser.add_argument("--figure", type=Path, help="of mixers, in docs/")
     given = parser.parse_args()

@@ -38,7 +38,7 @@ def test_version(run_headway: Command) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("", ["train", "predict", "score", "demo", "doctor", "data", "bench", "--version"]),
+        ("", ["train", "predict", "score", "demo", "doctor", "data", "--version"]),
         ("train", ["RECIPE.yaml", "KEY.PATH=VALUE", "training.updates=2000", "--output", "--resume"]),
         (
             "predict",
@@ -57,9 +57,6 @@ def test_version(run_headway: Command) -> None:
         ("demo", ["--output", "--seed"]),
         ("doctor", ["missing for each extra"]),
         ("data check", ["RECIPE.yaml", "--json"]),
-        ("bench train", ["--size", "--precision"]),
-        ("bench lengths", ["--length", "--precision"]),
-        ("bench decode", ["--size", "--batch-size"]),
     ],
 )  # fmt: skip
 def test_help_lists_every_option(run_headway: Command, command: str, words: list[str]) -> None:

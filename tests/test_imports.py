@@ -51,11 +51,10 @@ for room in ("predictors", "tasks", "runs"):
 INSIDE = WINGS | HALL
 SHELLS: dict[str, set[str]] = {
     "export": set(INSIDE),
-    "bench": {*INSIDE, "export"},
     "experiments": set(INSIDE),
     "comparison": set(INSIDE),
     "__init__": {*INSIDE, "comparison"},
-    "cli": {*INSIDE, "export", "bench", "experiments", "comparison"},
+    "cli": {*INSIDE, "export", "experiments", "comparison"},
     "__main__": {"cli"},
 }
 MAY_IMPORT = GROUND | {name: allowed | set(GROUND) for name, allowed in (INSIDE | SHELLS).items()}

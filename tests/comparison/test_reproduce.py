@@ -15,9 +15,9 @@ from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import GridComparison
 from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_state import GridResult
+from headway.comparison.records import read_record
 from headway.comparison.reproduce import record_of
 from headway.comparison.reproduce_options import ReproduceOptions
-from headway.comparison.results import read_record
 from headway.metrics import build_metric
 from tests.comparison.grids import write_grid
 from tests.comparison.toys import cell

@@ -1,4 +1,4 @@
-"""The page of results is what the records say, and says so when it is stale."""
+"""The pages of results are what the records say."""
 
 import json
 import shutil
@@ -7,25 +7,28 @@ from typing import Any
 
 import pytest
 
-from headway.cli.claim_commands import claim_command
-from headway.comparison.results import ResultRecord, measured_now, read_record, results_page, write_record
+from headway.comparison.records import ResultRecord, measured_now, read_record, write_record
 from headway.errors import UserError
 from headway.tables import Column, Spread, Table
-from tests.conftest import Command
+from tools.results_page import results_pages
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "headway compare g.yaml \\\n    --output d"
 
 
-def test_the_page_is_not_stale() -> None:
-    page = results_page(ROOT / "results", ROOT / "claims", claim_command)
-    written = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert written == page, "run `headway results`"
+def test_the_pages_are_not_stale() -> None:
+    pages = results_pages(ROOT / "results", ROOT / "claims")
+    written = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in pages}
+    assert written == pages, "run `python tools/results_page.py`"
+    there = {f"results/{file.name}" for file in (ROOT / "docs" / "results").iterdir()}
+    assert there == pages.keys() - {"results.md"}
+    command = "`headway reproduce loem2023/articles --budget full --data FOLDER --output runs`"
+    assert command in pages["results/summarization.md"].replace("\n", " ")
 
 
 def test_a_record_may_be_that_of_another_page(folders: tuple[Path, Path]) -> None:
     (folders[0] / "contents.yaml").write_text("title: R\nelsewhere: [speed/*]\nsections: []\n", encoding="utf-8")
-    assert results_page(*folders, claim_command) == "# R\n"
+    assert results_pages(*folders) == {"results.md": "# R\n\n"}
 
 
 def test_what_the_page_shows_is_there() -> None:
@@ -59,17 +62,19 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     return results, tmp_path
 
 
-def test_a_record_becomes_a_section(folders: tuple[Path, Path], run_headway: Command, tmp_path: Path) -> None:
-    results, claims = folders
-    ended = run_headway("results", results, "--claims", claims, "--output", tmp_path / "page.md")
-    assert ended.code == 0, ended.err
-    page = (tmp_path / "page.md").read_text()
+def test_a_record_becomes_a_page_and_a_line_of_the_overview(folders: tuple[Path, Path]) -> None:
+    pages = results_pages(*folders)
+    assert list(pages) == ["results.md", "results/s.md"]
     for text in (
-        "# R\n", "## S\n", COMMAND, "\nOne. Two.\n", "**Scores**", "| a | 12.35 ± 0.50 |", "a note", "seeds 1, 2.*",
-        "| Pre-training helps. | bert > untrained + 1 | +30.10 |  | not run |",
-        "`headway reproduce kaneko2019/layers --data FOLDER --output", "| kaneko2019/layers | S | 0 | 0 | 0 | 6 |",
+        "# R\n", "- [S](results/s.md): ", "; Words.\n", "| kaneko2019/layers | S | 0 | 0 | 0 | 6 |",
     ):  # fmt: skip
-        assert text in page, text
+        assert text in pages["results.md"], text
+    for text in (
+        "# S\n", COMMAND, "\nOne. Two.\n", "**Scores**", "| a | 12.35 ± 0.50 |", "a note", "seeds 1, 2.*",
+        "| Pre-training helps. | bert > untrained + 1 | +30.10 |  | not run |",
+        "`headway reproduce kaneko2019/layers --data FOLDER --output",
+    ):  # fmt: skip
+        assert text in pages["results/s.md"], text
 
 
 def test_the_tables_of_a_record_with_claims_are_folded_below_them(folders: tuple[Path, Path]) -> None:
@@ -84,7 +89,7 @@ def test_the_tables_of_a_record_with_claims_are_folded_below_them(folders: tuple
     write_record(results / "kaneko2019-layers.json", record)
     contents = (results / "contents.yaml").read_text().replace("['speed/*']", "['*']")
     (results / "contents.yaml").write_text(contents, encoding="utf-8")
-    page = results_page(*folders, claim_command)
+    page = results_pages(*folders)["results/s.md"]
     above, folded = page.split('<details markdown="1"><summary>Scores, costs and differences</summary>\n')
     assert "| Pre-training helps. | bert > untrained + 1 | +30.10 | +9.00 | holds |" in above
     folded, below = folded.split("\n</details>\n")
@@ -104,7 +109,7 @@ def test_a_record_says_nothing_of_other_claims_and_keeps_its_own_level(folders: 
     write_record(results / "kaneko2019-layers.json", record)
     contents = (results / "contents.yaml").read_text().replace("['speed/*']", "['*']")
     (results / "contents.yaml").write_text(contents, encoding="utf-8")
-    page = results_page(*folders, claim_command)
+    page = results_pages(*folders)["results/s.md"]
     assert "With the 90 % interval." in page
     for name in says:
         (row,) = (line for line in page.splitlines() if line.startswith(f"| {name}"))
@@ -135,11 +140,4 @@ def test_a_mistake_is_named(folders: tuple[Path, Path], change: dict[str, Any], 
     for name, text in change.items():
         (results / name).write_text(text)
     with pytest.raises(UserError, match=message):
-        results_page(results, claims, claim_command)
-
-
-def test_the_command_of_claims_names_their_budget_where_it_is_not_the_usual_one() -> None:
-    assert claim_command("a/b", "small", True) == "headway reproduce a/b --data FOLDER --output runs"
-    assert claim_command("a/b", "full", False) == "headway reproduce a/b --budget full --output runs"
-    page = results_page(ROOT / "results", ROOT / "claims", claim_command)
-    assert "`headway reproduce loem2023/articles --budget full --data FOLDER --output runs`" in page.replace("\n", " ")
+        results_pages(results, claims)

@@ -1,15 +1,14 @@
-"""`headway reproduce` and `headway results`: claims, and the page of what was measured."""
+"""`headway reproduce`: the claims of documents."""
 
 import shlex
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headway.cli.options import flag_of
 from headway.cli.standard_streams import write
-from headway.comparison.reproduce_options import USUAL_BUDGET, ReproduceOptions
+from headway.comparison.reproduce_options import ReproduceOptions
 
 
 def reproduce(
@@ -40,27 +39,3 @@ def reproduce(
     if tables:
         write("\n\n".join(table.text() for table in tables))
     raise typer.Exit(code)
-
-
-def results(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The records.")] = Path("results"),
-    *,
-    claims: Annotated[Path | None, typer.Option(help="The folder of the claim files.", show_default="claims")] = None,
-    output: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/results.md"),
-) -> None:
-    """Write the page of all that was measured, with what was found.
-
-    The findings stand beside the claims.
-    """
-    from headway.comparison.claims import claims_folder
-    from headway.comparison.results import results_page
-    from headway.files import write_text
-
-    write_text(output, results_page(folder, claims_folder(claims), claim_command))
-
-
-def claim_command(name: str, budget: str, needs_data: bool) -> str:
-    """The command that decides the claims of a file; `FOLDER` has the data that they need."""
-    given = [f" --budget {budget}"] if budget != USUAL_BUDGET else []
-    given += [" --data FOLDER"] if needs_data else []
-    return f"headway reproduce {name}{''.join(given)} --output runs"

@@ -8,9 +8,8 @@ import typer
 
 from headway.catalogue import CATALOGUE, listing
 from headway.cli.arguments import LARGEST_SEED, AllowCode, Average, Device, EngineName, Precision
-from headway.cli.bench_commands import bench_app
 from headway.cli.bulk_commands import backtranslate, distill
-from headway.cli.claim_commands import reproduce, results
+from headway.cli.claim_commands import reproduce
 from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
 from headway.cli.export_commands import export, pull, push
@@ -37,10 +36,8 @@ app.add_typer(recipes_app, name="recipes", rich_help_panel=BEGIN)
 app.add_typer(data_app, name="data", rich_help_panel=TRAIN)
 app.add_typer(score_app, name="score", rich_help_panel=TRAIN)
 app.add_typer(inspect_app, name="inspect", rich_help_panel=TRAIN)
-app.add_typer(bench_app, name="bench", rich_help_panel=COMPARE)
 command(app, group=COMPARE)(compare)
 command(app, group=COMPARE)(reproduce)
-command(app, group=COMPARE)(results)
 command(app, group=TRAIN)(backtranslate)
 command(app, group=TRAIN)(distill)
 command(app, group=SHIP)(export)

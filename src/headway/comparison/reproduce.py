@@ -25,8 +25,8 @@ from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import GridComparison, compare_grid, plan_of
 from headway.comparison.grid_file import grid_of
 from headway.comparison.learning_curves import banded_curves
+from headway.comparison.records import ResultRecord, measured_now, write_record
 from headway.comparison.reproduce_options import ReproduceOptions
-from headway.comparison.results import ResultRecord, measured_now, write_record
 from headway.errors import UserError, option
 from headway.log import say
 from headway.tables import Cell, Table

@@ -5,11 +5,15 @@ import re
 from dataclasses import replace
 from functools import partial
 
+import bench_constraints
+import bench_decode
+import bench_lengths
+import bench_mixers
+import bench_train
 import pytest
 import torch
+from rounds import SIZES, BenchReport, Contender, Measurement, SyntheticCorpus, compete, matrix_peak
 
-from headway.bench import bench_constraints, bench_decode, bench_lengths, bench_mixers, bench_train
-from headway.bench.timing import SIZES, BenchReport, Contender, Measurement, SyntheticCorpus, compete, matrix_peak
 from headway.errors import RunError, UserError
 from tests.rounding import rounding
 
@@ -20,7 +24,7 @@ SENTENCES_OF_A_ROUND = 3
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for the contenders' processes
-    monkeypatch.setattr("headway.bench.timing.PEAK_SHAPES", ((512, 128, 512), (256, 256, 256)))
+    monkeypatch.setattr("rounds.PEAK_SHAPES", ((512, 128, 512), (256, 256, 256)))
 
 
 def counter(step):

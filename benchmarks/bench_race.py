@@ -1,4 +1,4 @@
-"""`headway bench race`: how soon runs reach a score, in processor time of training."""
+"""`bench.py race`: how soon runs reach a score, in processor time of training."""
 
 from __future__ import annotations
 

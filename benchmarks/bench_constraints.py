@@ -1,10 +1,10 @@
-"""`headway bench constraints`: what the dependency loss and the synchronous constraint cost a training step."""
+"""`bench.py constraints`: what the dependency loss and the synchronous constraint cost a training step."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.bench.bench_train import setup_headway
-from headway.bench.timing import (
+from bench_train import setup_headway
+from rounds import (
     SIZES,
     BenchReport,
     Contender,
@@ -14,6 +14,7 @@ from headway.bench.timing import (
     check_output,
     compete,
 )
+
 from headway.losses import ObjectiveConfig
 from headway.models import TransformerConfig
 from headway.tensors.precision import DTYPES

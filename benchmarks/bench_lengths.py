@@ -1,12 +1,12 @@
-"""`headway bench lengths`: speed and memory of training by the length of the sentences, mixer by mixer."""
+"""`bench.py lengths`: speed and memory of training by the length of the sentences, mixer by mixer."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.bench.bench_train import PLAIN, setup_headway
-from headway.bench.timing import (
+from bench_train import PLAIN, setup_headway
+from rounds import (
     SIZES,
     BenchReport,
     Contender,
@@ -16,6 +16,7 @@ from headway.bench.timing import (
     check_output,
     compete,
 )
+
 from headway.device import give_back_freed_memory
 from headway.tensors.precision import DTYPES
 

@@ -1,4 +1,4 @@
-"""`headway bench train`: headway's training step beside plain loops around torch.nn.Transformer and torch.nn.LSTM.
+"""`bench.py train`: headway's training step beside plain loops around torch.nn.Transformer and torch.nn.LSTM.
 
 Shapes: B batch, S source, T target, D model, V vocabulary.
 """
@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
-
-from headway.bench.timing import (
+from rounds import (
     CPU,
     SIZES,
     BenchReport,
@@ -26,6 +23,9 @@ from headway.bench.timing import (
     matrix_peak,
     measured_on,
 )
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
 from headway.device import keep_freed_memory, peak_memory, pick_device, processor
 from headway.losses import Objective, ObjectiveConfig
 from headway.mixers.positions import sinusoids

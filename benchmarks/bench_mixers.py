@@ -1,4 +1,4 @@
-"""`headway bench mixers`: every mixer's time and memory by length, beside self-attention with torch's fused kernel.
+"""`bench.py mixers`: every mixer's time and memory by length, beside self-attention with torch's fused kernel.
 
 Shapes: B batch, L length, D model, K heads.
 """
@@ -12,10 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional as F
-
-from headway.bench.timing import (
+from rounds import (
     BenchReport,
     Contender,
     Measurement,
@@ -25,6 +22,9 @@ from headway.bench.timing import (
     compete,
     measured_on,
 )
+from torch import Tensor
+from torch.nn import functional as F
+
 from headway.device import keep_freed_memory, peak_memory
 from headway.mixers import Mixed, build_mixer
 from headway.mixers.attention import Attention

@@ -1,4 +1,4 @@
-"""`headway bench decode`: beam search beside CTranslate2 and generate() of Hugging Face, with the same weights.
+"""`bench.py decode`: beam search beside CTranslate2 and generate() of Hugging Face, with the same weights.
 
 Shapes: B batch, S source, V vocabulary.
 """
@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-
-from headway.bench.timing import (
+from rounds import (
     CPU,
     SIZES,
     BenchReport,
@@ -30,6 +28,8 @@ from headway.bench.timing import (
     compete,
     measured_on,
 )
+from torch import Tensor
+
 from headway.device import keep_freed_memory, pick_device
 from headway.errors import UserError
 from headway.export.ctranslate2_model import ctranslate2_folder

@@ -5,11 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from bench import race
+from bench_race import Racer, run_bench_race
 
-from headway.bench.bench_race import Racer, run_bench_race
 from headway.errors import UserError
 from headway.tables import Spread
-from tests.conftest import Command, Reversal
+from tests.conftest import Reversal
 
 SLOW = [(500, 600.0, 20.0), (1000, 1200.0, 37.7), (1500, 1800.0, 40.0)]
 SLOWER = [(500, 600.0, 20.0), (1500, 1800.0, 39.0)]
@@ -77,12 +78,11 @@ def test_error_rates_reach_a_goal_from_above(tmp_path: Path, reversal: Reversal)
     assert way.rows == (("speech, seed 1", 300, 3.0, 12.0, 9.0, 200, 2.0),)
 
 
-def test_the_command_puts_seeds_together(run_headway: Command, racers: list[Racer]) -> None:
-    ended = run_headway("bench", "race", *(racer.run for racer in racers), "--goal", "37.7")
-    assert ended.code == 0, ended.err
-    assert "25.0 ± 7.1" in ended.out
-    ended = run_headway("bench", "race", f"small={racers[2].run}", "--goal", "37.7")
-    assert "small, seed 1" in ended.out
+def test_the_command_puts_seeds_together(racers: list[Racer], capsys: pytest.CaptureFixture[str]) -> None:
+    race([str(racer.run) for racer in racers], goal=37.7)
+    assert "25.0 ± 7.1" in capsys.readouterr().out
+    race([f"small={racers[2].run}"], goal=37.7)
+    assert "small, seed 1" in capsys.readouterr().out
 
 
 def test_mistakes(racers: list[Racer], tmp_path: Path) -> None:
