@@ -10,7 +10,6 @@ from headway.comparison.records import read_record
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
 from headway.errors import UserError
-from headway.experiments.length_suite import read_test
 from headway.formats.pairs import open_source
 from headway.processing.text.text_processor import TextConfig, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig
@@ -27,8 +26,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
         read_result(path, {})
     with pytest.raises(UserError, match=r"lengths\.json"):
         read_record(path)
-    with pytest.raises(UserError, match="no folder of `headway data lengths`"):
-        read_test(tmp_path)
     if content:
         with pytest.raises(UserError, match=r"lengths\.json:1"):
             read_metrics(path)

@@ -87,19 +87,9 @@ def test_a_tag_that_could_not_be_read_again_is_refused(run_headway: Command, tmp
     assert run_headway("data", "trees", path, "--format", "tagged").out == "a_b_NN\n"
 
 
-@pytest.mark.parametrize(("verb", "name"), [("trees", "trees"), ("constituents", "sentences")])
-def test_files_that_hold_nothing(run_headway: Command, tmp_path: Path, verb: str, name: str) -> None:
+def test_a_file_that_holds_nothing(run_headway: Command, tmp_path: Path) -> None:
     path = tmp_path / "blank"
     path.write_text("\n\n")
-    code, out, err = run_headway("data", verb, path)
+    code, out, err = run_headway("data", "trees", path)
     assert (code, out) == (2, "")
-    assert err.endswith(f"blank: there are no {name} here\n")
-
-
-def test_constituents(run_headway: Command, tmp_path: Path) -> None:
-    path = tmp_path / "a.conllu"
-    path.write_text("1\tDogs\tdog\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n2\tbark\tbark\tVERB\tVBP\t_\t0\troot\t_\t_\n")
-    assert run_headway("data", "constituents", path) == (
-        0, "(S (NP (NNS Dogs)) (VP (VBP bark)))\n", "1 trees; 0 crossing edges were lifted\n",
-    )  # fmt: skip
-    assert "(VP (VERB bark))" in run_headway("data", "constituents", path, "--tags", "upos").out
+    assert err.endswith("blank: there are no trees here\n")

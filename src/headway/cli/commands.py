@@ -22,7 +22,6 @@ from headway.cli.score_commands import draw_alignments, score_app
 from headway.cli.standard_streams import write
 from headway.cli.verb_groups import BEGIN, COMPARE, SHIP, TRAIN, Root
 from headway.config import WRITES_FILE, WRITES_FOLDER
-from headway.files import exists
 from headway.log import logger
 
 app = typer.Typer(
@@ -154,25 +153,6 @@ def list_components(
         return
     sections = ("\n".join([f"{name}:", *(f"  {line}" for line in listing(name))]) for name in CATALOGUE)
     write("\n\n".join(sections))
-
-
-@command(app, group=COMPARE)
-def lengths(
-    recipes: Annotated[
-        list[str], typer.Argument(metavar="RECIPE.yaml... [KEY.PATH=VALUE ...]", help="Variants, and changes to all.")
-    ],
-    data: Annotated[list[Path], typer.Option(metavar="FOLDER...", help="What `headway data lengths` wrote.")],
-    output: Annotated[
-        Path, WRITES_FOLDER, typer.Option(help="The folder of all runs; what is finished there is not done again.")
-    ],
-) -> None:
-    """Train variants on one or more length tasks: draw their accuracy at trained and at longer lengths."""
-    from headway.experiments.length_suite import compare_lengths
-
-    changes = [given for given in (*recipes, *map(str, data)) if "=" in given and not exists(Path(given))]
-    files = [Path(recipe) for recipe in recipes if recipe not in changes]
-    folders = [folder for folder in data if str(folder) not in changes]
-    raise typer.Exit(compare_lengths(files, folders, output, changes))
 
 
 @command(app, group=BEGIN)

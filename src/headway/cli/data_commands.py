@@ -212,27 +212,6 @@ def data_dates(
     write_dates(generate_dates(seed, train_size, dev_size, test_size), output)
 
 
-@command(data_app, "digits")
-def data_digits(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings DIGIT_SPEAKER_TAKE.wav.")],
-    output: Output,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of all random draws.")] = 1,
-    train_size: Annotated[int, typer.Option(min=1, max=MOST, help="Strings to train on.")] = 5000,
-    test_size: Annotated[int, typer.Option(min=1, max=MOST, help="Strings of dev, and of the test.")] = 400,
-    dev_takes: Annotated[tuple[int, int], typer.Option(help="The first and last take that only dev has.")] = (45, 49),
-    left_out: Annotated[
-        str | None, typer.Option(help="The speaker whom only the test has.", show_default="the last by name")
-    ] = None,
-    sample_rate: Annotated[int, typer.Option(min=1000, max=10**6, help="Of what is written, in Hz.")] = 8000,
-) -> None:
-    """Join recordings of single digits to strings of one to five, with pauses and noise: train, dev and test."""
-    from headway.corpora.generated.digits import DigitOptions, write_digits
-
-    options = DigitOptions(seed, train_size, test_size, dev_takes, left_out, sample_rate)
-    for name, part in write_digits(folder, output, options).items():
-        write(f"{name}: {part.strings:,} strings, {part.digits:,} digits, {part.seconds / 60:.1f} minutes")
-
-
 @command(data_app, "lengths")
 def data_lengths(
     task: Annotated[str, typer.Argument(metavar="TASK", help=LENGTH_TASKS)],
@@ -258,25 +237,6 @@ def data_lengths(
     sizes = Sizes(train_size, dev_size, test_size)
     data = lengths_data(task, variant, seed=seed, sizes=sizes, trained=train_length, tested=test_length, scan=scan)
     write_lengths(data, output, {"task": task, "variant": variant or "", "seed": seed})
-
-
-@command(data_app, "constituents")
-def data_constituents(
-    file: Annotated[Path, typer.Argument(metavar="FILE.conllu", help="Universal Dependencies.")],
-    tags: Annotated[str, typer.Option(help="The tags of the words: xpos or upos.")] = "xpos",
-) -> None:
-    """Make constituency trees of dependencies, one a line, by the head rules of docs/parsing.md."""
-    from headway.corpora.constituents import convert_conllu
-    from headway.errors import UserError
-    from headway.log import say
-
-    trees, lifted = 0, 0
-    for converted in convert_conllu(file, tags):
-        write(converted.tree.write())
-        trees, lifted = trees + 1, lifted + converted.lifted
-    if not trees:
-        raise UserError("there are no sentences here", where=str(file))
-    say(f"{trees:,} trees; {lifted:,} crossing edges were lifted")
 
 
 @command(data_app, "trees")

@@ -1,4 +1,4 @@
-"""`headway score ...`: files of outputs against references, given targets under a model, quality by length."""
+"""`headway score ...`: files of outputs against references, given targets under a model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from headway.cli.options import Given, command
 from headway.cli.prediction_options import SCORE_OPTIONS
 from headway.cli.standard_streams import write
 from headway.cli.verb_groups import VerbGroup
-from headway.metrics.score_options import FileScoreOptions, LengthScoreOptions
+from headway.metrics.score_options import FileScoreOptions
 
 if TYPE_CHECKING:
     from headway.predictors.word_alignment import WordAlignment
@@ -69,15 +69,6 @@ def score_targets(
     draw_alignments(shown, options.get("alignment_figure"))
 
 
-@command(score_app, "length")
-def score_length(options: LengthScoreOptions) -> None:
-    """Score systems by the length of the sources, by the first metric."""
-    lengths = _by_length(options)
-    if options.figure is not None:
-        lengths.draw(options.figure)
-    write(lengths.text())
-
-
 def draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
     """Draw alignments to a file, where one is given."""
     if path is not None:
@@ -100,7 +91,7 @@ def _leads(options: FileScoreOptions) -> dict[str, list[str]]:
     return leads_of_file(options.source, [parse_lead(lead) for lead in options.lead])
 
 
-def _by_length(options: FileScoreOptions | LengthScoreOptions) -> "LengthScores":
+def _by_length(options: FileScoreOptions) -> "LengthScores":
     from headway.cli.prediction_options import numbers
     from headway.errors import UserError, option
     from headway.metrics import build_metrics

@@ -119,12 +119,3 @@ class FileScoreOptions(LengthBins, MetricOptions, ScoreOptions, SystemFiles):
         json_schema_extra=LENGTH,
     )
     json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "json"})
-
-
-class LengthScoreOptions(LengthBins, MetricOptions, SystemFiles):
-    """`headway score length`."""
-
-    source: Path = Field(description="The sources.")
-    figure: Annotated[Path | None, WRITES_FIGURE] = Field(
-        None, description="Draw a line a system there (.png, .svg, .pdf)."
-    )

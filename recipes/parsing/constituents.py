@@ -1,5 +1,9 @@
 """Constituents made of Universal Dependencies, by rules that go from the head outwards.
 
+    python recipes/parsing/constituents.py FILE.conllu > FILE.trees       # --tags upos: the universal tags
+
+Trees are written a line each, in brackets.
+
 1. Edges that cross others are lifted, the shortest first, to the head of their head, until the tree is projective
    (Nivre and Nilsson 2005); further roots hang on the first.
 2. Every word projects phrases, and its dependents are put into these in the order of their distance, on either side:
@@ -26,13 +30,15 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from headway.errors import UserError, option
+from headway.errors import HeadwayError, UserError
 from headway.formats.conllu import ConlluToken, check_dependent, read_sentences
 from headway.parses.parse import NotATreeError, depths
 from headway.trees.tree import Leaf, Tree, escape
@@ -93,10 +99,8 @@ def convert_conllu(path: Path, tags: str = "xpos") -> Iterator[Converted]:
         tags: what becomes the tag of a leaf; the universal one where there is no other.
 
     Raises:
-        UserError: with file and line: heads that make no tree, other columns than CoNLL-U has; unknown `tags`.
+        UserError: with file and line: heads that make no tree, other columns than CoNLL-U has.
     """
-    if tags not in TAGS:
-        raise UserError("there are no such tags", where=option("tags"), received=tags, allowed=TAGS)
     for sentence in read_sentences(path):
         words = [_read_word(token, index, tags, path) for index, token in enumerate(sentence.words())]
         if not words:
@@ -293,3 +297,25 @@ class _Head:
             case kind if kind in POSTMODIFIERS and dependent > self.index and PHRASES.get(self.word.upos) == "NP":
                 return MODIFIED
         return BASE
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the trees of a file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--tags", choices=TAGS, default=TAGS[0])
+    given = parser.parse_args(arguments)
+    trees = lifted = 0
+    for converted in convert_conllu(given.file, given.tags):
+        print(converted.tree.write())
+        trees, lifted = trees + 1, lifted + converted.lifted
+    if not trees:
+        raise UserError("there are no sentences here", where=str(given.file))
+    print(f"{trees:,} trees; {lifted:,} crossing edges were lifted", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (HeadwayError, OSError) as error:
+        sys.exit(f"constituents.py: {error}")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import soundfile
+from digits import WORDS, DigitOptions, join, main, read_digits, split_digits, write_digits
 
-from headway.corpora.generated.digits import WORDS, DigitOptions, join, read_digits, split_digits, write_digits
 from headway.errors import UserError
 from tests.processing.audio.tones import tone
 
@@ -76,22 +76,23 @@ def test_the_seed_decides_everything(folder, tmp_path):
     assert (tmp_path / "one" / "train.tsv").read_text() != (tmp_path / "other" / "train.tsv").read_text()
 
 
-def test_mistakes(folder, tmp_path, run_headway):
-    ended = run_headway("data", "digits", tmp_path / "missing", "--output", tmp_path / "out")
-    assert (ended.code, "missing: there is no such folder" in ended.err) == (2, True)
+def test_mistakes(folder, tmp_path):
+    with pytest.raises(UserError, match="missing: there is no such folder"):
+        main([str(tmp_path / "missing"), str(tmp_path / "out")])
     (tmp_path / "empty").mkdir()
-    ended = run_headway("data", "digits", tmp_path / "empty", "--output", tmp_path / "out")
-    assert (ended.code, "no recordings DIGIT_SPEAKER_TAKE.wav" in ended.err) == (2, True)
+    with pytest.raises(UserError, match="no recordings DIGIT_SPEAKER_TAKE.wav"):
+        read_digits(tmp_path / "empty", 8000)
     with pytest.raises(UserError, match="nobody of this name speaks; received 'dora'; allowed: anna, ben, cleo"):
         write_digits(folder, tmp_path / "out", DigitOptions(left_out="dora"))
     with pytest.raises(
-        UserError, match=r"dev_takes: nothing is left for train; received '0 to 3'; allowed: some of the"
+        UserError, match=r"--dev-takes: nothing is left for train; received '0 to 3'; allowed: some of the"
     ):
         write_digits(folder, tmp_path / "out", DigitOptions(dev_takes=(0, 3)))
     soundfile.write(tmp_path / "empty" / "1_anna_0.wav", np.zeros(0), 8000)
     with pytest.raises(UserError, match=r"1_anna_0\.wav: this recording has no samples"):
         read_digits(tmp_path / "empty", 8000)
-    ended = run_headway("data", "digits", folder, "--output", tmp_path / "out", "--train-size", "4", "--test-size", "2",
-                        "--dev-takes", "2", "3")  # fmt: skip
-    assert ended.code == 0
-    assert ended.out.startswith("train: 4 strings, ")
+
+
+def test_the_script(folder, tmp_path, capsys):
+    main([str(folder), str(tmp_path / "out"), "--train-size", "4", "--test-size", "2", "--dev-takes", "2", "3"])
+    assert capsys.readouterr().out.startswith("train: 4 strings, ")

@@ -1,9 +1,15 @@
-"""Strings of spoken digits, joined from recordings of single ones: a small corpus of continuous speech.
+"""Strings of one to five spoken digits, joined from recordings of single ones: a small corpus of continuous speech.
+
+    python recipes/speech/digits.py RECORDINGS OUTPUT       # --help has sizes, seed and rate
+
+RECORDINGS are named DIGIT_SPEAKER_TAKE.wav, as those of github.com/Jakobovski/free-spoken-digit-dataset.
 
 Shapes: N samples.
 """
 
+import argparse
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.errors import UserError, option
+from headway.errors import HeadwayError, UserError
 from headway.files import write_text
 from headway.processing.audio.audio_files import Samples, read_recording, write_wav
 
@@ -79,7 +85,7 @@ def split_digits(spoken: Sequence[Spoken], options: DigitOptions) -> dict[str, l
     speakers = sorted({digit.speaker for digit in spoken})
     left_out = options.left_out or speakers[-1]
     if left_out not in speakers:
-        raise UserError("nobody of this name speaks", where=option("left_out"), received=left_out, allowed=speakers)
+        raise UserError("nobody of this name speaks", where="--left-out", received=left_out, allowed=speakers)
     first, last = options.dev_takes
     known = [digit for digit in spoken if digit.speaker != left_out]
     parts = {
@@ -89,10 +95,12 @@ def split_digits(spoken: Sequence[Spoken], options: DigitOptions) -> dict[str, l
     }
     for name, part in parts.items():
         if not part:
-            where, received = ("left_out", left_out) if name == "test-speaker" else ("dev_takes", f"{first} to {last}")
+            where, received = (
+                ("--left-out", left_out) if name == "test-speaker" else ("--dev-takes", f"{first} to {last}")
+            )
             takes = sorted({digit.take for digit in spoken})
             allowed = f"some of the takes {takes[0]} to {takes[-1]}, but not all"
-            raise UserError(f"nothing is left for {name}", where=option(where), received=received, allowed=allowed)
+            raise UserError(f"nothing is left for {name}", where=where, received=received, allowed=allowed)
     return parts
 
 
@@ -151,3 +159,29 @@ def write_digits(folder: Path, output: Path, options: DigitOptions) -> dict[str,
         write_text(output / f"{name}.tsv", "".join(rows))
         made[name] = DigitPart(len(rows), digits, length / options.sample_rate)
     return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the parts, and print how much each has."""
+    usual = DigitOptions()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recordings", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--seed", type=int, default=usual.seed)
+    parser.add_argument("--train-size", type=int, default=usual.train_size, help="strings to train on")
+    parser.add_argument("--test-size", type=int, default=usual.test_size, help="strings of dev, and of the test")
+    parser.add_argument("--dev-takes", type=int, nargs=2, default=usual.dev_takes, help="first and last take of dev")
+    parser.add_argument("--left-out", help="the speaker whom only the test has; by default the last by name")
+    parser.add_argument("--sample-rate", type=int, default=usual.sample_rate, help="of what is written, in Hz")
+    given = vars(parser.parse_args(arguments))
+    folder, output = given.pop("recordings"), given.pop("output")
+    options = DigitOptions(**given | {"dev_takes": tuple(given["dev_takes"])})
+    for name, part in write_digits(folder, output, options).items():
+        print(f"{name}: {part.strings:,} strings, {part.digits:,} digits, {part.seconds / 60:.1f} minutes")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (HeadwayError, OSError) as error:
+        sys.exit(f"digits.py: {error}")

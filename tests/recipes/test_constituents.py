@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from constituents import Word, convert, convert_conllu, lift, main
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.corpora.constituents import Word, convert, convert_conllu, lift
 from headway.errors import UserError
 
 
@@ -158,8 +158,6 @@ def test_conllu_with_either_tag(tmp_path: Path) -> None:
 def test_mistakes(tmp_path: Path, rows: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         list(convert_conllu(conllu(tmp_path, *rows)))
-    with pytest.raises(UserError, match="tags: there are no such tags"):
-        list(convert_conllu(tmp_path / "bank.conllu", "pos"))
 
 
 @pytest.mark.parametrize("tag", ["", "N N"])
@@ -169,3 +167,14 @@ def test_a_part_of_speech_is_one_symbol(tmp_path: Path, tag: str) -> None:
         list(convert_conllu(tmp_path / "bank.conllu"))
     (converted,) = convert_conllu(tmp_path / "bank.conllu", "upos")
     assert converted.tree.words() == ["Dogs"]
+
+
+def test_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = conllu(tmp_path, "1 Dogs dog NOUN NNS _ 2 nsubj", "2 bark bark VERB VBP _ 0 root")
+    main([str(path)])
+    assert capsys.readouterr() == ("(S (NP (NNS Dogs)) (VP (VBP bark)))\n", "1 trees; 0 crossing edges were lifted\n")
+    main([str(path), "--tags", "upos"])
+    assert "(VP (VERB bark))" in capsys.readouterr().out
+    path.write_text("\n\n", encoding="utf-8")
+    with pytest.raises(UserError, match="there are no sentences here"):
+        main([str(path)])
