@@ -80,7 +80,7 @@ def test_mistakes(folder, tmp_path):
     with pytest.raises(UserError, match="missing: there is no such folder"):
         main([str(tmp_path / "missing"), str(tmp_path / "out")])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no recordings DIGIT_SPEAKER_TAKE.wav"):
+    with pytest.raises(UserError, match=r"no recordings DIGIT_SPEAKER_TAKE\.wav"):
         read_digits(tmp_path / "empty", 8000)
     with pytest.raises(UserError, match="nobody of this name speaks; received 'dora'; allowed: anna, ben, cleo"):
         write_digits(folder, tmp_path / "out", DigitOptions(left_out="dora"))
