@@ -68,7 +68,7 @@ headway train r.yaml --output run
 headway train r.yaml --output other training.seed=2
 headway train r.yaml --output ngram model.encoder.mixer=ngram
 headway train parser.yaml --output parser
-headway train r.yaml --output recurrent model=luong model.dim=32
+headway train r.yaml --output recurrent 'model={kind: recurrent, dim: 32, dropout: 0.0}'
 !headway train r.yaml --output run
 !headway train r.yaml --output never vocabulary.kind=wordd
 headway predict run < src.txt
