@@ -57,7 +57,7 @@ def test_unknown_words_and_characters(caplog: pytest.LogCaptureFixture) -> None:
     assert words == ["the input has 2 unknown words of 4, all read as the same one"]
     characters, tokens = said(run_of(["<2up>"], "char"), ["<2up> oné"], caplog)
     assert "the input has 1 character (1 different: é U+00E9" in characters
-    assert tokens == "the input has 1 unknown tokens of 5, all read as the same one"
+    assert tokens == "the input has 1 unknown token of 5, all read as the same one"
 
 
 def test_many_inputs_are_counted_and_few_are_named(caplog: pytest.LogCaptureFixture) -> None:

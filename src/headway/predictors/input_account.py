@@ -12,7 +12,7 @@ from typing import Any
 from headway.corpora.unseen_characters import described
 from headway.formats.corpus_config import TAGS, parts
 from headway.formats.rows import row_kind
-from headway.log import warn
+from headway.log import counted, warn
 from headway.predictors.run import Run
 from headway.processing.processor import Encoded
 from headway.processing.text.text_processor import TextProcessor
@@ -34,7 +34,7 @@ class InputAccount:
         characters: those of texts, by side, that no text of training has.
         tokens: by side, how many there are.
         unknown: by side, how many of them are unknown.
-        nouns: by side, what tokens are.
+        nouns: by side, what a token is.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class InputAccount:
             read.update(vocabulary.split_tags(text)[1])
         counts = self.characters.setdefault(side, Counter())
         counts.update({character: read[character] for character in processor.unseen(read)})
-        self.nouns[side] = "words" if isinstance(vocabulary.untagged, WordVocabulary) else "tokens"
+        self.nouns[side] = "word" if isinstance(vocabulary.untagged, WordVocabulary) else "token"
         for ids in values:
             self.tokens[side] += len(ids)
             self.unknown[side] += sum(id == UNKNOWN for id in ids)
@@ -97,8 +97,8 @@ class InputAccount:
             if counts := self.characters.get(side):
                 warn(f"the {side} {verb} {described(counts)}")
             if count := self.unknown[side]:
-                noun = self.nouns[side]
-                warn(f"the {side} {verb} {count:,} unknown {noun} of {self.tokens[side]:,}, all read as the same one")
+                found = counted(count, f"unknown {self.nouns[side]}")
+                warn(f"the {side} {verb} {found} of {self.tokens[side]:,}, all read as the same one")
 
 
 _account: ContextVar[InputAccount | None] = ContextVar("_account", default=None)
