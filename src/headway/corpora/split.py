@@ -192,8 +192,8 @@ def _split_pairs(
             empty += 1
             continue
         lines.append(pair.line)
-        texts = (pair.source,) if options.disjoint_sources else (pair.source, *pair.references)
-        keys.append("\0".join(map(folded, texts)))
+        sides = (pair.source,) if options.disjoint_sources else (pair.source, *pair.references)
+        keys.append("\0".join(map(folded, sides)))
     parts = options.assign(len(lines), pairs.name, "pair")
     shared = _without_shared(keys, parts)
     counts = _counts(parts, pairs.name, "pair")
