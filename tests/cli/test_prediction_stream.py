@@ -13,7 +13,6 @@ import headway
 from headway.cli import prediction_stream as command
 from headway.predictors.captured_attention import END
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.processing.text.extension import tagged
 from headway.processing.text.subwords import SubwordVocabulary
 from tests.conftest import Command, Reversal, start_headway
 
@@ -87,12 +86,6 @@ def test_characters_of_the_input_that_training_never_had_are_told_once(
     assert ended.err.count("that no text of training has") == 1
     assert f"the input has 3 characters (2 different: {named}) that no text of training has" in ended.err
     assert "no text of training" not in run_headway("predict", reversal.run, stdin="abc\n").err
-
-
-def test_the_characters_of_tags_are_not_looked_at(reversal: Reversal) -> None:
-    own = headway.load(reversal.run).source
-    source, _ = tagged((own, own), ["<2up>"])
-    assert "".join(command._characters(source, ["<2up> ab", "cd <2up>", "<2up>"])) == "abcd <2up>"
 
 
 def test_outputs_are_one_line_whatever_the_model_learned(

@@ -9,12 +9,14 @@ import pytest
 import yaml
 
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, shared_by
+from headway.corpora.findings import findings
 from headway.corpora.overlap import Overlap, overlap
 from headway.corpora.unseen_characters import SHOWN, UnseenCharacters, described, unseen_characters
 from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.corpus_format import Pair
 from headway.formats.pairs import open_source
+from headway.processing.text.text_processor import PreparationConfig
 from tests.conftest import Command
 
 ROWS = [
@@ -139,6 +141,37 @@ def test_a_large_overlap_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     check = DataCheck([], {}, None, large, UnseenCharacters({}, {}))
     assert check.text() == f"warning: {large}; scores of dev say less of new text"
     assert DataCheck([], {}, None, small).text() == str(small)
+
+
+def test_white_space_does_not_hide_an_overlap() -> None:
+    spaces = [f"a{space}b" for space in (" ", "  ", "\t", "\u3000", "\xa0")]
+    dev = [Pair(1, " a b", "c  d"), Pair(2, "ab", "cd")]
+    for source in spaces:
+        assert overlap([Pair(1, source, "c d ")], dev) == Overlap(dev_pairs=2, pairs=1, sources=1)
+    assert overlap([Pair(1, "ab", "c d")], dev) == Overlap(dev_pairs=2, pairs=0, sources=1)
+
+
+def test_pairs_with_one_text_on_both_sides(tmp_path: Path, run_headway: Command) -> None:
+    """Also behind a tag, and in the second file of two, whose lines are counted by themselves."""
+    (tmp_path / "other.tsv").write_text("b  a\tb a\na\tc\na\ta\n", encoding="utf-8")
+    recipe = write_recipe(tmp_path, dev=["a\tb", "c\tc"])
+    corpora = [RECIPE["data"]["train"] | {"tag": "<2x>"}, {"tsv": "other.tsv", "tag": "<2y>"}]
+    ended = run_headway("data", "check", recipe, "data.broken=skip", f"data.train={json.dumps(corpora)}")
+    where = f"{tmp_path / 'other.tsv'}"
+    assert f"data.train: 2 of 5 pairs have the same text on both sides (line {where}:1, {where}:3)" in ended.out
+    assert "data.dev: 1 of 2 pairs have the same text on both sides (line 2)" in ended.out
+
+
+def test_targets_that_tokenization_changes() -> None:
+    pairs = [Pair(1, "x", "A b, c."), Pair(2, "x", "a <b>"), Pair(3, "x", "a  b"), Pair(4, "x", "<c>")]
+    moses = PreparationConfig(segment="moses")
+    (found,) = findings("data.train", pairs, moses, str)
+    what = "data.train: 2 of 4 targets do not come back as they were from text.target.segment: moses"
+    assert found.text() == f"{what} (line 2, 4); 'a <b>' becomes 'a < b >'"
+    assert findings("data.train", pairs, PreparationConfig(segment="whitespace"), str) == []
+    lowered = PreparationConfig(segment="moses", normalise=("lower",))
+    assert [one.count for one in findings("data.train", pairs, lowered, str)] == [2]
+    assert findings("data.train", [Pair(1, "a", "a")], moses, str, source_is_text=False) == []
 
 
 def test_shared_and_broken(parallel: Callable[..., AnyCorpus]) -> None:

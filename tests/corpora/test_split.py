@@ -115,6 +115,22 @@ def test_no_pair_stands_in_two_parts(tmp_path: Path, run_headway: Command) -> No
     assert not sources[0] & sources[1]
 
 
+def test_white_space_hides_no_pair(tmp_path: Path) -> None:
+    table = tmp_path / "all.tsv"
+    rows = ["a b\tx y", "c\tx", "d\tx", "a  b\tx y", "a\u3000b\tx\xa0y ", " a b\tx y", "e\tx", "ab\txy", "f\tx"]
+    table.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    split = split_table(table, ["1", "2"], tmp_path / "parts", SplitOptions((3, 3, 3)))
+    assert split.left_out["of train, also in dev"] == 1
+    assert part(tmp_path / "parts", "train.tsv") == rows[1:3]
+    assert part(tmp_path / "parts", "dev.tsv") == rows[3:6]
+    split_table(table, ["1", "2"], tmp_path / "others", SplitOptions((3, 3, 3), disjoint_sources=True))
+    assert part(tmp_path / "others", "train.tsv") == rows[1:3]
+    words = tmp_path / "words.txt"
+    words.write_text("a c\n\nb c\n\nc c\n\na  c \n\nd c\n", encoding="utf-8")
+    split_sentences(words, tmp_path / "sentences", SplitOptions((3, 1, 1)))
+    assert part(tmp_path / "sentences", "train.txt") == ["b c", "", "c c"]
+
+
 def test_no_sentence_stands_in_two_parts(tmp_path: Path) -> None:
     words = tmp_path / "words.tsv"
     words.write_text("a\tc\nb\ti\n\nc\tc\n\nd\tc\n\na\tc\nb\ti\n")

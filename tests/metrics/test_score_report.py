@@ -171,3 +171,13 @@ def test_metrics_that_see_other_segments_are_not_mixed(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="exact_match finds 4 segments in these files, and accuracy 2") as error:
         score_files([build_metric("accuracy"), build_metric("exact_match")], [path], [path])
     assert error.value.where == "metrics"
+
+
+def test_scores_before_texts_are_refused(files: dict[str, Path], tmp_path: Path) -> None:
+    scored = write(tmp_path / "scored", [f"-0.5\t{line}" for line in BETTER])
+    objects = write(tmp_path / "objects", [json.dumps({"text": line}) for line in BETTER])
+    bleu = [build_metric("bleu")]
+    for path, remedy in ((scored, "cut -f2"), (objects, "jq")):
+        with pytest.raises(UserError, match=f"{path}: these are .*, and {files['reference']} has texts; .*{remedy}"):
+            score_files(bleu, [files["worse"], path], [files["reference"]])
+    score_files(bleu, [scored], [scored])

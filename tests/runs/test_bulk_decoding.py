@@ -153,6 +153,39 @@ def test_what_was_decoded_is_kept_where_the_folder_was_made_meanwhile(
     assert not (tmp_path / ".new.work").exists()
 
 
+def test_a_corpus_that_is_whole_is_not_made_again(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
+    """Whatever of the work a killed process left behind, the same command ends well; another one does not."""
+    (tmp_path / "in.txt").write_text("abc\nbcd\n", encoding="utf-8")
+    given = ["distill", reversal.run, "--input", tmp_path / "in.txt", "--output", tmp_path / "new"]
+    first = run_headway(*given)
+    content = {path: path.read_bytes() for path in (tmp_path / "new").iterdir()}
+    left = tmp_path / ".new.work"
+    for names in ((), ("work.json", "00000000.json"), ("00000000.json",)):
+        left.mkdir(exist_ok=True)
+        for name in names:
+            (left / name).write_text("{}")
+        again = run_headway(*given)
+        assert (again.code, again.out) == (0, first.out), again.err
+        assert f"{tmp_path / 'new'}: this is made already" in again.err
+        assert not left.exists()
+    assert {path: path.read_bytes() for path in (tmp_path / "new").iterdir()} == content
+    for other in (["--beam", "2"], ["--max-ratio", "2"]):
+        assert "there is something there already" in run_headway(*given, *other).err
+    (tmp_path / "new" / "target.txt").write_text("changed\n")
+    changed = run_headway(*given)
+    assert (changed.code, "there is something there already" in changed.err) == (2, True)
+    assert not left.exists()
+
+
+def test_chunks_of_an_unknown_work_are_not_taken(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
+    """A process that was killed while it removed its work may have removed the name of that work first."""
+    (tmp_path / "in.txt").write_text("abc\n", encoding="utf-8")
+    (tmp_path / ".new.work").mkdir()
+    (tmp_path / ".new.work" / "00000000.json").write_text('[["x", "y", 0.0, [1, 1], false, false]]')
+    assert run_headway("distill", reversal.run, "--input", tmp_path / "in.txt", "--output", tmp_path / "new").code == 0
+    assert made(tmp_path / "new")[0] == ["abc"]
+
+
 def test_mistakes_are_told_before_any_work(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
     missing = run_headway("backtranslate", reversal.run, "--input", tmp_path / "none.txt", "--output", tmp_path / "new")
     assert (missing.code, "none.txt" in missing.err) == (2, True)

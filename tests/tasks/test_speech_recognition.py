@@ -128,6 +128,23 @@ def test_other_files_sound_the_same(heard, run_headway, tmp_path, kind):
     assert run_headway("predict", heard.run, *paths).out.splitlines() == heard.texts
 
 
+def test_silence_is_told_however_it_comes(heard, run_headway, tmp_path, caplog):
+    silence = write(tmp_path / "silence.wav", np.zeros(RATE, dtype=np.float32))
+    manifest = tmp_path / "all.tsv"
+    manifest.write_text(f"{heard.recordings[0]}\tlow\nsilence.wav\tmid\n", encoding="utf-8")
+    told = "inputs have no sound: all their samples are alike"
+    for arguments, given in (((heard.recordings[0], silence), ""), (("--input", manifest), ""), ((), f"{silence}\n")):
+        ended = run_headway("predict", heard.run, *arguments, stdin=given)
+        count = 2 if arguments else 1
+        assert f"1 of {count} {told} ({silence})" in ended.err
+    assert f"1 of 2 {told}" in run_headway("score", heard.run, "--source", manifest).err
+    assert told not in run_headway("predict", heard.run, heard.recordings[0]).err
+    caplog.clear()
+    predictor = headway.load(heard.run, device="cpu")
+    predictor.predict([np.zeros(RATE, dtype=np.int16), (np.full((2 * RATE, 2), 0.25), RATE)])
+    assert f"2 of 2 {told} (samples ({RATE},), samples ({2 * RATE}, 2))" in caplog.text
+
+
 def test_standard_input_names_recordings(heard, run_headway):
     plain = "".join(f"{path}\n" for path in heard.recordings)
     table = "".join(f"{path}\t{text}\n" for path, text in zip(heard.recordings, TESTS, strict=True))

@@ -9,7 +9,7 @@ from headway.errors import UserError, option, printable
 from headway.files import json_line
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file
-from headway.log import progress, warn
+from headway.log import progress
 from headway.predictors.label_predictor import LabelledWords, LabelPredictor, mark
 from headway.predictors.predict_options import LabelOptions
 
@@ -41,9 +41,7 @@ def predict_labels(
     total = sum(1 for _ in lines) if source is None else None
     with progress("labelling", total, "lines") as line:
         for window in windows(lines, WINDOW, source):
-            if not done and "\t" in window[0]:
-                warn("line 1 has a tab, and is read as a sentence like every line; labels in columns are no input here")
-            for sentence in predictor.predict(window, options):
+            for sentence in predictor.predict(window, options, first_line=done + 1):
                 write(style(sentence, predictor), coloured=coloured)
             sys.stdout.flush()
             done += len(window)

@@ -5,13 +5,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from headway.cli.prediction_options import TargetScoreOptions, WriterOptions
 from headway.cli.standard_streams import StandardInput, windows, write
-from headway.corpora.unseen_characters import described
 from headway.errors import UserError, option
 from headway.files import json_line, whole_file
 from headway.formats.lines import check_file, read_lines
@@ -19,13 +17,13 @@ from headway.log import progress, say, warn
 from headway.models.model import wanted
 from headway.predictors.captured_attention import END
 from headway.predictors.formatter import Formatter
+from headway.predictors.input_account import accounted
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.tree_formatter import RepairCount
 from headway.predictors.word_alignment import Aligner, WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
-from headway.processing.processor import Processor
 from headway.processing.text.text_processor import TextProcessor
 from headway.tasks.speech_recognition import read_manifest
 
@@ -177,8 +175,8 @@ def predict_stream(
     size = RECORDINGS if isinstance(predictor.source, AudioProcessor) else WINDOW
     prefixes = Prefixes(output.prefix) if output.prefix else None
     total = _checked(predictor, options, sources, prefixes) if source is None else None
-    done, losses, repairs, read = 0, Counter[str](), RepairCount(), Counter[str]()
-    with writer.files() as write, progress("decoding", total, "lines") as line:
+    done, losses, repairs = 0, Counter[str](), RepairCount()
+    with accounted(), writer.files() as write, progress("decoding", total, "lines") as line:
         for window in windows(sources, size, source):
             if prefixes is not None:
                 options = prefixes.given_to(options, done, len(window))
@@ -192,14 +190,12 @@ def predict_stream(
                     warn(f"skipped: {prediction.problem}")
                 writer.write(prediction)
                 write(prediction, done)
-            read.update(_characters(predictor.source, map(formatter.source, window)))
             sys.stdout.flush()
             line.update(done)
     _tell_losses(done, losses + Counter(short=writer.short))
     if prefixes is not None:
         prefixes.check(done)
     _tell_repairs(repairs)
-    _tell_unseen(predictor, read)
     return writer.shown
 
 
@@ -277,23 +273,10 @@ def _tell_losses(done: int, losses: Counter[str]) -> None:
         warn(f"{count:,} of {done:,} have fewer outputs than were asked for; lines with a score of -inf fill them up")
 
 
-def _characters(processor: Processor, lines: Iterable[str]) -> Iterator[str]:
-    """The characters of lines without the tags that these begin with; none of what is no text."""
-    if not isinstance(processor, TextProcessor):
-        return iter(())
-    return chain.from_iterable(processor.vocabulary.split_tags(line)[1] for line in lines)
-
-
 def _tell_repairs(repairs: RepairCount) -> None:
     """Log how many trees were repaired, where there were any."""
     if repairs.trees:
         say(repairs.text())
-
-
-def _tell_unseen(predictor: SequencePredictor, read: Counter[str]) -> None:
-    """Log how many of the characters that were read no text of training has."""
-    if isinstance(predictor.source, TextProcessor) and (unseen := predictor.source.unseen(read)):
-        say(f"the input has {described({character: read[character] for character in unseen})}")
 
 
 def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> None:

@@ -22,7 +22,7 @@ from headway.formats.corpus_config import AnyCorpus, parse_corpus, paths_resolve
 from headway.formats.lines import check_file, read_lines
 from headway.log import progress, warn
 from headway.metrics import Metric, build_metrics, check_kind
-from headway.metrics.metric import check_words
+from headway.metrics.metric import check_alike, check_words
 from headway.recipe import Recipe, changed_keys
 from headway.registry import foreign_code
 from headway.runs.run_folder import RunFolder
@@ -321,6 +321,8 @@ def results_of_file(name: CellName, tests: Sequence[EvaluationSet], metrics: Seq
         received = ", ".join(test.name for test in tests)
         raise UserError("a file of outputs is of one test set", where=option("hypotheses"), received=received)
     output = CellOutput(tests[0], tuple(_read(metrics, name.path)))
+    references = {option("references"): tests[0].references[0]}
+    check_alike(metrics[0], references | {str(name.path): output.hypotheses})
     check_lines(output, str(name.path))
     return CellResult(name.variant, name.seed, (output,), name.path)
 

@@ -20,6 +20,7 @@ from headway.formats.lines import read_lines
 from headway.mixers import State
 from headway.models import Seq2Seq
 from headway.models.cross_attention import View
+from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.predictors.word_alignment import build_aligner
@@ -98,10 +99,11 @@ class DecodedSet:
 def decode(predictor: AnyPredictor, examples: Sequence[RawExample], options: Mapping[str, Any]) -> DecodedSet:
     """The outputs of a run, as metrics read them. Raises UserError where an input cannot be read."""
     began, texts, tokens = time.perf_counter(), list[str](), 0
-    for some in batched(examples, TOGETHER):
-        for text, count in _outputs(predictor, some, options):
-            texts.append(text)
-            tokens += count
+    with accounted():
+        for some in batched(examples, TOGETHER):
+            for text, count in _outputs(predictor, some, options):
+                texts.append(text)
+                tokens += count
     return DecodedSet(tuple(texts), tokens, time.perf_counter() - began)
 
 
@@ -132,7 +134,9 @@ def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> DecodedSet
     aligner = build_aligner(predictor)
     for some in batched(examples, TOGETHER):
         sources, targets = [example.source for example in some], [example.target or "" for example in some]
-        for prediction in predictor.force(sources, targets, capture=(aligner.layer,)):
+        with accounted(InputAccount()):
+            forced = predictor.force(sources, targets, capture=(aligner.layer,))
+        for prediction in forced:
             texts.append(aligner(prediction).pharaoh())
             tokens += len(prediction.tokens) + 1
     return DecodedSet(tuple(texts), tokens, time.perf_counter() - began)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from headway.corpora.findings import Finding
 from headway.corpora.overlap import Overlap, overlap
 from headway.corpora.unseen_characters import UnseenCharacters, unseen_characters
 from headway.errors import UserError
@@ -35,6 +36,7 @@ class DataCheck:
         allowed: the setting that leaves them out, where training would end at them; None where it leaves them out.
         overlap: what dev shares with train.
         unseen: characters of dev that no text of training has.
+        findings: pairs that people may not have meant.
         refused: what training would refuse, once rows that cannot be read are left out.
     """
 
@@ -43,6 +45,7 @@ class DataCheck:
     allowed: str | None
     overlap: Overlap | None = None
     unseen: UnseenCharacters | None = None
+    findings: Sequence[Finding] = ()
     refused: UserError | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -53,6 +56,7 @@ class DataCheck:
             **{report.name.removeprefix("data."): report.to_json() for report in self.reports},
             "overlap": self.overlap and asdict(self.overlap),
             "unseen_characters": self.unseen and asdict(self.unseen),
+            "findings": [asdict(finding) for finding in self.findings],
             "broken": {name.removeprefix("data."): list(rows) for name, rows in self.broken.items()},
         }
 
@@ -62,6 +66,7 @@ class DataCheck:
         if self.overlap is not None:
             lines.append(f"warning: {self.overlap.warning()}" if self.overlap.is_large else str(self.overlap))
         lines += self.unseen.text() if self.unseen is not None else []
+        lines += [finding.text() for finding in self.findings]
         for name, rows in self.broken.items():
             if rows:
                 lines.append(f"{name}: {len(rows):,} rows cannot be read")

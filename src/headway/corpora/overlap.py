@@ -47,17 +47,25 @@ class Overlap:
             say(str(self))
 
 
+def folded(text: str) -> str:
+    """A text as it is compared with others: runs of white space of any kind are one space, and none stands around it.
+
+    Vocabularies see words or pieces, so that two texts which differ in white space alone are one example.
+    """
+    return " ".join(text.split())
+
+
 def overlap(train: Iterable[Pair], dev: Iterable[Pair]) -> Overlap:
     """Count what dev shares with train. Only dev is held in memory, train streams."""
-    pairs = [(pair.source, pair.target) for pair in dev if pair.source.strip() and pair.target.strip()]
+    pairs = [both for pair in dev if all(both := (folded(pair.source), folded(pair.target)))]
     sources = {source for source, _ in pairs}
     wanted = set(pairs)
     seen_sources, seen_pairs = set(), set()
     for pair in train:
-        if pair.source in sources:
-            seen_sources.add(pair.source)
-            if (pair.source, pair.target) in wanted:
-                seen_pairs.add((pair.source, pair.target))
+        if (source := folded(pair.source)) in sources:
+            seen_sources.add(source)
+            if (both := (source, folded(pair.target))) in wanted:
+                seen_pairs.add(both)
     return Overlap(
         len(pairs), sum(pair in seen_pairs for pair in pairs), sum(source in seen_sources for source, _ in pairs)
     )

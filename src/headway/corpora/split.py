@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headway.corpora.overlap import folded
 from headway.errors import UserError, option
 from headway.files import COMPRESSED, write_new_texts
 from headway.formats.conllu import is_conllu
@@ -109,7 +110,8 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
         allowed = f"for pairs, a row each, {option('columns')} with their source and target"
         raise UserError(what, where=str(path), received=len(sentences), allowed=allowed)
     parts = options.assign(len(sentences), str(path), "sentence")
-    shared = _without_shared(list(map(_annotated, rows)) if is_conllu(path) else sentences, parts)
+    compared = map(_annotated, rows) if is_conllu(path) else rows
+    shared = _without_shared(["\n".join(map(folded, block)) for block in compared], parts)
     counts = _counts(parts, str(path), "sentence")
     texts = {
         output / f"{name}{_suffix(path)}": "\n".join(
@@ -121,9 +123,9 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
     return Split(counts, "sentence", _named(shared))
 
 
-def _annotated(rows: Sequence[str]) -> str:
-    """The words of a sentence of CoNLL-U and their annotation, without comments, and without the last column, MISC."""
-    return "\n".join(row.rpartition("\t")[0] for row in rows if not row.startswith("#"))
+def _annotated(rows: Sequence[str]) -> list[str]:
+    """The rows of a sentence of CoNLL-U, without comments, and without the last column, MISC."""
+    return [row.rpartition("\t")[0] for row in rows if not row.startswith("#")]
 
 
 @kept_pipes()
@@ -148,8 +150,8 @@ def split_table(
 ) -> Split:
     """Cut a file with a pair a row into parts, each in the file's order, row by row as they are.
 
-    No pair stands in two parts: test keeps it before dev, and dev before train. Pairs without text on one side are left
-    out. All that is left out is counted.
+    No pair stands in two parts, white space aside: test keeps it before dev, and dev before train. Pairs without text
+    on one side are left out. All that is left out is counted.
 
     Args:
         path: a table with tabs, or JSON lines where its name ends in .jsonl; plain, .gz or .xz.
@@ -190,7 +192,8 @@ def _split_pairs(
             empty += 1
             continue
         lines.append(pair.line)
-        keys.append(pair.source if options.disjoint_sources else "\0".join((pair.source, *pair.references)))
+        sides = (pair.source,) if options.disjoint_sources else (pair.source, *pair.references)
+        keys.append("\0".join(map(folded, sides)))
     parts = options.assign(len(lines), pairs.name, "pair")
     shared = _without_shared(keys, parts)
     counts = _counts(parts, pairs.name, "pair")

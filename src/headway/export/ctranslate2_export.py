@@ -19,6 +19,7 @@ from headway.export.tokenizer_files import sentencepiece_fault, text_processors,
 from headway.files import write_text
 from headway.formats.pairs import open_source
 from headway.log import progress
+from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
@@ -150,9 +151,9 @@ def _attended(run: Run, predictor: SequencePredictor, layer: str) -> Iterator[tu
         done = 0
         for some in batched(pairs, PAIRS):
             sources, targets = ([*texts] for texts in zip(*some, strict=True))
-            for (read, written), prediction in zip(
-                some, predictor.force(sources, targets, capture=(layer,)), strict=True
-            ):
+            with accounted(InputAccount()):
+                forced = predictor.force(sources, targets, capture=(layer,))
+            for (read, written), prediction in zip(some, forced, strict=True):
                 weights = np.asarray(prediction.attention[layer]).mean(0)
                 yield list(predictor.read(read).values), list(run.target.encode(written).values), weights
             done += len(some)

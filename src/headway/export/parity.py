@@ -13,8 +13,11 @@ import torch
 
 from headway.errors import UserError, option
 from headway.export.exporter import Answer, Answering, Search
+from headway.formats.lines import read_lines
+from headway.formats.rows import check_texts
 from headway.models import Seq2Seq
 from headway.models.model import log_probabilities
+from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -115,6 +118,8 @@ def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
     if source is None and recipe.data.dev is None:
         what = "the run has no dev to compare the export on"
         raise UserError(what, where="data.dev", allowed=f"{option('input')} FILE, lines to decode")
+    if source is not None and isinstance(run.source, TextProcessor):
+        check_texts([*islice(read_lines(source), count)], run.source.characters, str(source))
     corpus = build_task(recipe.task).raw_corpus(recipe, () if source is None else (source,))
     read = _reader(run)
     texts = (read(example.source) for example in corpus.examples if example.source.strip())
@@ -197,9 +202,10 @@ def compare(
 
     The score of every output of the export is held against the run's own log probability of just this output.
     """
-    ours, theirs = answering_of(run)(lines, search), answering(lines, search)
-    assert len(ours) == len(theirs) == len(lines)
-    scores = _scores_by_run(run, lines, theirs)
+    with accounted(InputAccount()):  # what the run knows of these lines does not matter here
+        ours, theirs = answering_of(run)(lines, search), answering(lines, search)
+        assert len(ours) == len(theirs) == len(lines)
+        scores = _scores_by_run(run, lines, theirs)
     differences, lists, largest, unknown = list[Difference](), 0, 0.0, 0
     for number, (line, own, other, scored) in enumerate(zip(lines, ours, theirs, scores, strict=True), start=1):
         gaps = [abs(answer.score - score) for answer, score in zip(other, scored, strict=True)]

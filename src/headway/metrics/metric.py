@@ -8,7 +8,7 @@ Shapes: N segments, k statistics of one segment.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from headway.errors import UserError, shortened
 from headway.formats.lines import read_lines
+from headway.formats.rows import REMEDIES, rows_kind
 from headway.metrics.signature import Signature
 
 Statistics: TypeAlias = NDArray[np.float64]
@@ -190,6 +191,18 @@ def references_of_each(there: NDArray[np.bool_]) -> int | Literal["var"]:
     """How many references a segment has, for the signature: `var`, as sacrebleu writes, where some have more."""
     counts = set(there.sum(axis=0).tolist())
     return counts.pop() if len(counts) == 1 else "var"
+
+
+def check_alike(metric: Metric, files: Mapping[str, Sequence[str]]) -> None:
+    """Raise UserError where a file of lines, by its name, has rows, such as scores before texts, and another texts."""
+    if type(metric).read is not Metric.read:
+        return
+    kinds = {name: rows_kind(lines) for name, lines in files.items()}
+    texts = next((name for name, kind in kinds.items() if kind is None and any(map(str.strip, files[name]))), None)
+    for name, kind in kinds.items():
+        if kind is not None and texts is not None:
+            received, allowed = next(filter(str.strip, files[name])), REMEDIES[kind].format(2)
+            raise UserError(f"these are {kind}, and {texts} has texts", where=name, received=received, allowed=allowed)
 
 
 def check_words(metric: Metric, paths: Sequence[Path]) -> None:

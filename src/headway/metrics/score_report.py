@@ -12,7 +12,7 @@ from headway.errors import UserError
 from headway.formats.lines import kept_pipes, read_lines
 from headway.log import counted
 from headway.metrics.groups import GroupScore, scores_by_group
-from headway.metrics.metric import Metric, Score, Statistics, check_words
+from headway.metrics.metric import Metric, Score, Statistics, check_alike, check_words
 from headway.metrics.score_options import ScoreOptions, Significance
 from headway.metrics.significance import (
     Interval,
@@ -251,7 +251,9 @@ def read_segments(
         UserError: a file that is missing, empty or no UTF-8; different numbers of segments; other words.
     """
     targets, outputs = ([_read(metric, path) for path in paths] for paths in (references, hypotheses))
-    _check_counts([*map(str, references), *map(str, hypotheses), *others], [*targets, *outputs, *others.values()])
+    names = [*map(str, references), *map(str, hypotheses)]
+    check_alike(metric, dict(zip(names, [*targets, *outputs], strict=True)))
+    _check_counts([*names, *others], [*targets, *outputs, *others.values()])
     check_words(metric, [*references, *hypotheses])
     return targets, outputs
 

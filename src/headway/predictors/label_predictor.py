@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from headway.corpora.word_corpus import collate_windows
 from headway.errors import UserError, option
+from headway.formats.rows import check_texts
 from headway.log import say
 from headway.memory import memory_named
 from headway.metrics.label_metrics import best_threshold
@@ -199,7 +200,9 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         if chosen.capture and chosen.capture != ALL:
             what = "a tagger captures all or nothing"
             raise UserError(what, where=option("capture"), received=chosen.capture, allowed=ALL)
-        sentences = [self._words(text, raw=chosen.raw) for text in ([inputs] if isinstance(inputs, str) else inputs)]
+        texts = [inputs] if isinstance(inputs, str) else inputs
+        check_texts([text for text in texts if isinstance(text, str)], frozenset(), f"line {first_line}")
+        sentences = [self._words(text, raw=chosen.raw) for text in texts]
         size = chosen.given().get("batch_tokens", self.recipe.decoding.batch_tokens)
         return [
             LabelledWords(

@@ -39,6 +39,10 @@ class PredictionRequest:
     first_line: int
     unknown: UnknownWords | None
 
+    def texts(self) -> list[Any]:
+        """The inputs as the model reads them."""
+        return list(map(self.formatter.source, self.raw))
+
     def empty(self, row: int) -> list[TextHypothesis]:
         """The outputs of an input without values. The score is 0 where it is blank, and -inf where it is skipped."""
         score = -math.inf if row in self.problems else 0.0

@@ -16,11 +16,13 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from headway.errors import UserError, option
+from headway.formats.rows import check_texts
 from headway.memory import memory_named
 from headway.models import Seq2Seq
 from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, patterns_of
 from headway.predictors.formatter import Formatter
+from headway.predictors.input_account import accounted
 from headway.predictors.predict_options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
@@ -98,6 +100,8 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 results[row] = self._prediction(
                     raw[row], request.sources[row], hypotheses, attention, request.formatter, end
                 )
+        with accounted() as account:
+            account.read_inputs(self.runs[0], request.texts(), request.sources, first_line)
         return [
             result or Prediction(self.source.name(raw[row]), [], request.empty(row), problem=request.problems.get(row))
             for row, result in enumerate(results)
@@ -108,12 +112,19 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         request = self._request(inputs, options, first_line)
         self._limits(request, [row for row, source in enumerate(request.sources) if len(source.values)])
 
+    def check_texts(self, lines: Sequence[Any], *, first_line: int = 1) -> None:
+        """Raise UserError where lines of text are to be read, and all are rows of a table or JSON objects."""
+        if isinstance(self.source, TextProcessor):
+            texts = [line for line in lines if isinstance(line, str)]
+            check_texts(texts, self.source.characters, f"line {first_line}")
+
     def _request(self, raw: Sequence[Any], options: PredictOptions, first_line: int) -> PredictionRequest:
         search, formatter = options.search(self.recipe.decoding), self.formatter(options)
         self.backend.check(options, search)
         if options.capture and len(self.models) > 1:
             what = "attention is one model's: give one run"
             raise UserError(what, where=option("capture"), received=f"{len(self.models)} runs")
+        self.check_texts(raw, first_line=first_line)
         sources, problems = list[Encoded](), dict[int, str]()
         for row, line in enumerate(raw):
             try:
@@ -342,6 +353,8 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             raise UserError("targets are scored with one model", received=f"{len(self.models)} runs")
         if not isinstance(self.backend, TorchBackend) or self.backend.model is not self.models[0]:
             raise UserError("targets are scored by the run's own model", where=option("engine"))
+        self.check_texts(raw)
+        check_texts(texts, self.target.characters, option("target"), column=2)
         formatter = self.formatter(self.Options())
         sources = [self.read(line, formatter=formatter) for line in raw]
         target_ids = self.target.encode_lines(texts)
@@ -355,6 +368,9 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 captured = self._cut(output.attention, batch, capture)
             for row, hypothesis, weights in zip(rows, forced, captured, strict=True):
                 results[row] = self._prediction(raw[row], sources[row], [(hypothesis, ())], weights, formatter)
+        with accounted() as account:
+            account.read_inputs(self.runs[0], list(map(formatter.source, raw)), sources)
+            account.read_targets(self.target, texts, target_ids)
         return [result for result in results if result is not None]
 
     def _forced(self, logits: Tensor, batch: Batch, targets: Sequence[Sequence[int]]) -> list[Hypothesis]:

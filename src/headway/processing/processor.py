@@ -38,10 +38,12 @@ class Encoded(NamedTuple):
     Attributes:
         values: ids without special tokens, frames (F, M), or what else the model of the task reads.
         truncated: whether the input has more than was encoded.
+        silent: whether it is a recording without any sound.
     """
 
     values: Any
     truncated: bool = False
+    silent: bool = False
 
 
 class Processor(ABC):

@@ -10,6 +10,7 @@ after the last of them, and ends with the same corpus.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +28,8 @@ from headway.errors import UserError, option
 from headway.files import sha256, sync, write_json
 from headway.formats.lines import TextFile, check_file
 from headway.formats.pairs import SideLines, open_source
-from headway.log import progress, say
+from headway.log import Progress, progress, say
+from headway.predictors.input_account import accounted
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -105,6 +107,7 @@ def decode_corpus(
             file that is missing or empty; nothing that is left.
     """
     output = check_output(options)
+    filters = {"min_score": options.min_score, "max_ratio": options.max_ratio}
     if not isinstance(predictor, SequencePredictor) or not isinstance(predictor.source, TextProcessor):
         raise UserError("only models that read and write lines of text decode a corpus", where=option("runs"))
     given = _input(predictor, input)
@@ -113,13 +116,25 @@ def decode_corpus(
     begun: dict[str, Any] = {"command": f"headway {kind}", "runs": _runs(predictor), "loaded": loaded}
     begun |= {"input": given.fingerprint, "decoding": resolved | search, "chunk": options.chunk}
     work = output.absolute().with_name(f".{output.absolute().name}.work")
-    with ExitStack() as stack:
-        _begin(work, begun, output, stack)
-        chunks = _decode(predictor, given, search, options.chunk, work, kind)
-        manifest = _write(kind, chunks, options, begun | {"files": list(given.files)}, output)
-        shutil.rmtree(work)
+    if (manifest := _made_before(output, begun | {"filters": filters})) is None:
+        total = _checked(predictor, given, options.chunk)
+        with ExitStack() as stack:
+            _begin(work, begun, output, stack)
+            with accounted(), progress(kind, total, "lines", long=True) as shown:
+                chunks = _decode(predictor, given, search, options.chunk, work, shown)
+            manifest = _write(kind, chunks, options, begun | {"files": list(given.files), "filters": filters}, output)
+    shutil.rmtree(work, ignore_errors=True)
     _tell(output, manifest["counts"])
     return manifest
+
+
+def _checked(predictor: SequencePredictor, given: BulkInput, size: int) -> int:
+    """How many lines there are. Raises UserError where they are no texts, before any is decoded."""
+    number = 0
+    for chunk in batched(given.lines, size):
+        predictor.check_texts(chunk, first_line=number + 1)
+        number += len(chunk)
+    return number
 
 
 def _tell(output: Path, counts: dict[str, Any]) -> None:
@@ -132,11 +147,29 @@ def _tell(output: Path, counts: dict[str, Any]) -> None:
 
 
 def check_output(options: BulkOptions) -> Path:
-    """The folder to make. Raises UserError where there is none, or something is there already."""
+    """The folder to make. Raises UserError where there is none, or something is there already that is no corpus."""
     if options.output is None:
         raise UserError("a new corpus needs a folder", where=option("output"), allowed="a folder to make")
-    check_new(options.output, "output")
+    if not (options.output / MANIFEST).is_file():
+        check_new(options.output, "output")
     return options.output
+
+
+def _made_before(output: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
+    """The manifest of a corpus that the same work made before it was killed; None where nothing is there.
+
+    Raises:
+        UserError: something else is there, or the corpus was changed.
+    """
+    if not os.path.lexists(output):
+        return None
+    manifest: dict[str, Any] = read_json(output / MANIFEST, what="manifest of the corpus")
+    same = {name: manifest.get(name) for name in identity} == identity
+    hashes = {name: sha256(output / name) for name in (SOURCE, TARGET) if (output / name).is_file()}
+    if not same or manifest.get("sha256") != hashes:
+        check_new(output, "output")
+    say(f"{output}: this is made already")
+    return manifest
 
 
 def _input(predictor: SequencePredictor, input: Path | None) -> BulkInput:
@@ -161,6 +194,8 @@ def _begin(work: Path, begun: dict[str, Any], output: Path, stack: ExitStack) ->
     try:
         stack.enter_context(locked(work / ".lock"))
         if not identity.is_file():
+            for chunk in work.glob("*.json"):  # left by a process that was killed while it removed them
+                chunk.unlink()
             write_json(identity, begun)
             sync(work.parent)
             return
@@ -177,21 +212,19 @@ def _begin(work: Path, begun: dict[str, Any], output: Path, stack: ExitStack) ->
 
 
 def _decode(
-    predictor: SequencePredictor, given: BulkInput, search: dict[str, Any], size: int, work: Path, kind: str
+    predictor: SequencePredictor, given: BulkInput, search: dict[str, Any], size: int, work: Path, shown: Progress
 ) -> list[Path]:
     """The files of all chunks, in their order; those that are there already are not decoded again."""
     files, number = list[Path](), 0
-    total = sum(1 for _ in given.lines)
-    with progress(kind, total, "lines", long=True) as shown:
-        for chunk in batched(given.lines, size):
-            file = work / f"{len(files):08d}.json"
-            if not file.is_file():
-                predictions = predictor.predict(chunk, first_line=number + 1, truncate=True, **search)
-                decoded = [_line(*pair, predictor) for pair in zip(chunk, predictions, strict=True)]
-                write_json(file, [list(line) for line in decoded])
-            files.append(file)
-            number += len(chunk)
-            shown.update(number)
+    for chunk in batched(given.lines, size):
+        file = work / f"{len(files):08d}.json"
+        if not file.is_file():
+            predictions = predictor.predict(chunk, first_line=number + 1, truncate=True, **search)
+            decoded = [_line(*pair, predictor) for pair in zip(chunk, predictions, strict=True)]
+            write_json(file, [list(line) for line in decoded])
+        files.append(file)
+        number += len(chunk)
+        shown.update(number)
     return files
 
 
@@ -244,7 +277,6 @@ def _write(
         manifest = {
             "headway": headway.__version__,
             **begun,
-            "filters": {"min_score": options.min_score, "max_ratio": options.max_ratio},
             "counts": {"read": counts.total(), "kept": counts["kept"], "at_limit": at_limit, "dropped": dropped},
             "first_dropped": first,
             "sha256": {name: sha256(folder / name) for name in (SOURCE, TARGET)},

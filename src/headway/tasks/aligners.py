@@ -7,6 +7,7 @@ from headway.errors import UserError, option
 from headway.formats.pairs import open_source
 from headway.log import say
 from headway.metrics import build_metric
+from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner, cross_layers
 
@@ -47,7 +48,8 @@ def error_rates(predictor: SequencePredictor, gold: Path, heads: Sequence[int] |
             received=f"{len(references)} alignments for {len(pairs)} pairs",
         )
     names = cross_layers(predictor)
-    forced = predictor.force([pair.source for pair in pairs], [pair.target for pair in pairs], capture=tuple(names))
+    with accounted(InputAccount()):
+        forced = predictor.force([pair.source for pair in pairs], [pair.target for pair in pairs], capture=tuple(names))
     rates = {}
     for name in names:
         aligner = Aligner(name, None if heads is None else tuple(heads))

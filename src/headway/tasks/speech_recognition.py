@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refusal, shared_by
+from headway.corpora.findings import findings
 from headway.corpora.frames import FrameStore, build_frames
 from headway.corpora.speech_corpus import SpeechCorpus, build_speech, recording_problems, unusable_recordings
 from headway.errors import UserError, option
@@ -107,7 +108,12 @@ class SpeechRecognition(Task):
         allowed = [allowed_by(setting, key) for key, setting, errors in keys if any(errors.values())]
         dev = heard["data.dev"].pairs() if "data.dev" in heard else None
         shared = shared_by(heard["data.train"].pairs(), dev, source_is_text=False)
-        return DataCheck(reports, broken, "; ".join(filter(None, allowed)) or None, *shared, refused)
+        found = [
+            finding
+            for name, corpus in heard.items()
+            for finding in findings(name, corpus.pairs(), recipe.text.target, str, source_is_text=False)
+        ]
+        return DataCheck(reports, broken, "; ".join(filter(None, allowed)) or None, *shared, found, refused)
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
         heard = _hear(recipe)

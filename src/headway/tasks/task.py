@@ -24,6 +24,7 @@ from headway.formats.lines import check_file
 from headway.formats.pairs import PairSource, open_source
 from headway.metrics.metric import Kind
 from headway.models import Model
+from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
 from headway.processing.processor import Processors
@@ -84,7 +85,8 @@ class DevSet(NamedTuple):
 
     def outputs(self, model: Model[Any], device: torch.device) -> DevOutputs:
         """The outputs of a model, beside the wanted ones."""
-        return DevOutputs(self.decode(self.inputs, model, device), self.references)
+        with accounted(InputAccount()):  # the account of the data has told what there is to tell
+            return DevOutputs(self.decode(self.inputs, model, device), self.references)
 
     def sample(self, most: int) -> DevSet:
         """The same with at most so many inputs, evenly spread; the encoded examples are all there still."""

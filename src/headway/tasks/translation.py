@@ -11,6 +11,7 @@ import torch
 
 from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refusal, shared_by
+from headway.corpora.findings import findings
 from headway.corpora.lead import LeadConfig, lead
 from headway.corpora.mixture import mixture_of
 from headway.corpora.overlap import overlap
@@ -122,7 +123,17 @@ class Translation(Task):
         heads = partial(head_labellers, recipe.data.train, recipe.data.parses, Objective(recipe.objective).labels)
         refused = refused or refusal(heads)
         reports = [corpus.report for corpus in corpora.values()]
-        return DataCheck(reports, broken, allowed_by(recipe.data.broken), *shared, refused)
+        found = [
+            finding
+            for report, corpus in zip(reports, given.values(), strict=True)
+            for finding in findings(
+                report.name,
+                open_source(corpus, report.name, "skip", tags=False),
+                recipe.text.target,
+                report.location_of,
+            )
+        ]
+        return DataCheck(reports, broken, allowed_by(recipe.data.broken), *shared, found, refused)
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
         train_source = open_source(recipe.data.train, "data.train", recipe.data.broken)

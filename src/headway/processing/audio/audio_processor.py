@@ -49,7 +49,8 @@ class AudioProcessor(Processor):
         assert truncation is None
         if isinstance(raw, str) and not raw:
             return Encoded(np.zeros((0, self.size), dtype=np.float32))
-        return Encoded(self.normalise(self.raw_frames(raw)))
+        frames = self.raw_frames(raw)
+        return Encoded(self.normalise(frames), silent=bool((frames == frames[:1, :1]).all()))
 
     def raw_frames(self, recording: Recording) -> Frames:
         """The frames (F, M) of a recording before normalisation. Raises UserError as `encode` does."""

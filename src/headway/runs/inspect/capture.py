@@ -18,6 +18,7 @@ from headway.batched import batched
 from headway.errors import UserError
 from headway.models.tagger import LAYERS
 from headway.predictors.captured_attention import ALL, AttentionName, layer_titles
+from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelledWords, LabelPredictor, WindowCapture
 from headway.predictors.predict_options import Capture
 from headway.predictors.prediction import Prediction
@@ -114,7 +115,7 @@ def read(predictor: Any, examples: Iterable[RawExample], options: ReadOptions) -
 def _read_sequences(
     predictor: SequencePredictor, examples: Iterable[RawExample], options: ReadOptions
 ) -> Iterator[Captured]:
-    measured = options.contributions
+    measured, account = options.contributions, InputAccount()
     for chunk in batched(examples, TOGETHER):
         shown = [example for example in chunk if example.source.strip()]
         if options.force:
@@ -122,7 +123,8 @@ def _read_sequences(
                 example for example in shown
                 if example.target is None or predictor.can_read(example.source, example.target)
             ]  # fmt: skip
-        predictions = _predictions(predictor, shown, options)
+        with accounted(account):
+            predictions = _predictions(predictor, shown, options)
         measures = _contributions(predictor, [prediction for prediction, _ in predictions]) if measured else {}
         # A model without such layers has none in its first sentences, and is not asked again.
         measured = measured and (any(measures.values()) or not measures)
@@ -131,6 +133,7 @@ def _read_sequences(
             for example, (prediction, text) in zip(shown, predictions, strict=True)
         }
         yield from (read_examples.get(id(example), Captured(example)) for example in chunk)
+    account.tell()
 
 
 def _predictions(
@@ -151,7 +154,8 @@ def _predictions(
     given = predictor.force(sources, [example.target or "" for example in forced], capture=options.capture)
     texts: list[str | None] = [None] * len(forced)
     if options.hypotheses:
-        texts = [prediction.text for prediction in predictor.predict(sources, **search)]
+        with accounted(InputAccount()):  # of what is counted above
+            texts = [prediction.text for prediction in predictor.predict(sources, **search)]
     both = decoded_by_example | {
         id(example): pair for example, pair in zip(forced, zip(given, texts, strict=True), strict=True)
     }

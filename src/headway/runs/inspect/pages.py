@@ -20,6 +20,7 @@ from headway.errors import UserError
 from headway.files import write_bytes
 from headway.log import counted
 from headway.predictors.captured_attention import AttentionName
+from headway.predictors.input_account import InputAccount, accounted
 from headway.registry import foreign_code
 from headway.runs.inspect.html_page import data_element, pack_integers, quantise, write_page
 from headway.runs.load import load
@@ -265,7 +266,8 @@ def write_run_report(
     with foreign_code(True):
         if examples is None:
             task = build_task(folder.read_recipe().task)
-            examples = task.examples(load(run, allow_code=True), SENTENCES)
+            with accounted(InputAccount()):  # the account of the data has told what there is to tell
+                examples = task.examples(load(run, allow_code=True), SENTENCES)
         write_report(
             folder.report,
             title=f"headway · {run.name}",

@@ -1,0 +1,122 @@
+"""The account of what models read and no training has taught them: it is logged once, with counts, whoever reads."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from headway.corpora.unseen_characters import described
+from headway.formats.corpus_config import TAGS, parts
+from headway.formats.rows import row_kind
+from headway.log import counted, warn
+from headway.predictors.run import Run
+from headway.processing.processor import Encoded
+from headway.processing.text.text_processor import TextProcessor
+from headway.processing.text.vocabulary import Vocabulary
+from headway.processing.text.word_vocabulary import WordVocabulary
+from headway.tensors.batch import UNKNOWN
+
+SHOWN = 5  # inputs that are named
+INPUT, TARGETS = "input", "targets"
+_BEGINS_WITH_TAG = re.compile(rf"\s*({TAGS.pattern})(?:\s|$)")
+
+
+class InputAccount:
+    """Counts of what was read: inputs, and targets that were given.
+
+    Attributes:
+        lines: how many inputs there are.
+        amiss: how many of them are of a kind, by the words for it, and the first ones of each.
+        characters: those of texts, by side, that no text of training has.
+        tokens: by side, how many there are.
+        unknown: by side, how many of them are unknown.
+        nouns: by side, what a token is.
+    """
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.amiss, self.first = Counter[str](), dict[str, list[str]]()
+        self.characters, self.nouns = dict[str, Counter[str]](), dict[str, str]()
+        self.tokens, self.unknown = Counter[str](), Counter[str]()
+
+    def read_inputs(self, run: Run, inputs: Sequence[Any], encoded: Sequence[Encoded], first_line: int = 1) -> None:
+        """Count the inputs of a run, texts or recordings, of which the first has this number."""
+        self.lines += len(inputs)
+        if isinstance(run.source, TextProcessor):
+            self._read(INPUT, run.source, inputs, [source.values for source in encoded])
+            self._read_lines(run, run.source.vocabulary, inputs, first_line)
+            return
+        for raw, source in zip(inputs, encoded, strict=True):
+            if source.silent:
+                self._note("have no sound: all their samples are alike", run.source.name(raw))
+
+    def _read_lines(self, run: Run, vocabulary: Vocabulary, texts: Sequence[str], first_line: int) -> None:
+        """Look for tags and rows."""
+        tags = ", ".join(vocabulary.tags)
+        always = tags and all(corpus.tag for _, corpus in parts(run.recipe.data.train, "data.train"))
+        for number, text in enumerate(texts, start=first_line):
+            if (kind := row_kind(text)) is not None:
+                self._note(f"are {kind}, and are read as texts", f"line {number}")
+            if tags and text.strip():
+                known, rest = vocabulary.split_tags(text)
+                if always and not known:
+                    self._note(f"have none of the tags that all sources of training have ({tags})", f"line {number}")
+                if other := _BEGINS_WITH_TAG.match(rest):
+                    self._note(f"have a tag that training did not have ({tags})", f"line {number}: {other[1]}")
+
+    def read_targets(self, processor: TextProcessor, texts: Sequence[str], values: Sequence[Sequence[int]]) -> None:
+        """Count given targets, which are texts, with their ids."""
+        self._read(TARGETS, processor, texts, values)
+
+    def _note(self, what: str, which: str) -> None:
+        self.amiss[what] += 1
+        if self.amiss[what] <= SHOWN:
+            self.first.setdefault(what, []).append(which)
+
+    def _read(self, side: str, processor: TextProcessor, texts: Sequence[str], values: Sequence[Sequence[int]]) -> None:
+        vocabulary, read = processor.vocabulary, Counter[str]()
+        for text in texts:
+            read.update(vocabulary.split_tags(text)[1])
+        counts = self.characters.setdefault(side, Counter())
+        counts.update({character: read[character] for character in processor.unseen(read)})
+        self.nouns[side] = "word" if isinstance(vocabulary.untagged, WordVocabulary) else "token"
+        for ids in values:
+            self.tokens[side] += len(ids)
+            self.unknown[side] += sum(id == UNKNOWN for id in ids)
+
+    def tell(self) -> None:
+        """Log a line for each kind of thing that was found."""
+        for what, count in self.amiss.items():
+            more = ", ..." if count > SHOWN else ""
+            warn(f"{count:,} of {self.lines:,} inputs {what} ({', '.join(self.first[what])}{more})")
+        for side, verb in ((INPUT, "has"), (TARGETS, "have")):
+            if counts := self.characters.get(side):
+                warn(f"the {side} {verb} {described(counts)}")
+            if count := self.unknown[side]:
+                found = counted(count, f"unknown {self.nouns[side]}")
+                warn(f"the {side} {verb} {found} of {self.tokens[side]:,}, all read as the same one")
+
+
+_account: ContextVar[InputAccount | None] = ContextVar("_account", default=None)
+
+
+@contextmanager
+def accounted(account: InputAccount | None = None) -> Iterator[InputAccount]:
+    """The account of all that predictors read within this context.
+
+    It is a given one, which is not logged here; else the one of the context around; else a new one, which is logged at
+    the end.
+    """
+    is_new = account is None and _account.get() is None
+    current = account or _account.get() or InputAccount()
+    token = _account.set(current)
+    try:
+        yield current
+    finally:
+        _account.reset(token)
+    if is_new:
+        current.tell()
