@@ -9,6 +9,7 @@ from typing import Any
 import headway
 from headway.documents import dump_yaml
 from headway.files import write_text
+from headway.languages import base_language
 from headway.log import counted
 from headway.recipe import Recipe, dump_recipe, parse_recipe
 from headway.runs.inspect.pages import kept_evaluations
@@ -81,7 +82,7 @@ def _usage(folder: RunFolder) -> str:
 def _head(recipe: Recipe, more: Mapping[str, Any], licence: str | None) -> str:
     task, languages = recipe.task, _languages(recipe)
     head: dict[str, Any] = {
-        **({"language": list(dict.fromkeys(languages))} if languages else {}),
+        **({"language": list(dict.fromkeys(map(base_language, languages)))} if languages else {}),
         "license": licence or "other",
         **({} if licence else {"license_name": FILL_IN.replace(" ", "-")}),
         "tags": ["headway", task],

@@ -72,7 +72,7 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
         trusted = foreign_code(bool(import_paths(recipe.model_dump(mode="json"))))  # and with it, its own run
         with trusted, ExitStack() as held, nullcontext() if parallel.first else silenced():
             folder = RunFolder(output)
-            parallel.from_first(partial(check_recipe, recipe))
+            parallel.from_first(partial(check_recipe, recipe, begun=folder.has_begun()))
             if not folder.has_begun():
                 parallel.from_first(partial(check_origin, recipe))
             arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel.device, held))
