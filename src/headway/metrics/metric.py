@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from headway.errors import UserError, shortened
 from headway.formats.lines import read_lines
+from headway.languages import look_unspaced
 from headway.metrics.signature import Signature
 
 Statistics: TypeAlias = NDArray[np.float64]
@@ -190,6 +191,19 @@ def references_of_each(there: NDArray[np.bool_]) -> int | Literal["var"]:
     """How many references a segment has, for the signature: `var`, as sacrebleu writes, where some have more."""
     counts = set(there.sum(axis=0).tolist())
     return counts.pop() if len(counts) == 1 else "var"
+
+
+def spelt(text: str) -> str:
+    """A text whose words are its characters."""
+    return " ".join("".join(text.split()))
+
+
+def without_words(references: Sequence[Sequence[str]]) -> str | None:
+    """A sentence on references without spaces between words, where these are compared; None where they have some."""
+    if not any(map(look_unspaced, references)):
+        return None
+    remedy = "name their language: the option language, in a recipe text.target.language"
+    return f"the references have no spaces between words, and count as hardly any words; {remedy}"
 
 
 def check_words(metric: Metric, paths: Sequence[Path]) -> None:

@@ -130,7 +130,8 @@ def _scores(folder: RunFolder, recipe: Recipe) -> str:
     evaluations = kept_evaluations(folder) if folder.metrics.is_file() else []
     if not evaluations:
         return "No scores were recorded with this run."
-    signatures = {metric.name: (metric.label, metric.signature()) for metric in dev_metrics(recipe)}
+    metrics = dev_metrics(recipe, by_language="dev_language" in folder.read_manifest())
+    signatures = {metric.name: (metric.label, metric.signature()) for metric in metrics}
     rows = ["| on dev, after update | metric | score | signature |", "|---|---|---|---|"]
     for entry in evaluations:
         for name, value in entry["dev"].items():

@@ -170,7 +170,8 @@ def _session(
     optimizer = build_optimizer(recipe.optimizer, step)
     if checkpoint:
         restore_optimizer(step, optimizer, checkpoint.optimizer, str(folder.checkpoints))
-    metrics = dev_metrics(recipe)
+    by_language = not state.update or "dev_language" in folder.read_manifest()
+    metrics = dev_metrics(recipe, by_language=by_language)
     if checkpoint is None:
         parallel.on_first(partial(_warn_of_missing, corpora, metrics))
     baselines = parallel.on_first(partial(baseline_scores, corpora, metrics)) or {}
@@ -269,6 +270,7 @@ def _start_records(
             "vocabulary": folder.vocabulary_hashes(),
             **origin,
             **({"code": code} if code else {}),
+            **({} if state.update else {"dev_language": recipe.text.target.language}),
             "machine": now,
             "processes": processes,
             "precision": arithmetic.precision,
