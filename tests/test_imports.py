@@ -27,6 +27,7 @@ GROUND: dict[str, set[str]] = {
     "storage": {"files", "errors", "log"},
     "figures": {"errors", "files", "tables"},
     "registry": {"errors", "config"},
+    "languages": {"errors"},
     "catalogue": {"registry", "errors"},
 }
 TENSOR_WING: dict[str, set[str]] = {

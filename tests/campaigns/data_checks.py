@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.corpora.constituents import convert_conllu
+
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
 from headway.corpora.split import SplitOptions, split_parallel

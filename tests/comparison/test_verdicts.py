@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 import headway
-from headway.metrics import build_metric
+from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
+from headway.comparison.verdicts import compare_cells
+from headway.metrics import Metric, build_metric
 from tests.comparison.toys import cell, cells_of, evaluation_set
 
 BLEU = build_metric("bleu")
@@ -47,3 +49,20 @@ def test_holm_counts_the_pairs_of_a_table() -> None:
     least = min(pairs, key=lambda pair: pair.p_value or 1)
     assert least.adjusted_p_value == pytest.approx(min(1, 6 * (least.p_value or 1)))
     assert len(headway.compare(cells, [BLEU], baseline="c").pairs) == 3
+
+
+def test_there_is_no_verdict_by_a_metric_that_tells_nothing_apart() -> None:
+    gold = tuple("我喜欢猫" if index % 2 else "他在家里了" for index in range(20))
+    test = EvaluationSet("gold", (gold,))
+    outputs = {"bad": ("他在家里了",) * 20, "good": gold}
+    cells = [CellResult(name, seed, (CellOutput(test, lines),)) for name, lines in outputs.items() for seed in (1, 2)]
+
+    def verdict(metric: Metric) -> tuple[str, str]:
+        (pair,) = compare_cells(cells, [metric], {metric.name: 1.0}).pairs
+        return pair.verdict, pair.words
+
+    assert verdict(build_metric("bleu", language="zh")) == ("better", "better")
+    nothing = "no verdict: the references have no spaces between words"
+    assert verdict(build_metric("bleu")) == ("none", nothing)
+    few = "no verdict: no reference has 4 words by the tokenizer 13a"
+    assert verdict(build_metric("bleu", tokenize="13a")) == ("none", few)

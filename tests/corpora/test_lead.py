@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.corpora.lead import LeadConfig, lead, leads_of_file
+from headway.corpora.lead import LeadConfig, lead, leads_of, leads_of_file
 from headway.errors import UserError
 from headway.recipe import parse_lead
 from headway.recipe.sections import DataConfig
@@ -34,10 +34,18 @@ def test_names_and_files(tmp_path: Path) -> None:
     (tmp_path / "source").write_text("a b c\n\n東京で地震。大きい。\n", encoding="utf-8")
     given = [LeadConfig(count=2), parse_lead("1-sentences"), parse_lead("3-characters")]
     assert leads_of_file(tmp_path / "source", given) == {
-        "lead-2-words": ["a b", "", "東京で地震。大きい。"],
+        "lead-2-words": ["a b", "", "東京"],
         "lead-1-sentences": ["a b c", "", "東京で地震。"],
         "lead-3-characters": ["a b", "", "東京で"],
     }
+
+
+def test_words_of_text_without_spaces_are_characters(caplog: pytest.LogCaptureFixture) -> None:
+    assert leads_of(["東京で地震。", "大きい"], [LeadConfig(count=3)]) == {"lead-3-words": ["東京で", "大きい"]}
+    assert "no spaces between words" in caplog.text
+    caplog.clear()
+    assert leads_of(["東京 で 地震 。"], [LeadConfig(count=3)]) == {"lead-3-words": ["東京 で 地震"]}
+    assert not caplog.records
 
 
 def test_sentences_end_by_the_rules_of_a_language() -> None:

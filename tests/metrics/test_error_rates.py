@@ -85,3 +85,12 @@ def test_the_bootstrap_and_the_report(tmp_path):
     statistics = metrics[0].statistics(["a b", "d x"] * 20, [["a b c", "d e"] * 20])
     interval = bootstrap_interval(metrics[0], statistics, 200, 1)
     assert interval.low < 40 < interval.high
+
+
+def test_words_of_a_language_without_spaces_are_its_characters():
+    metric = build_metric("wer", language="ja")
+    score = metric.score(["東京 へ行く"], [["東京へ来る"]])
+    assert score.value == pytest.approx(100 * 2 / 5)
+    assert score.signature["tok"] == "char"
+    assert metric.notes(np.array([3, 2, 0, 0]))[0].endswith("in 5 characters")
+    assert "tok" not in build_metric("wer", language="ko").score(["a"], [["a"]]).signature

@@ -171,8 +171,27 @@ def test_sentences_end_by_the_rules_of_a_language() -> None:
     assert german.score([output], [[reference]]).value == pytest.approx(100 * f1(5, 7, 7))
     assert "sentences:headway-en" in str(english.signature())
     assert "sentences:headway-de" in str(german.signature())
-    with pytest.raises(UserError, match=r"rouge-lsum\.language: there are no rules for the sentences of this language"):
+    with pytest.raises(UserError, match=r"rouge-lsum\.language: this is no code of a language"):
         build_metric("rouge-lsum", language="xx")
+
+
+def test_a_language_without_rules_for_sentences_has_those_of_english(caplog: pytest.LogCaptureFixture) -> None:
+    metric = build_metric("rouge-lsum", language="th")
+    for _ in range(2):
+        assert metric.score(["ฉันรักแมว"], [["ฉันรักแมว"]]).value == pytest.approx(100)
+    assert "tok:characters" in str(metric.signature())
+    assert [record.message for record in caplog.records] == [
+        "ROUGE-Lsum: there are no rules for the sentences of Thai (th), which end by those of English"
+    ]
+
+
+@pytest.mark.parametrize("name", ["rouge-1", "rouge-2", "rouge-l", "rouge-lsum"])
+def test_a_language_without_spaces_is_compared_by_characters(name: str) -> None:
+    by_language, named = build_metric(name, language="ja-JP"), build_metric(name, tokenize="characters", language="ja")
+    score = by_language.score(["東京で地震"], [["東京の地震"]])
+    assert 0 < score.value < 100
+    assert score.value == named.score(["東京で地震"], [["東京の地震"]]).value
+    assert build_metric(name, language="ja", tokenize="words").score(["東京で"], [["東京の"]]).value == 0
 
 
 def test_references_that_ascii_tokens_lose_are_said(caplog: pytest.LogCaptureFixture) -> None:

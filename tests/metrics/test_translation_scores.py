@@ -225,7 +225,7 @@ def test_blank_references_beside_others_count_as_in_sacrebleu_and_are_told_once(
 
 
 def test_tokenised_text_is_warned_of_once_in_words_of_ours(caplog: pytest.LogCaptureFixture) -> None:
-    lines = ["it rains ."] * 100
+    lines = ["it rains here ."] * 100
     tokenised, meant = build_metric("bleu"), build_metric("bleu", force=True)
     assert tokenised.score(lines, [lines]).value == meant.score(lines, [lines]).value
     tokenised.score(lines, [lines])
@@ -235,3 +235,57 @@ def test_tokenised_text_is_warned_of_once_in_words_of_ours(caplog: pytest.LogCap
     build_metric("bleu").score(lines[:99], [lines[:99]])
     build_metric("bleu", tokenize="none").score(lines, [lines])
     assert len(caplog.records) == 1
+
+
+UNSPACED = {
+    "zh": ["我喜欢猫", "他在家里"],
+    "ja-JP": ["東京へ行きますか。", "ありがとう"],
+    "th": ["ฉันรักแมว", "เขาอยู่บ้าน"],
+}
+
+
+@pytest.mark.parametrize(("language", "tokenizer"), [("zh", "zh"), ("ja-JP", "char"), ("th", "char")])
+def test_bleu_has_the_tokenizer_of_the_language(
+    language: str, tokenizer: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines, metric = UNSPACED[language], build_metric("bleu", language=language)
+    assert metric.score(lines, [lines]).value == pytest.approx(100)
+    assert metric.signature()["tok"] == tokenizer
+    assert not caplog.records
+    own = build_metric("bleu", language=language, tokenize="13a")
+    assert own.score(lines, [lines]).signature["tok"] == "13a"
+
+
+@pytest.mark.parametrize("language", UNSPACED)
+def test_unspaced_text_of_no_language_is_warned_of(language: str, caplog: pytest.LogCaptureFixture) -> None:
+    lines = UNSPACED[language]
+    for name in ("bleu", "ter", "wer"):
+        metric = build_metric(name)
+        for _ in range(2):
+            metric.score(lines, [lines])
+        (record,) = caplog.records
+        assert "no spaces between words" in record.message
+        assert "text.target.language" in record.message
+        caplog.clear()
+
+
+def test_references_without_the_longest_ngram_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    lines = ["SAVE", "OPEN it"]
+    metric = build_metric("bleu")
+    assert metric.score(lines, [lines]).value == 0
+    (record,) = caplog.records
+    assert "BLEU: no reference has 4 words by the tokenizer 13a, so that BLEU is 0 whatever" in record.message
+    assert metric.missing([lines, ["a", "four words are here"]]) is None
+    assert build_metric("bleu", max_ngram_order=2).missing([lines]) is None
+
+
+def test_ter_by_language() -> None:
+    asian = sacrebleu.TER(normalized=True, asian_support=True)
+    lines, outputs = UNSPACED["zh"], ["我喜欢狗", "他在家"]
+    expected = asian.corpus_score(outputs, [lines]).score
+    assert build_metric("ter", language="zh").score(outputs, [lines]).value == pytest.approx(expected)
+    thai = build_metric("ter", language="th").score(["ฉันรักแมว"], [["ฉันรักหมา"]])
+    assert thai.value == pytest.approx(100 * 2 / 9)
+    assert thai.signature["tok"] == "char"
+    plain = build_metric("ter", language="zh", normalized=False, asian_support=False)
+    assert plain.score(outputs, [lines]).value == pytest.approx(100)

@@ -193,6 +193,18 @@ def test_the_lead_that_nobody_chose_is_as_long_as_references() -> None:
     assert as_long_as_references([Pair(1, "a", "")]) == LeadConfig(count=1)
 
 
+def test_the_lead_of_text_without_spaces_counts_characters() -> None:
+    pairs = [Pair(1, "東京で大きい地震があった", "東京で地震"), Pair(2, "雨が降った", "雨")]
+    assert as_long_as_references(pairs) == LeadConfig(count=3, unit="characters")
+
+
+def test_the_metrics_of_a_language_without_spaces() -> None:
+    tree = {"task": "summarization", "data": {"train": {"tsv": "x"}, "dev": {"tsv": "y"}}}
+    for language, tokens in (("ja", "characters"), ("ja-JP", "characters"), ("en", "ascii")):
+        recipe = parse_recipe(tree | ONE | {"text": {"target": {"language": language}}})
+        assert {metric.signature()["tok"] for metric in dev_metrics(recipe)} == {tokens}
+
+
 def test_the_task() -> None:
     recipe = parse_recipe({"task": "summarization", "data": {"train": {"tsv": "x"}, "dev": {"tsv": "x"}}} | ONE)
     assert [metric.name for metric in dev_metrics(recipe)] == ["rouge-1", "rouge-2", "rouge-l"]

@@ -7,6 +7,7 @@ import pytest
 
 from headway.errors import UserError
 from headway.metrics import check_kind
+from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.training.preparation import check_recipe
 from headway.tasks import TASKS, build_task, dev_metrics
@@ -57,6 +58,23 @@ def test_mistakes(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as error:
         dev_metrics(recipe(**given))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("entry", "language", "tokenizer"),
+    [
+        ("bleu", "ja", "char"), ("bleu", "zh-Hant", "zh"), ("bleu", "lo", "char"), ("bleu", "ko", "13a"),
+        ("bleu", "fr-FR", "13a"), ({"name": "bleu", "tokenize": "intl"}, "ja", "intl"),
+        ({"name": "bleu", "language": "en"}, "ja", "13a"), ("bleu", "a code of older runs", "13a"),
+    ],
+)  # fmt: skip
+def test_dev_is_scored_by_the_language_of_the_target(entry: Any, language: str, tokenizer: str) -> None:
+    of_language = recipe(dev_metrics=[entry, "chrf"]).model_copy(
+        update={"text": TextConfig(target=PreparationConfig(language=language))}
+    )
+    assert dev_metrics(of_language)[0].signature()["tok"] == tokenizer
+    before = dev_metrics(of_language, by_language=False)[0].signature()["tok"]
+    assert before == (entry.get("tokenize", "13a") if isinstance(entry, dict) else "13a")
 
 
 def test_a_metric_suits_its_task() -> None:

@@ -31,10 +31,12 @@ def data_check(
     """Read a recipe's corpora as training would and say what is in them; nothing is trained but the vocabulary."""
     import json
 
+    from headway.processing.text.text_processor import check_languages
     from headway.recipe import load_recipe
     from headway.tasks import build_task
 
     loaded = load_recipe(recipe, overrides or ())
+    check_languages(loaded.text)
     task = build_task(loaded.task)
     task.check(loaded)
     result = task.check_data(loaded)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet
-from headway.comparison.words import WIDE
 from headway.errors import UserError, nearest, option
+from headway.languages import BETWEEN_CHARACTERS
 from headway.metrics import Metric
 
 SURE = 0.9  # the share from which on outputs are called tokenised; below 1 - SURE they are not
@@ -16,7 +16,6 @@ LEAST = 10  # places that must be seen before anything is said
 MOST_GROUPS = 500  # of a test set: each is a row of a table, with an interval of its own
 
 PUNCTUATION = re.compile(r"(?<=\w)( ?)[.,!?;:](?=\s|$)")
-BETWEEN_CHARACTERS = re.compile(rf"(?<=[{WIDE}])( ?)(?=[{WIDE}])")
 PIECES = re.compile(r"@@(?=\s|$)|▁")
 
 

@@ -96,6 +96,7 @@ class ComparedPair:
         verdict: of b over a: `better`, `worse`, `even` where the interval lies within the margin, `none`.
         p_value: of both sources of chance; None with one seed.
         adjusted_p_value: the same by Holm's method over all pairs of the measure.
+        why: why there is no verdict, where the metric cannot tell any outputs apart.
     """
 
     a: str
@@ -105,6 +106,12 @@ class ComparedPair:
     verdict: Verdict
     p_value: float | None
     adjusted_p_value: float | None
+    why: str = ""
+
+    @property
+    def words(self) -> str:
+        """The verdict as people read it."""
+        return f"{IN_WORDS[self.verdict]}: {self.why}" if self.why else IN_WORDS[self.verdict]
 
     @property
     def difference(self) -> float:
@@ -174,7 +181,7 @@ class Comparison:
         for pair in self.pairs:
             low, high = pair.estimate.interval()
             numbers = [pair.difference, low, high, pair.adjusted_p_value]
-            rows.append([labels[pair.metric], pair.a, pair.b, *numbers, IN_WORDS[pair.verdict]])
+            rows.append([labels[pair.metric], pair.a, pair.b, *numbers, pair.words])
         numbers_of = [Column(name, format="+.2f") for name in ("b - a", "low", "high")]
         columns = [Column("metric"), Column("a"), Column("b"), *numbers_of, Column("p", format=".4f"), Column("b is")]
         return Table(columns, rows, title="Differences", notes=self._verdict_notes())
@@ -243,7 +250,7 @@ class Comparison:
             ax.plot([low, high], [row, row], color=COLOURS[pair.verdict], linewidth=2)
             filled = "none" if pair.verdict == "none" else COLOURS[pair.verdict]
             ax.plot([pair.difference], [row], "o", color=COLOURS[pair.verdict], markerfacecolor=filled)
-        labels = [f"{pair.b} against {pair.a}: {IN_WORDS[pair.verdict]}".replace("$", r"\$") for pair in pairs]
+        labels = [f"{pair.b} against {pair.a}: {pair.words}".replace("$", r"\$") for pair in pairs]
         ax.set_yticks(range(len(pairs)), labels=labels)
         ax.invert_yaxis()
         ax.set_xlabel(f"difference in {measure.label}, 95 % interval".replace("$", r"\$"))
@@ -289,7 +296,7 @@ def _in_a_sentence(pair: ComparedPair, label: str) -> str:
     if pair.adjusted_p_value is not None:
         numbers += f", p {pair.adjusted_p_value:.4f}" if pair.adjusted_p_value >= 0.0001 else ", p < 0.0001"
     beginning = _BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)
-    return f"{beginning}: {numbers}."
+    return f"{beginning}: {numbers}{f' ({pair.why})' if pair.why else ''}."
 
 
 def _precision_note(cells: Mapping[str, Sequence[CellResult]]) -> list[str]:
@@ -329,7 +336,7 @@ def _variant_in_json(variant: ComparedVariant) -> dict[str, Any]:
 def _pair_in_json(pair: ComparedPair) -> dict[str, Any]:
     low, high = pair.estimate.interval()
     values = {"a": pair.a, "b": pair.b, "metric": pair.metric, "difference": pair.difference}
-    return values | {"low": low, "high": high, "verdict": pair.verdict}
+    return values | {"low": low, "high": high, "verdict": pair.verdict} | ({"why": pair.why} if pair.why else {})
 
 
 def _significance_in_json(pair: ComparedPair) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from headway.comparison.buckets import Bucketing, BucketScore
 from headway.comparison.cell_results import CellResult
 from headway.comparison.compare_options import CompareOptions
-from headway.comparison.comparison import IN_WORDS, ComparedPair, Comparison
+from headway.comparison.comparison import ComparedPair, Comparison
 from headway.comparison.comparison_report import NAME, Report, report_of, training_words, write_tables
 from headway.comparison.learning_curves import BandedCurves
 from headway.log import progress
@@ -166,7 +166,7 @@ def _pair(pair: ComparedPair) -> dict[str, Any]:
     low, high = pair.estimate.interval()
     return {
         "a": pair.a, "b": pair.b, "metric": pair.metric, "difference": pair.difference, "low": low, "high": high,
-        "p": pair.adjusted_p_value, "verdict": pair.verdict, "words": IN_WORDS[pair.verdict],
+        "p": pair.adjusted_p_value, "verdict": pair.verdict, "words": pair.words,
     }  # fmt: skip
 
 

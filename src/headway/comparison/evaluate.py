@@ -47,7 +47,7 @@ def evaluate(
         predictor, name, allow_code = run, "run", True  # it was allowed when it was loaded
     recipe = predictor.recipe
     with foreign_code(allow_code):
-        chosen = list(dev_metrics(recipe)) if metrics is None else as_metrics(metrics)
+        chosen = list(dev_metrics(recipe)) if metrics is None else as_metrics(metrics, recipe.text.target.language)
         test, writes = _test_set(recipe, corpus), build_task(recipe.task).writes
         check_kind(chosen, test.kind(writes), "metrics")
         read = read_corpus(recipe, test)

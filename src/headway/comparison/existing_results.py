@@ -256,7 +256,8 @@ def chosen_metrics(options: ExistingOptions, recipe: Recipe | None) -> list[Metr
     if recipe is not None and not options.metric and not options.given():
         with foreign_code(options.allow_code):
             return list(dev_metrics(recipe))
-    return build_metrics(options.metric or DEFAULT_METRICS, options.given())
+    language = None if recipe is None else recipe.text.target.language
+    return build_metrics(options.metric or DEFAULT_METRICS, options.given(), language)
 
 
 def test_sets(options: ExistingOptions, recipe: Recipe) -> list[NamedCorpus]:

@@ -73,12 +73,12 @@ def decide(claim: ClaimConfig, comparison: Comparison, level: float = LEVEL) -> 
     sign = (1 if pair.b == left else -1) * (1 if measure.metric.higher_is_better else -1)
     bounds = sorted(sign * bound for bound in pair.estimate.interval(level))
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
-    finding = finding_of(claim, bounds[0], bounds[1]) if comparison.seeds > 1 else "open"
+    finding = finding_of(claim, bounds[0], bounds[1]) if comparison.seeds > 1 and not pair.why else "open"
     difference = sign * pair.difference
     needs = ""
     if finding == "open":
         paper = claim.paper_difference(higher_is_better=measure.metric.higher_is_better)
-        needs = _needs(claim, pair.estimate, sign, paper, level)
+        needs = pair.why or _needs(claim, pair.estimate, sign, paper, level)
     return Decided(claim, difference, bounds[0], bounds[1], values, finding, needs)
 
 

@@ -13,7 +13,7 @@ from headway.errors import option
 from headway.files import exists, sha256
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import content_hash
-from headway.metrics import Metric, build_metric
+from headway.metrics import Metric, metric_in
 from headway.metrics.metric import Kind
 from headway.recipe import Recipe, parse_recipe, set_key
 
@@ -107,7 +107,8 @@ class Grid:
     def metrics_of(self, test: NamedCorpus | None = None) -> list[Metric]:
         """The metrics of a set, in their order; without one those of all sets that have none of their own."""
         own = None if test is None else test.metrics
-        return [build_metric(**entry) for entry in (self.metrics if own is None else own)]
+        language = self.variants[0].recipe.text.target.language
+        return [metric_in(language, entry) for entry in (self.metrics if own is None else own)]
 
     @property
     def total(self) -> int:

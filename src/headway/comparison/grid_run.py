@@ -21,8 +21,8 @@ from headway.comparison.workers import Workers
 from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import write_json
+from headway.languages import has_no_spaces
 from headway.log import Progress, progress, say, warn
-from headway.metrics import build_metric
 from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.run_arithmetic import compared_with_run
@@ -132,7 +132,7 @@ class GridRun:
         A value with which training fails has lost, with whatever seed. A short run that was killed has not been tried:
         nothing is chosen.
         """
-        metric, tune = build_metric(**self.grid.metrics[0]), self.grid.config.tune
+        metric, tune = self.grid.metrics_of()[0], self.grid.config.tune
         assert tune is not None
         killed = [run.job.name for run in state.tuning if run.status == "failed" and run.signal]
         tried = map(_outputs, state.by_value)
@@ -155,14 +155,14 @@ class GridRun:
         runs = [
             [run.planned.name, run.job.recipe.model_dump(mode="json"), run.job.stamp()["tests"]] for run in state.tuning
         ]
-        return {"metric": self.grid.metrics[0], "runs": runs}
+        language = state.variant.recipe.text.target.language
+        named = {"language": language} if has_no_spaces(language) else {}
+        return {"metric": named | self.grid.metrics[0], "runs": runs}
 
     def _is_told_apart(self, state: VariantState) -> bool:
         """Whether the short runs of a variant tell the values of the tuned key apart."""
         tried = map(_outputs, state.by_value)
-        return are_told_apart(
-            [outputs for outputs in tried if outputs is not None], build_metric(**self.grid.metrics[0])
-        )
+        return are_told_apart([outputs for outputs in tried if outputs is not None], self.grid.metrics_of()[0])
 
     def _check_untuned(self, variant: Variant) -> None:
         """Raise UserError for cells that were made with another recipe, whatever tuning will say."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from statistics import fmean
 from types import MappingProxyType
@@ -64,7 +66,11 @@ def compare_cells(
             statistics[measure.key, name] = tuple(_statistics(measure, cell) for cell in row)
             linearised[name] = linearise(measure.metric, statistics[measure.key, name])
             scores[name][measure.key] = SeedScores(tuple(linearised[name].scores.tolist()))
-        pairs += compared_pairs(measure, linearised, margin_of(measure.metric, margin) or 0.0, baseline)
+        found = compared_pairs(measure, linearised, margin_of(measure.metric, margin) or 0.0, baseline)
+        missing = measure.metric.missing(cells[0].outputs[measure.test].test.references)
+        if missing is not None:
+            found = [replace(pair, verdict="none", why=re.split("[,;]", missing)[0]) for pair in found]
+        pairs += found
     compared = tuple(ComparedVariant(v.name, v.seeds, scores[v.name], v.costs) for v in variants.values())
     return Comparison(compared, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics)
 

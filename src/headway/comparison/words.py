@@ -14,10 +14,9 @@ from functools import cache
 
 import numpy as np
 
+from headway.languages import WIDE
 from headway.metrics.metric import Metric, Statistics, check_segments
 from headway.metrics.signature import Signature
-
-WIDE = r"\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
 ClassOf = Callable[[int, str], int]
 

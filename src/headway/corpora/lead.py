@@ -10,12 +10,15 @@ from pydantic import model_validator
 
 from headway.config import Count, Section
 from headway.formats.lines import read_lines
+from headway.languages import look_unspaced
+from headway.log import warn
 from headway.processing.text.sentences import LANGUAGES, language_of_rules, sentences
 from headway.processing.text.truncation import first_words
 
 
 class LeadConfig(Section):
-    """The first so many words (as white space separates them), sentences or characters of a source.
+    """The first so many words (as white space separates them), sentences or characters of a source. In text without
+    spaces a character is a word.
 
     Short: a number of words, or a number and a unit, as in `3-sentences`, and a language, as in `3-sentences-de`.
     `language`: whose rules say where sentences end; by default that of the source, where it is known, or English.
@@ -53,8 +56,14 @@ class LeadConfig(Section):
 
 def leads_of_file(path: Path, leads: Sequence[LeadConfig]) -> dict[str, list[str]]:
     """The beginnings of each line of a file, by the lead's name. Raises UserError where the file cannot be read."""
-    lines = list(read_lines(path))
-    return {config.name: [lead(line, config) for line in lines] for config in leads}
+    return leads_of(list(read_lines(path)), leads)
+
+
+def leads_of(sources: Sequence[str], leads: Sequence[LeadConfig], language: str = "en") -> dict[str, list[str]]:
+    """The beginnings of sources, by the lead's name, saying where words are characters."""
+    if any(config.unit == "words" for config in leads) and look_unspaced(sources):
+        warn("the sources have no spaces between words: for the lead a character is a word")
+    return {config.name: [lead(source, config, language) for source in sources] for config in leads}
 
 
 def lead(source: str, config: LeadConfig, language: str = "en") -> str:
@@ -66,7 +75,7 @@ def lead(source: str, config: LeadConfig, language: str = "en") -> str:
         language: that of the source, for sentences, where the config names none.
     """
     text = source.strip()
-    if config.unit == "characters":
+    if config.unit == "characters" or (config.unit == "words" and look_unspaced([text])):
         return text[: config.count].rstrip()
     if config.unit == "sentences":
         end = 0

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from babel import Locale
-
 from headway.corpora.generated.dates import DateData, DateExample, generate_dates, languages, write_dates
 from headway.device import choose_threads, threads_set
 from headway.errors import UserError, option
 from headway.formats.pairs import Pair
+from headway.languages import language_name
 from headway.log import say, silenced
 from headway.metrics import build_metric
 from headway.predictors.prediction import Prediction
@@ -123,20 +122,15 @@ def _one_a_language(examples: Sequence[DateExample]) -> list[DateExample]:
     return sorted(first.values(), key=lambda example: -len(example.text))
 
 
-def name_of(language: str) -> str:
-    """The English name of a language, from its code."""
-    return Locale.parse(language).get_display_name("en") or language
-
-
 def _by_language(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> Table:
     """A row a language, with its first mistake or, where there is none, its first date."""
     rows: list[list[Cell]] = []
-    for language in sorted({example.language for example in examples}, key=name_of):
+    for language in sorted({example.language for example in examples}, key=language_name):
         pairs = [pair for pair in zip(examples, predictions, strict=True) if pair[0].language == language]
         right = exact_match([example for example, _ in pairs], [prediction for _, prediction in pairs])
         shown, prediction = next((pair for pair in pairs if pair[1].text != pair[0].iso), pairs[0])
         read = prediction.text if prediction.text == shown.iso else f"{prediction.text}, not {shown.iso}"
-        rows.append([name_of(language), len(pairs), right, shown.text, read])
+        rows.append([language_name(language), len(pairs), right, shown.text, read])
     columns: list[str | Column] = ["language", "dates", Column("right", "%", ".1f"), "for example", "read as"]
     return Table(columns, rows, title="Dates never seen in training, by language")
 

@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from babel import Locale, UnknownLocaleError
-
 from headway.errors import UserError, option
 from headway.export.ctranslate2_export import CTranslate2Exporter, answering_by_ctranslate2
 from headway.export.export_options import ArgosOptions, CTranslate2Options
 from headway.export.exporter import Answer, Answering, Exporter, Search
 from headway.export.tokenizer_files import sentencepiece_fault, sentencepiece_of, text_processors
 from headway.files import write_bytes, write_json
+from headway.languages import base_language, language_name
 from headway.log import warn
 from headway.predictors.run import Run
 from headway.processing.text.subwords import SPACE
@@ -65,9 +64,9 @@ class ArgosExporter(Exporter):
         if self.config.sentence_model is not None and not self.config.sentence_model.is_file():
             what, received = "there is no such file", str(self.config.sentence_model)
             raise UserError(what, where=option("sentence_model"), received=received)
-        text = run.recipe.text
-        if text.source.language == text.target.language:
-            warn(f"text.source.language and text.target.language are both {text.source.language}, as the package's are")
+        source, target = _codes(run)
+        if source == target:
+            warn(f"text.source.language and text.target.language are both {source}, as the package's are")
         folder.mkdir()
         name = package_name(run, self.config)
         with tempfile.TemporaryDirectory(dir=folder.parent) as space:
@@ -108,7 +107,7 @@ class ArgosExporter(Exporter):
         return answer
 
     def usage(self, run: Run) -> str:
-        source, target = run.recipe.text.source.language, run.recipe.text.target.language
+        source, target = _codes(run)
         names = {"FILE": package_name(run, self.config), "FROM": source, "TO": target}
         text = USAGE
         for old, new in names.items():
@@ -119,17 +118,20 @@ class ArgosExporter(Exporter):
         return CTranslate2Exporter(CTranslate2Options(quantization=self.config.quantization))
 
 
+def _codes(run: Run) -> tuple[str, str]:
+    """The languages of both sides, as the index of packages names them."""
+    text = run.recipe.text
+    return base_language(text.source.language), base_language(text.target.language)
+
+
 def package_name(run: Run, config: ArgosOptions) -> str:
     """The name of a package, as those of the index are called."""
-    text = run.recipe.text
-    version = config.package_version.replace(".", "_")
-    return f"translate-{text.source.language}_{text.target.language}-{version}"
+    return "translate-{}_{}-{}".format(*_codes(run), config.package_version.replace(".", "_"))
 
 
 def metadata(run: Run, config: ArgosOptions) -> Mapping[str, Any]:
     """The content of `metadata.json`."""
-    text = run.recipe.text
-    source, target = text.source.language, text.target.language
+    source, target = _codes(run)
     return {
         "package_version": config.package_version,
         "argos_version": ARGOS_VERSION,
@@ -139,14 +141,6 @@ def metadata(run: Run, config: ArgosOptions) -> Mapping[str, Any]:
         "to_name": language_name(target),
         "type": "translate",
     }
-
-
-def language_name(code: str) -> str:
-    """The English name of a language, or its code where it is not known."""
-    try:
-        return Locale.parse(code.replace("-", "_")).get_display_name("en") or code
-    except (UnknownLocaleError, ValueError):
-        return code
 
 
 def _joined(reader: Any, tokens: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from headway.export.exporter import Answer, Answering, Search
 from headway.export.tokenizer_files import sentencepiece_fault, sentencepiece_of
 from headway.files import write_bytes, write_json
+from headway.languages import base_language
 from headway.mixers.attention import Attention
 from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import RelativePosition
@@ -182,8 +183,8 @@ def _write_tokenizer(run: Run, folder: Path, transformers: Any, *, separate: boo
         str(folder / "vocab.json"),
         target_vocab_file=str(folder / "target_vocab.json") if separate else None,
         separate_vocabs=separate,
-        source_lang=run.recipe.text.source.language,
-        target_lang=run.recipe.text.target.language,
+        source_lang=base_language(run.recipe.text.source.language),
+        target_lang=base_language(run.recipe.text.target.language),
         unk_token=SPECIALS[UNKNOWN],
         eos_token=SPECIALS[EOS],
         pad_token=SPECIALS[PAD],

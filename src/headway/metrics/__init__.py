@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway.errors import UserError, option
+from headway.languages import is_language
 from headway.registry import Registry, config_of, construct
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "build_metric",
     "build_metrics",
     "check_kind",
+    "metric_in",
     "paired_bootstrap",
     "scores_by_group",
 ]
@@ -107,14 +109,21 @@ def check_kind(metrics: "Sequence[Metric]", kind: "Kind", where: str) -> None:
             raise UserError(what, where=where, received=metric.name, allowed=allowed)
 
 
-def as_metrics(metrics: "Metric | str | Sequence[Metric | str]") -> list["Metric"]:
+def metric_in(language: str | None, entry: Mapping[str, Any]) -> "Metric":
+    """`build_metric` of a recipe's entry, for texts in a language: metrics of words that name no other take it."""
+    asks = "language" in config_of(METRICS.get(entry["name"], option("metric"))).model_fields
+    named = {"language": language} if asks and language is not None and is_language(language) else {}
+    return build_metric(**(named | dict(entry)))
+
+
+def as_metrics(metrics: "Metric | str | Sequence[Metric | str]", language: str | None = None) -> list["Metric"]:
     """Metrics, one or several, of which some are given by their name. Raises UserError as `build_metric` does."""
     several = metrics if isinstance(metrics, Sequence) and not isinstance(metrics, str) else [metrics]
-    return [build_metric(one) if isinstance(one, str) else one for one in several]
+    return [metric_in(language, {"name": one}) if isinstance(one, str) else one for one in several]
 
 
-def build_metrics(names: Sequence[str], options: Mapping[str, object]) -> list["Metric"]:
-    """Metrics by name, each with those of the options that it has.
+def build_metrics(names: Sequence[str], options: Mapping[str, object], language: str | None = None) -> list["Metric"]:
+    """Metrics by name, each with those of the options that it has, for texts in a language.
 
     Raises:
         UserError: as `build_metric`; an option that none of the metrics has.
@@ -124,4 +133,7 @@ def build_metrics(names: Sequence[str], options: Mapping[str, object]) -> list["
         if not any(key in fields for fields in known):
             raise UserError("none of these metrics has such an option", where=option(key), received=", ".join(names))
     pairs = zip(names, known, strict=True)
-    return [build_metric(name, **{key: options[key] for key in options if key in fields}) for name, fields in pairs]
+    return [
+        metric_in(language, {"name": name} | {key: options[key] for key in options if key in fields})
+        for name, fields in pairs
+    ]

@@ -9,7 +9,17 @@ from typing import Any
 import jiwer
 import numpy as np
 
-from headway.metrics.metric import Metric, Statistics, check_segments, present, references_of_each
+from headway.languages import LanguageCode, has_no_spaces
+from headway.log import warn
+from headway.metrics.metric import (
+    Metric,
+    Statistics,
+    check_segments,
+    present,
+    references_of_each,
+    spelt,
+    without_words,
+)  # fmt: skip
 from headway.metrics.signature import Signature
 
 CHUNKS = ("equal", "substitute", "delete", "insert")  # jiwer's names of what its alignments are made of
@@ -90,10 +100,37 @@ class ErrorRate(Metric):
 
 
 class WordErrorRate(ErrorRate):
-    """WER: the error rate over words, which white space separates."""
+    """WER: the error rate over words, which white space separates; over characters where a language has no spaces.
+
+    Args:
+        lowercase, punctuation: as `ErrorRate`.
+        language: that of the references.
+    """
 
     name = "wer"
     unit = "words"
+
+    def __init__(
+        self, *, lowercase: bool = False, punctuation: bool = True, language: LanguageCode | None = None
+    ) -> None:
+        super().__init__(lowercase=lowercase, punctuation=punctuation)
+        self._spelt = has_no_spaces(language)
+        self._needs_spaces = not self._spelt
+        self.unit = "characters" if self._spelt else "words"
+
+    def _normalise(self, text: str) -> str:
+        normalised = super()._normalise(text)
+        return spelt(normalised) if self._spelt else normalised
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        if self._needs_spaces and (what := without_words(references)) is not None:
+            self._needs_spaces = False  # it is said once
+            warn(f"{self.label}: {what}")
+        return super().statistics(hypotheses, references)
+
+    def signature(self) -> Signature:
+        known = super().signature().fields
+        return Signature((*known[:-1], ("tok", "char"), known[-1])) if self._spelt else Signature(known)
 
     def _align(self, references: list[str], hypotheses: list[str]) -> Any:
         return jiwer.process_words(references, hypotheses).alignments

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from headway.errors import UserError, shortened
 from headway.formats.lines import read_lines
 from headway.formats.rows import REMEDIES, rows_kind
+from headway.languages import look_unspaced
 from headway.metrics.signature import Signature
 
 Statistics: TypeAlias = NDArray[np.float64]
@@ -203,6 +204,19 @@ def check_alike(metric: Metric, files: Mapping[str, Sequence[str]]) -> None:
         if kind is not None and texts is not None:
             received, allowed = next(filter(str.strip, files[name])), REMEDIES[kind].format(2)
             raise UserError(f"these are {kind}, and {texts} has texts", where=name, received=received, allowed=allowed)
+
+
+def spelt(text: str) -> str:
+    """A text whose words are its characters."""
+    return " ".join("".join(text.split()))
+
+
+def without_words(references: Sequence[Sequence[str]]) -> str | None:
+    """A sentence on references without spaces between words, where these are compared; None where they have some."""
+    if not any(map(look_unspaced, references)):
+        return None
+    remedy = "name their language: the option language, in a recipe text.target.language"
+    return f"the references have no spaces between words, and count as hardly any words; {remedy}"
 
 
 def check_words(metric: Metric, paths: Sequence[Path]) -> None:

@@ -20,11 +20,12 @@ from rouge_score.scoring import fmeasure
 from rouge_score.tokenizers import DefaultTokenizer, Tokenizer
 
 from headway.errors import UserError
+from headway.languages import LanguageCode, has_no_spaces, language_name
 from headway.log import warn
 from headway.metrics.metric import Metric, Statistics, check_segments, present, references_of_each
 from headway.metrics.signature import Signature
 from headway.metrics.subsequences import common_length, common_places
-from headway.processing.text.sentences import LANGUAGES, language_of_rules, sentences
+from headway.processing.text.sentences import language_of_rules, sentences
 
 Tokenization = Literal["ascii", "words", "characters"]
 
@@ -64,10 +65,11 @@ class Rouge(Metric):
     Args:
         tokenize: `ascii` is ROUGE's own, lower-cased letters a to z and digits, to which text in other scripts is
             empty; `words` takes letters of all scripts between white space and punctuation; `characters` every one of
-            them for itself, for languages that put no spaces between words.
+            them for itself, for languages that put no spaces between words, where it is the default.
         stem: Porter's stems of English words of more than three letters, with `ascii` (ROUGE-1.5.5's -m).
         jackknife: of several references take the mean, over leaving out one after another, of the best of the others
             (Lin 2004, section 2.1), instead of the one with the highest F1.
+        language: that of the references.
 
     Raises:
         UserError: stemming of other than `ascii` tokens.
@@ -76,7 +78,15 @@ class Rouge(Metric):
     kind: ClassVar[str]  # as rouge-score names it
     sentence_rules: str | None = None  # by which a text is cut into sentences, where that is done
 
-    def __init__(self, *, tokenize: Tokenization = "ascii", stem: bool = False, jackknife: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        tokenize: Tokenization | None = None,
+        stem: bool = False,
+        jackknife: bool = False,
+        language: LanguageCode | None = None,
+    ) -> None:
+        tokenize = tokenize or ("characters" if has_no_spaces(language) else "ascii")
         if stem and tokenize != "ascii":
             raise UserError(
                 "only English is stemmed", where=f"{self.name}.tokenize", received=tokenize, allowed="ascii"
@@ -112,7 +122,8 @@ class Rouge(Metric):
         written = (text for text in texts if not text.isascii() and any(_kind(sign) == "L" for sign in text))
         if lost := sum(not self._tokenizer.tokenize(text) for text in written):
             share = f"{lost:,} of {len(texts):,} references"
-            warn(f"{self.label}: {share} have no letter from a to z and count as empty; tokenize words or characters")
+            remedy = "tokenize words or characters, or name their language where it has no spaces"
+            warn(f"{self.label}: {share} have no letter from a to z and count as empty; {remedy}")
 
     def aggregate(self, totals: Statistics) -> float:
         return float(100 * totals[0] / totals[1])
@@ -175,22 +186,33 @@ class RougeLsum(Rouge):
 
     Args:
         tokenize, stem, jackknife: as `Rouge`.
-        language: whose rules say where sentences end.
+        language: that of the references, whose rules say where sentences end; English without any.
 
     Raises:
-        UserError: as `Rouge`; a language that there are no such rules for.
+        UserError: as `Rouge`.
     """
 
     name, kind = "rouge-lsum", "rougeLsum"
 
     def __init__(
-        self, *, tokenize: Tokenization = "ascii", stem: bool = False, jackknife: bool = False, language: str = "en"
+        self,
+        *,
+        tokenize: Tokenization | None = None,
+        stem: bool = False,
+        jackknife: bool = False,
+        language: LanguageCode | None = None,
     ) -> None:
-        super().__init__(tokenize=tokenize, stem=stem, jackknife=jackknife)
-        if language_of_rules(language) is None:
-            what = "there are no rules for the sentences of this language"
-            raise UserError(what, where=f"{self.name}.language", received=language, allowed=LANGUAGES)
-        self.language, self.sentence_rules = language, f"headway-{language_of_rules(language)}"
+        super().__init__(tokenize=tokenize, stem=stem, jackknife=jackknife, language=language)
+        self.language = language or "en"
+        self.sentence_rules = f"headway-{language_of_rules(self.language) or 'en'}"
+        self._has_rules = language_of_rules(self.language) is not None
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        if not self._has_rules:
+            self._has_rules = True
+            where = f"the sentences of {language_name(self.language)} ({self.language})"
+            warn(f"{self.label}: there are no rules for {where}, which end by those of English")
+        return super().statistics(hypotheses, references)
 
     def _f1(self, hypothesis: str, reference: str) -> float:
         outputs, targets = (

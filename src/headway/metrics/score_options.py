@@ -7,6 +7,7 @@ from pydantic import Field
 
 from headway.config import WRITES_FIGURE, Section, Seed
 from headway.formats import LabelColumn
+from headway.languages import LanguageCode
 
 Significance = Literal["bootstrap", "randomisation"]
 LengthUnit = Literal["words", "characters"]
@@ -52,7 +53,7 @@ class MetricOptions(Section):
         default=None,
         description="bleu: sacrebleu's tokenizer (13a, intl, zh, ja-mecab, char, none); rouge: ascii, words, "
         "characters.",
-        json_schema_extra=METRIC,
+        json_schema_extra={**METRIC, "default_text": "by the language: 13a, zh, char; ascii, characters"},
     )
     stem: bool = Field(
         default=False, description="rouge: compare Porter's stems of English words.", json_schema_extra=METRIC
@@ -62,10 +63,11 @@ class MetricOptions(Section):
         description="rouge, several references: jackknifing instead of the best.",
         json_schema_extra=METRIC,
     )
-    language: str = Field(
-        default="en",
-        description="rouge-lsum: the language whose rules say where sentences end.",
-        json_schema_extra=METRIC,
+    language: LanguageCode | None = Field(
+        default=None,
+        description="bleu, ter, wer, rouge: the language of the references, which are compared by characters where it "
+        "has no spaces; rouge-lsum: whose rules say where sentences end.",
+        json_schema_extra={**METRIC, "default_text": "that of the runs, if any"},
     )
     label: str = Field(
         default="i", description="precision, recall, f0.5: the label that is looked for.", json_schema_extra=METRIC

@@ -9,8 +9,9 @@ from pydantic import Field
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 from headway.errors import UserError, nearest
+from headway.languages import LanguageCode, has_no_spaces, is_written_in_han
 from headway.log import warn
-from headway.metrics.metric import Metric, Statistics, check_segments, present
+from headway.metrics.metric import Metric, Statistics, check_segments, present, spelt, without_words
 from headway.metrics.signature import Signature
 
 MANY_TOKENISED = 100  # outputs that end as tokenised text does, from which on it is warned of them, as sacrebleu does
@@ -28,9 +29,11 @@ class Sacrebleu(Metric):
 
     counts_blanks = True
 
-    def __init__(self, metric: SacrebleuMetric, label: str) -> None:
+    def __init__(self, metric: SacrebleuMetric, label: str, *, needs_spaces: bool = False) -> None:
         self._metric = metric
         self._label = label
+        self._needs_spaces = needs_spaces
+        self._told_of_words = False
         self._told_of_blanks = False
         # sacrebleu learns this from the references; its signature cannot do without, and leaves out what is None.
         metric.num_refs = None  # type: ignore[assignment]
@@ -42,7 +45,17 @@ class Sacrebleu(Metric):
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
         check_segments(hypotheses, references)
         self._warn_of_blanks(references)
+        self._warn_of_words(references)
         return np.asarray(self._metric._extract_corpus_statistics(hypotheses, references), dtype=np.float64)
+
+    def _warn_of_words(self, references: Sequence[Sequence[str]]) -> None:
+        """Say once that references have no words that could be compared, unless somebody asked for that before."""
+        if not self._told_of_words and (what := self._wordless(references)) is not None:
+            self._told_of_words = True
+            warn(f"{self.label}: {what}")
+
+    def _wordless(self, references: Sequence[Sequence[str]]) -> str | None:
+        return without_words(references) if self._needs_spaces else None
 
     def _warn_of_blanks(self, references: Sequence[Sequence[str]]) -> None:
         """Say once that blank texts count beside other references, which other metrics pass over."""
@@ -69,12 +82,14 @@ class Bleu(Sacrebleu):
     Statistics: lengths of hypothesis and reference, then matches and then totals of each n-gram order.
 
     Args:
-        tokenize: a tokenizer of sacrebleu; `none` for text that is tokenised already.
+        tokenize: a tokenizer of sacrebleu; `none` for text that is tokenised already. By default `zh` or `char` where
+            the language is written without spaces, else `13a`.
         lowercase: compare without regard to case.
         smooth_method: what stands for a precision of zero; `exp` is mteval-v13a's (Chen and Cherry 2014, method 3).
         smooth_value: the value of `floor` and `add-k`; None for sacrebleu's.
         max_ngram_order: the longest n-gram.
         force: do not warn of hypotheses that look tokenised; `tokenize="none"` says that they are meant to be.
+        language: that of the references.
 
     Raises:
         UserError: an unknown tokenizer, or one that cannot be loaded here.
@@ -85,13 +100,16 @@ class Bleu(Sacrebleu):
     def __init__(
         self,
         *,
-        tokenize: str = "13a",
+        tokenize: str | None = None,
         lowercase: bool = False,
         smooth_method: Literal["exp", "floor", "add-k", "none"] = "exp",
         smooth_value: Annotated[float, Field(gt=0, le=1e6)] | None = None,
         max_ngram_order: Annotated[int, Field(gt=0, le=100)] = 4,
         force: bool = False,
+        language: LanguageCode | None = None,
     ) -> None:
+        needs_spaces = tokenize is None and not has_no_spaces(language)
+        tokenize = tokenize or _tokenizer_of(language)
         known = list(sacrebleu.BLEU.TOKENIZERS)
         if tokenize not in known:
             hint = nearest(tokenize, known)
@@ -110,7 +128,7 @@ class Bleu(Sacrebleu):
             raise UserError(
                 f"this tokenizer cannot be loaded ({reason})", where="bleu.tokenize", received=tokenize
             ) from error
-        super().__init__(metric, "BLEU")
+        super().__init__(metric, "BLEU", needs_spaces=needs_spaces)
         self._warns = not (force or tokenize == "none")
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
@@ -125,6 +143,22 @@ class Bleu(Sacrebleu):
             )
         return super().statistics(hypotheses, references)
 
+    def missing(self, references: Sequence[Sequence[str]]) -> str | None:
+        self._told_of_words = True
+        return self._wordless(references)
+
+    def _wordless(self, references: Sequence[Sequence[str]]) -> str | None:
+        if (what := super()._wordless(references)) is not None:
+            return what
+        bleu = self._metric
+        assert isinstance(bleu, sacrebleu.BLEU)
+        order = bleu.max_ngram_order
+        lengths = (len(bleu._preprocess_segment(text).split()) for texts in references for text in texts)
+        if bleu.smooth_method == "add-k" or any(length >= order for length in lengths):
+            return None
+        why = f"no reference has {order} words by the tokenizer {bleu.tokenizer.signature()}"
+        return f"{why}, so that BLEU is 0 whatever the output; chrf and exact_match tell such outputs apart"
+
     def segment_scores(self, statistics: Statistics) -> Statistics:
         """BLEU of each segment, up to the longest n-gram that it has: sacrebleu's effective order."""
         bleu = self._metric
@@ -138,6 +172,13 @@ class Bleu(Sacrebleu):
             for row in statistics.astype(int).tolist()
         ]  # fmt: skip
         return np.array(scores)
+
+
+def _tokenizer_of(language: str | None) -> str:
+    """The tokenizer of a language: one that is always there, so that scores do not depend on what is installed."""
+    if language is None or not has_no_spaces(language):
+        return "13a"
+    return "zh" if is_written_in_han(language) else "char"
 
 
 class Chrf(Sacrebleu):
@@ -186,8 +227,10 @@ class Ter(Sacrebleu):
     Args:
         normalized: Tercom's normalisation (punctuation apart, XML entities).
         no_punct: remove punctuation.
-        asian_support: with `normalized` one token a CJK character; with `no_punct` without their punctuation too.
+        asian_support: with `normalized` one token a CJK character; with `no_punct` without their punctuation too. By
+            default both in Chinese; in other languages that are written without spaces every character is a token.
         case_sensitive: tell upper from lower case.
+        language: that of the references.
     """
 
     name = "ter"
@@ -196,12 +239,26 @@ class Ter(Sacrebleu):
     def __init__(
         self,
         *,
-        normalized: bool = False,
+        normalized: bool | None = None,
         no_punct: bool = False,
-        asian_support: bool = False,
+        asian_support: bool | None = None,
         case_sensitive: bool = False,
+        language: LanguageCode | None = None,
     ) -> None:
+        by_language = asian_support is None and has_no_spaces(language)
+        in_han = by_language and language is not None and is_written_in_han(language)
         metric = sacrebleu.TER(
-            normalized=normalized, no_punct=no_punct, asian_support=asian_support, case_sensitive=case_sensitive
-        )
-        super().__init__(metric, "TER")
+            normalized=in_han if normalized is None else normalized, no_punct=no_punct,
+            asian_support=in_han or bool(asian_support), case_sensitive=case_sensitive,
+        )  # fmt: skip
+        super().__init__(metric, "TER", needs_spaces=not (by_language or asian_support))
+        self._spelt = by_language and not in_han
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        if self._spelt:
+            hypotheses, references = list(map(spelt, hypotheses)), [list(map(spelt, texts)) for texts in references]
+        return super().statistics(hypotheses, references)
+
+    def signature(self) -> Signature:
+        given = super().signature().fields
+        return Signature(tuple((key, "char" if self._spelt and key == "tok" else value) for key, value in given))

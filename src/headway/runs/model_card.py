@@ -9,6 +9,7 @@ from typing import Any
 import headway
 from headway.documents import dump_yaml
 from headway.files import write_text
+from headway.languages import base_language
 from headway.log import counted
 from headway.recipe import Recipe, dump_recipe, parse_recipe
 from headway.runs.inspect.pages import kept_evaluations
@@ -81,7 +82,7 @@ def _usage(folder: RunFolder) -> str:
 def _head(recipe: Recipe, more: Mapping[str, Any], licence: str | None) -> str:
     task, languages = recipe.task, _languages(recipe)
     head: dict[str, Any] = {
-        **({"language": list(dict.fromkeys(languages))} if languages else {}),
+        **({"language": list(dict.fromkeys(map(base_language, languages)))} if languages else {}),
         "license": licence or "other",
         **({} if licence else {"license_name": FILL_IN.replace(" ", "-")}),
         "tags": ["headway", task],
@@ -129,7 +130,8 @@ def _scores(folder: RunFolder, recipe: Recipe) -> str:
     evaluations = kept_evaluations(folder) if folder.metrics.is_file() else []
     if not evaluations:
         return "No scores were recorded with this run."
-    signatures = {metric.name: (metric.label, metric.signature()) for metric in dev_metrics(recipe)}
+    metrics = dev_metrics(recipe, by_language="dev_language" in folder.read_manifest())
+    signatures = {metric.name: (metric.label, metric.signature()) for metric in metrics}
     rows = ["| on dev, after update | metric | score | signature |", "|---|---|---|---|"]
     for entry in evaluations:
         for name, value in entry["dev"].items():

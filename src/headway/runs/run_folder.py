@@ -53,6 +53,7 @@ class ManifestEntries(BaseModel):
     bf16_speed: float | None = None
     backend: str = ""
     averaged_updates: list[int] = []
+    dev_language: str = ""
     trained: dict[str, Any] = {}
     vocabulary: dict[str, str] = {}
     model_sha256: str = ""

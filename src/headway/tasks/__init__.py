@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from headway.errors import UserError
-from headway.metrics import METRICS, Metric, build_metric
+from headway.metrics import METRICS, Metric, metric_in
 from headway.recipe import Recipe
 from headway.registry import Registry
 from headway.tasks.task import Task
@@ -27,15 +27,24 @@ def build_task(name: str) -> Task:
     return TASKS.get(name, "task")()
 
 
-def dev_metrics(recipe: Recipe) -> Sequence[Metric]:
-    """The metrics that dev is decoded for. Raises UserError for unknown ones, or a `best_by` that is not among them."""
+def dev_metrics(recipe: Recipe, *, by_language: bool = True) -> Sequence[Metric]:
+    """The metrics that dev is decoded for, for texts in the language of the target.
+
+    Args:
+        recipe: names them, and the language.
+        by_language: whether the language counts; of a run that was begun when it did not, it does not.
+
+    Raises:
+        UserError: unknown ones, or a `best_by` that is not among them.
+    """
     task, chosen = build_task(recipe.task), recipe.training.dev_metrics
     chosen = task.metrics if chosen is None else chosen
     for entry in chosen:
         if "name" not in entry:
             raise UserError("a metric needs a name", where="training.dev_metrics", received=entry, allowed=METRICS)
         METRICS.get(str(entry["name"]), "training.dev_metrics")
-    metrics = [build_metric(**entry) for entry in chosen] if recipe.data.dev else []
+    language = recipe.text.target.language if by_language else None
+    metrics = [metric_in(language, entry) for entry in chosen] if recipe.data.dev else []
     names = ["loss", *(metric.name for metric in metrics)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(

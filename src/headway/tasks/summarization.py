@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from headway.corpora.lead import LeadConfig
 from headway.formats.pairs import Pair
+from headway.languages import look_unspaced
 from headway.recipe import Recipe
 from headway.tasks.translation import Translation
 
@@ -22,6 +23,8 @@ class Summarization(Translation):
 
 
 def as_long_as_references(pairs: Sequence[Pair]) -> LeadConfig:
-    """The lead of as many words as the references have on average."""
-    counts = [len(text.split()) for pair in pairs for text in pair.references if text.strip()]
-    return LeadConfig(count=max(1, round(sum(counts) / max(1, len(counts)))))
+    """The lead of as many words, or characters without spaces, as the references have on average."""
+    texts = [text.strip() for pair in pairs for text in pair.references if text.strip()]
+    unspaced = look_unspaced(texts)
+    count = sum(len(text if unspaced else text.split()) for text in texts) / max(1, len(texts))
+    return LeadConfig(count=max(1, round(count)), unit="characters" if unspaced else "words")

@@ -12,7 +12,7 @@ import torch
 from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refusal, shared_by
 from headway.corpora.findings import findings
-from headway.corpora.lead import LeadConfig, lead
+from headway.corpora.lead import LeadConfig, leads_of
 from headway.corpora.mixture import mixture_of
 from headway.corpora.overlap import overlap
 from headway.errors import UserError
@@ -160,10 +160,8 @@ class Translation(Task):
         if dev_source is not None:
             overlap(train_source, dev_source).tell()
         pairs = list(dev_source) if dev_source is not None else []
-        language = recipe.text.source.language
-        beginnings = {
-            config.name: [lead(pair.source, config, language) for pair in pairs] for config in self.leads(recipe, pairs)
-        }
+        sources, language = [pair.source for pair in pairs], recipe.text.source.language
+        beginnings = leads_of(sources, self.leads(recipe, pairs), language)
         return Corpora(Processors(*both), train, held_out.get("data.dev"), held_out.get("data.general"), beginnings)
 
     def leads(self, recipe: Recipe, dev: Sequence[Pair]) -> Sequence[LeadConfig]:

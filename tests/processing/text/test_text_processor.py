@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,10 +22,12 @@ from headway.processing.text.text_processor import (
     TextConfig,
     TextProcessor,
     TextToken,
+    check_languages,
     load_processors,
     prepare,
     prepare_with_spans,
     save_processors,
+    train_processor,
     train_processors,
     with_characters,
 )
@@ -77,6 +80,54 @@ def test_normalisation_steps_run_in_the_order_given() -> None:
 def test_punctuation_follows_the_language() -> None:
     assert prepare('"a",', PreparationConfig(language="en", normalise=("punctuation",))) == '"a,"'
     assert prepare('"a",', PreparationConfig(language="de", normalise=("punctuation",))) == '"a",'
+
+
+@pytest.mark.parametrize("code", ["fr-FR", "fr_CA", "fra", "FR"])
+def test_all_codes_of_a_language_have_its_rules(code: str) -> None:
+    kinds: dict[str, Any] = {"normalise": ("punctuation",), "segment": "moses"}
+    found, expected = (
+        prepare('"l\'eau", 1\u00a0000', PreparationConfig(language=one, **kinds)) for one in (code, "fr")
+    )
+    assert found == expected
+    assert "l' eau" in found
+
+
+def test_a_code_has_the_rules_of_its_training(tmp_path: Path) -> None:
+    sides = PreparationConfig(), PreparationConfig(language="fr-FR", segment="moses")
+    made = train_processors(TextConfig(source=sides[0], target=sides[1]), VocabularyConfig(kind="word"), lambda: PAIRS)
+    save_processors(made, tmp_path)
+    assert load_processors(tmp_path)[1].prepare("l'eau") == "l' eau"
+    file = tmp_path / "sides.json"
+    older = json.loads(file.read_text(encoding="utf-8"))
+    del older["rules"]  # as runs were written when such a code had no rules
+    file.write_text(json.dumps(older), encoding="utf-8")
+    before = load_processors(tmp_path)
+    assert before[1].prepare("l'eau") == "l ' eau"
+    save_processors(before, tmp_path / "copy")
+    assert load_processors(tmp_path / "copy")[1].prepare("l'eau") == "l ' eau"
+
+
+@pytest.mark.parametrize(
+    ("config", "warned"),
+    [
+        ({"language": "eo", "segment": "moses"}, "text: moses has no rules for Esperanto (eo)"),
+        ({"language": "it-IT", "normalise": ("punctuation",)}, "text: punctuation has no rules for Italian (it-IT)"),
+        ({"language": "it-IT", "segment": "moses"}, ""),
+        ({"language": "eo", "normalise": ("lower",)}, ""),
+    ],
+)
+def test_a_language_without_rules_is_warned_of(
+    config: dict[str, Any], warned: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    train_processor(PreparationConfig(**config), VocabularyConfig(kind="word"), ["a b"], "text")
+    assert warned in (told := caplog.text)
+    assert bool(told) == bool(warned)
+
+
+def test_an_impossible_language_is_refused() -> None:
+    text = TextConfig(target=PreparationConfig(language="französisch"))
+    with pytest.raises(UserError, match=r"text\.target\.language: .*did you mean 'fr'"):
+        check_languages(text)
 
 
 def test_segmentation() -> None:

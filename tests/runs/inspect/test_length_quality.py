@@ -82,3 +82,12 @@ def test_the_command_line(run_headway: Command, tmp_path: Path) -> None:
 def test_another_number_of_sources() -> None:
     with pytest.raises(UserError, match="5 sources for 6 outputs"):
         score_by_length(build_metric("bleu"), {"a": RIGHT}, [RIGHT], SOURCES[:5])
+
+
+def test_sources_without_spaces_are_as_long_as_their_characters() -> None:
+    sources = ["東京", "大きい地震", "東京で大きい地震"] * 4
+    lines = ["a b c d"] * len(sources)
+    found = score_by_length(build_metric("chrf"), {"one": lines}, [lines], sources)
+    assert (found.unit, found.ranges) == ("characters", [(2, 2), (5, 5), (8, 8)])
+    spaced = score_by_length(build_metric("chrf"), {"one": lines}, [lines], [" ".join(text) for text in sources])
+    assert (spaced.unit, spaced.ranges) == ("words", [(2, 2), (5, 5), (8, 8)])

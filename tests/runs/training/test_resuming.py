@@ -225,3 +225,24 @@ def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
     run = toys.run(tmp_path)
     assert_same(alone, run)
     assert all(line["seconds"] >= 0 for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()))
+
+
+@pytest.mark.parametrize(("known", "tokenizer"), [(True, "tok:char"), (False, "tok:13a")])
+def test_a_run_goes_on_with_the_scores_of_its_beginning(tmp_path, known, tokenizer):
+    """Dev scores of a run that knew of no language stay what they were, and its card says so."""
+    recipe = toys.recipe(tmp_path, dev_metrics=["bleu"])
+    japanese = recipe.text.target.model_copy(update={"language": "ja"})
+    recipe = recipe.model_copy(update={"text": recipe.text.model_copy(update={"target": japanese})})
+    run = tmp_path / "run"
+    train(recipe, run)
+    file = run / "manifest.json"
+    manifest = json.loads(file.read_text())
+    assert manifest["dev_language"] == "ja"
+    if not known:
+        del manifest["dev_language"]
+        file.write_text(json.dumps(manifest))
+    (run / "README.md").unlink()
+    longer = recipe.training.model_copy(update={"updates": 8})
+    train(recipe.model_copy(update={"training": longer}), run, resume=True)
+    assert tokenizer in (run / "README.md").read_text()
+    assert ("dev_language" in json.loads(file.read_text())) == known

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from headway.languages import base_language
 from headway.processing.text.spans import Span, align, identity
 
 if TYPE_CHECKING:
     from sacremoses import MosesPunctNormalizer
+
+PUNCTUATION_RULES = ("cs", "de", "en", "es", "fr")  # languages with rules for quotation marks and numbers
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Step:
 def _punctuation_normaliser(language: str) -> "MosesPunctNormalizer":
     from sacremoses import MosesPunctNormalizer  # half a second, which most commands do not need
 
-    return MosesPunctNormalizer(language)
+    return MosesPunctNormalizer(base_language(language))
 
 
 def _punctuation(line: str, language: str) -> str:

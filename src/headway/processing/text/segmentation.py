@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from headway.languages import base_language
 from headway.processing import SEGMENTERS
 
 
@@ -48,7 +49,8 @@ class MosesSegmenter(Segmenter):
         from sacremoses import MosesDetokenizer, MosesTokenizer  # half a second, which most commands do not need
 
         super().__init__(language)
-        self._tokenizer, self._detokenizer = MosesTokenizer(language), MosesDetokenizer(language)
+        code = base_language(language)
+        self._tokenizer, self._detokenizer = MosesTokenizer(code), MosesDetokenizer(code)
 
     def segment(self, line: str) -> str:
         return " ".join(self._tokenizer.tokenize(line, aggressive_dash_splits=True, escape=False))
@@ -56,6 +58,13 @@ class MosesSegmenter(Segmenter):
     def detokenise(self, line: str) -> str:
         text: str = self._detokenizer.detokenize(line.split(), unescape=False)
         return text
+
+
+def moses_has_rules(language: str) -> bool:
+    """Whether Moses' tokenizer has abbreviations, or rules, of a language."""
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    return base_language(language) in {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}
 
 
 def _checked(value: Any) -> Any:

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 import pysbd
 from pysbd.languages import LANGUAGE_CODES
 
+from headway.languages import base_language
+
 LANGUAGES = tuple(sorted(LANGUAGE_CODES))  # codes of those that there are rules for
 
 
@@ -25,7 +27,7 @@ def sentences(text: str, language: str = "en") -> list[str]:
 
 def language_of_rules(language: str) -> str | None:
     """The one of `LANGUAGES` that a code such as `ja-JP` belongs to; None where there are no rules for it."""
-    code = language.replace("_", "-").partition("-")[0].lower()
+    code = base_language(language)
     return code if code in LANGUAGES else None
 
 

@@ -16,10 +16,12 @@ from pydantic import TypeAdapter, ValidationError
 from headway.config import Section
 from headway.errors import UserError
 from headway.files import write_json
+from headway.languages import UNDETERMINED, base_language, is_language, language_name, nearest_language
+from headway.log import warn
 from headway.processing.processor import Encoded, Processor, Words
 from headway.processing.text.line_ends import on_one_line
-from headway.processing.text.normalisation import STEPS
-from headway.processing.text.segmentation import AnySegmenter, segmenter
+from headway.processing.text.normalisation import PUNCTUATION_RULES, STEPS
+from headway.processing.text.segmentation import AnySegmenter, moses_has_rules, segmenter
 from headway.processing.text.spans import Span, align, compose, identity
 from headway.processing.text.truncation import Truncation, encode_beginnings
 from headway.processing.text.vocabularies import load_vocabulary, read_description, train_vocabulary
@@ -49,6 +51,14 @@ class TextConfig(Section):
 
     source: PreparationConfig = PreparationConfig()
     target: PreparationConfig = PreparationConfig()
+
+
+def check_languages(text: TextConfig) -> None:
+    """Raise UserError for a code that is of no language."""
+    for side, config in (("source", text.source), ("target", text.target)):
+        if not is_language(config.language):
+            what, where = f"there is no such language{nearest_language(config.language)}", f"text.{side}.language"
+            raise UserError(what, where=where, received=config.language, allowed="a code such as fr or pt-BR")
 
 
 @dataclass(frozen=True)
@@ -200,7 +210,9 @@ class TextProcessor(Processor):
 
     def save(self, folder: Path) -> None:
         self.vocabulary.save(folder)
-        write_json(folder / SIDE_FILE, {"format": FORMAT, "text": self.config.model_dump(mode="json")})
+        write_json(
+            folder / SIDE_FILE, {"format": FORMAT, "text": self.config.model_dump(mode="json")} | _rules(self.config)
+        )
 
     @classmethod
     def load(cls, folder: Path) -> TextProcessor:
@@ -232,6 +244,8 @@ def train_processors(
         UserError: as `train_vocabulary`.
     """
     if vocabulary.shared:
+        for config in [text.source, text.target][: 1 if text.source == text.target else 2]:
+            _warn_without_rules(config)
         lines = (
             prepare(line, config)
             for pair in _chosen(vocabulary, pairs())
@@ -261,6 +275,7 @@ def train_processor(
         name: what errors call the text.
         where: the recipe key that errors name.
     """
+    _warn_without_rules(config)
     prepared = (prepare(line, config) for line in _chosen(vocabulary, lines))
     return TextProcessor(config, train_vocabulary(vocabulary, prepared, where, side=name))
 
@@ -302,6 +317,7 @@ def save_processors(processors: tuple[TextProcessor, TextProcessor], folder: Pat
         "shared": shared,
         "source": source.config.model_dump(mode="json"),
         "target": target.config.model_dump(mode="json"),
+        **_rules(source.config, target.config),
     }
     characters = ["".join(sorted(processor.characters)) for processor in processors]
     if any(characters):  # older runs do not know them, and their files stay what they were
@@ -329,8 +345,35 @@ def load_processors(folder: Path) -> tuple[TextProcessor, TextProcessor]:
     return TextProcessor(source, first, known[0]), TextProcessor(target, second, known[1])
 
 
+def _rules(*sides: PreparationConfig) -> dict[str, Any]:
+    """A note that codes such as `fr-FR` have the rules of their language; older runs had none for them."""
+    rules = [base_language(config.language) for config in sides]
+    return {} if rules == [config.language for config in sides] else {"rules": rules}
+
+
 def _settings(description: Mapping[str, object], name: str, file: Path) -> PreparationConfig:
+    """The settings that were stored; a code that had no rules when its text was prepared still has none."""
     try:
-        return PreparationConfig.model_validate(description.get(name))
+        config = PreparationConfig.model_validate(description.get(name))
     except ValidationError as error:
         raise UserError("the settings of the text are damaged", where=str(file)) from error
+    if "rules" in description or not _rules(config) or not _has_rules(config):
+        return config
+    return config.model_copy(update={"language": UNDETERMINED})
+
+
+def _has_rules(config: PreparationConfig) -> bool:
+    """Whether the language says how a side is prepared."""
+    return config.segment == "moses" or "punctuation" in config.normalise
+
+
+def _warn_without_rules(config: PreparationConfig) -> None:
+    """Say where a side is prepared by the rules of a language that has none."""
+    code = base_language(config.language)
+    for step, has_rules in (
+        ("moses", config.segment != "moses" or moses_has_rules(code)),
+        ("punctuation", "punctuation" not in config.normalise or code in PUNCTUATION_RULES),
+    ):
+        if not has_rules:
+            name = f"{language_name(code)} ({config.language})"
+            warn(f"text: {step} has no rules for {name}; general ones and those of English are used")

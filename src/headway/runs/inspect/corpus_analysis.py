@@ -9,7 +9,7 @@ import numpy as np
 
 from headway.errors import UserError, option
 from headway.log import progress
-from headway.metrics import Metric, build_metric
+from headway.metrics import Metric, metric_in
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.registry import foreign_code
@@ -158,7 +158,7 @@ def run_figures(run: Path, options: FigureOptions) -> str:
     recipe = predictor.recipe
     corpus = task.raw_corpus(recipe, [] if options.input is None else [options.input], options.reference)
     with foreign_code(options.allow_code):
-        metric = build_metric(**dict((recipe.training.dev_metrics or task.metrics)[0]))
+        metric = metric_in(recipe.text.target.language, (recipe.training.dev_metrics or task.metrics)[0])
     analysis = CorpusAnalysis(metric, options.within)
     analyse(predictor, corpus, analysis, ReadOptions(hypotheses=options.quality, contributions=True))
     options.output.mkdir(parents=True, exist_ok=True)

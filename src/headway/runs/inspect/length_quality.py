@@ -8,6 +8,7 @@ import numpy as np
 
 from headway.errors import UserError
 from headway.formats.lines import kept_pipes, read_lines
+from headway.languages import look_unspaced
 from headway.metrics import GroupScore, Metric, scores_by_group
 from headway.metrics.groups import length_bins
 from headway.metrics.metric import Statistics
@@ -88,7 +89,9 @@ class LengthStatistics:
         self.rows: dict[int, list[Statistics]] = {}
 
     def add(self, outputs: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]) -> None:
-        """Count N segments; `references` are sets of N each."""
+        """Count N segments; `references` are sets of N each. Sources without spaces have lengths in characters."""
+        if self.unit == "words" and not self.rows and look_unspaced(sources):
+            self.unit = "characters"
         for line, statistics in zip(sources, self.metric.counted(outputs, references), strict=True):
             length = len(line.split()) if self.unit == "words" else len(line)
             self.rows.setdefault(length, []).append(statistics)

@@ -72,7 +72,7 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
         trusted = foreign_code(bool(import_paths(recipe.model_dump(mode="json"))))  # and with it, its own run
         with trusted, ExitStack() as held, nullcontext() if parallel.first else silenced():
             folder = RunFolder(output)
-            parallel.from_first(partial(check_recipe, recipe))
+            parallel.from_first(partial(check_recipe, recipe, begun=folder.has_begun()))
             if not folder.has_begun():
                 parallel.from_first(partial(check_origin, recipe))
             arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel.device, held))
@@ -170,7 +170,8 @@ def _session(
     optimizer = build_optimizer(recipe.optimizer, step)
     if checkpoint:
         restore_optimizer(step, optimizer, checkpoint.optimizer, str(folder.checkpoints))
-    metrics = dev_metrics(recipe)
+    by_language = not state.update or "dev_language" in folder.read_manifest()
+    metrics = dev_metrics(recipe, by_language=by_language)
     if checkpoint is None:
         parallel.on_first(partial(_warn_of_missing, corpora, metrics))
     baselines = parallel.on_first(partial(baseline_scores, corpora, metrics)) or {}
@@ -269,6 +270,7 @@ def _start_records(
             "vocabulary": folder.vocabulary_hashes(),
             **origin,
             **({"code": code} if code else {}),
+            **({} if state.update else {"dev_language": recipe.text.target.language}),
             "machine": now,
             "processes": processes,
             "precision": arithmetic.precision,

@@ -12,6 +12,7 @@ from headway.metrics import check_kind
 from headway.models import Model
 from headway.optimizers.optimizers import build_schedule
 from headway.optimizers.schedules import Schedule, TrainingProgress
+from headway.processing.text.text_processor import check_languages
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.origin import add_low_rank, fill_from_run, take_processors
@@ -30,9 +31,16 @@ __all__ = [
 ]
 
 
-def check_recipe(recipe: Recipe) -> None:
-    """Find what cannot work before any work is done. Raises UserError."""
+def check_recipe(recipe: Recipe, *, begun: bool = False) -> None:
+    """Find what cannot work before any work is done. Raises UserError.
+
+    Args:
+        recipe: what is to be trained.
+        begun: whether a run goes on, whose languages may have codes that older versions took.
+    """
     task = build_task(recipe.task)
+    if not begun:
+        check_languages(recipe.text)
     _check_corpora(recipe, task)
     task.check(recipe)
     if recipe.training.subword_sampling is not None and not task.mixes_corpora:

@@ -1,0 +1,113 @@
+"""Languages by their codes, and what is known of how they are written.
+
+Codes are read as people write them: `fr`, `fr-FR`, `fr_FR`, `FR`, `fra` and `fre` are one language.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from itertools import islice
+from typing import Annotated, NamedTuple
+
+from babel import Locale, UnknownLocaleError
+from babel.core import get_global
+from pydantic import AfterValidator
+
+from headway.errors import nearest
+
+TAG = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
+PRIVATE = re.compile("q[a-t][a-z]")  # codes that mean what those who use them say
+UNDETERMINED = "und"  # the code of a language without rules
+HAN = frozenset(("Hans", "Hant", "Hani"))
+WITHOUT_SPACES = HAN | {
+    "Bali", "Hira", "Hrkt", "Java", "Jpan", "Kana", "Khmr", "Lana", "Laoo", "Mymr", "Talu", "Thai", "Tibt"
+}  # fmt: skip
+# Characters of these scripts, with their marks, vowels and digits.
+WIDE = (
+    r"\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1980-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\u3005-\u3007\u3040-\u30ff"
+    r"\u3400-\u4dbf\u4e00-\u9fff\ua980-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+WIDE_CHARACTER = re.compile(f"[{WIDE}]")
+BETWEEN_CHARACTERS = re.compile(rf"(?<=[{WIDE}])( ?)(?=[{WIDE}])")
+HARDLY_ANY = 0.15  # of the places between two characters: phrases are set apart, and words are not
+LOOKED_AT = 1000  # texts
+
+
+class _Code(NamedTuple):
+    """A code that was read: the language as rules are named by, and its script; None where it has no usual one."""
+
+    language: str
+    script: str | None
+
+
+def base_language(code: str) -> str:
+    """The language alone, by its shortest code, as tables of rules name it; an impossible code as it is."""
+    read = _read(code)
+    return code if read is None else read.language
+
+
+def is_language(code: str) -> bool:
+    """Whether a code is that of a language."""
+    return _read(code) is not None
+
+
+def nearest_language(code: str) -> str:
+    """A hint that names the language which an impossible code may stand for: `ja` for `jp`, `fr` for `french`."""
+    letters = "".join(re.findall("[a-z]+", code.lower()[:3]))
+    of_country = get_global("likely_subtags").get(f"und_{letters.upper()}", "").split("_")[0]
+    known = (of_country, letters, letters[:2])
+    found = next((base_language(name) for name in known if name and is_language(name)), None)
+    return nearest(code, Locale("en").languages) if found is None else f"; did you mean {found!r}?"
+
+
+def _checked(code: str) -> str:
+    if not is_language(code):
+        raise ValueError(f"this is no code of a language, such as fr or pt-BR{nearest_language(code)}")
+    return code
+
+
+LanguageCode = Annotated[str, AfterValidator(_checked)]
+
+
+@cache
+def _read(code: str) -> _Code | None:
+    if not TAG.fullmatch(code):
+        return None
+    first, *others = re.split("[-_]", code)
+    likely = get_global("likely_subtags")
+    language, *more = str(get_global("language_aliases").get(first.lower(), first.lower())).split("_")
+    if not (language in likely or language in Locale("en").languages or PRIVATE.fullmatch(language)):
+        return None
+    usual = likely.get(language, "").split("_")
+    scripts = (part.title() for part in (*others, *more, *usual) if len(part) == 4 and part.isalpha())
+    return _Code(language, next(scripts, None))
+
+
+def has_no_spaces(code: str | None) -> bool:
+    """Whether a language is written without spaces between words; no where none is named."""
+    return code is not None and (read := _read(code)) is not None and read.script in WITHOUT_SPACES
+
+
+def is_written_in_han(code: str) -> bool:
+    """Whether a language is written in Chinese characters alone."""
+    return (read := _read(code)) is not None and read.script in HAN
+
+
+def look_unspaced(texts: Iterable[str]) -> bool:
+    """Whether texts are without spaces between words; of many, the first thousand are looked at.
+
+    Most of their characters are of scripts that have none, with hardly a blank between two of them. Words that a
+    segmenter has set apart are not.
+    """
+    text = "\n".join(islice(texts, LOOKED_AT))
+    between = [bool(blank) for blank in BETWEEN_CHARACTERS.findall(text)]
+    wide, all_of_it = len(WIDE_CHARACTER.findall(text)), len("".join(text.split()))
+    return 2 * wide > all_of_it and sum(between) <= HARDLY_ANY * len(between)
+
+
+def language_name(code: str) -> str:
+    """The English name of a language, or its code where it is not known."""
+    try:
+        return Locale.parse(code.replace("-", "_")).get_display_name("en") or code
+    except (UnknownLocaleError, ValueError):
+        return code
