@@ -14,7 +14,7 @@ import yaml
 
 from headway.comparison import grid_run, workers
 from headway.comparison.cell_process import CellJob, run_cell
-from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
+from headway.comparison.cell_results import CellOutput, CellResult, CurvePoint, EvaluationSet
 from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import check_sets, compare_grid, comparison_of, plan_of
 from headway.comparison.grid_file import load_grid
@@ -192,6 +192,20 @@ def test_the_value_with_the_best_mean_over_seeds_is_chosen(
     else:
         assert json.loads((tmp_path / "out" / "tuning" / "attention.json").read_text())["exact_match"] == means
         assert GridRun(grid, tmp_path / "out", threads=1).variants[0].value == chosen
+
+
+def test_of_values_with_one_score_the_one_with_the_lower_loss_on_dev_is_chosen(tmp_path: Path) -> None:
+    grid = load_grid(write_grid(tmp_path, tune=TUNE | {"seeds": [4]}, metrics=["exact_match"]))
+    run = GridRun(grid, tmp_path / "out", threads=1)
+    (tmp_path / "out" / "tuning").mkdir(parents=True)
+    output = CellOutput(EvaluationSet("tuning", (("a", "b"),)), ("c", "c"))
+    for short, losses in zip(run.variants[0].tuning, ((3.0, 1.0), (2.0, 4.0)), strict=True):
+        curve = tuple(CurvePoint(update, 1.0, {"loss": loss}) for update, loss in enumerate(losses))
+        short.status, short.result = "finished", CellResult("attention", 4, (output,), curve=curve)
+        short.job.run.mkdir()
+        RunFolder(short.job.run).write_manifest({"averaged_updates": [0]})
+    run._choose(run.variants[0])
+    assert run.variants[0].value == 0.02
 
 
 def test_another_metric_chooses_anew(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
@@ -141,8 +142,10 @@ class GridRun:
             why = f"{', '.join(killed)} was killed" if killed else "short runs failed with every value"
             state.failed = f"{state.variant.name}: not tuned, since {why}"
             return
-        chosen = best_score(scores, metric)
-        write_json(self._choice_file(state), {"stamp": self._stamp(state), "chosen": chosen, metric.label: scores})
+        losses = [_loss(runs) for runs in state.by_value]
+        chosen = best_score(scores, losses, metric)
+        choice = {"stamp": self._stamp(state), "chosen": chosen, metric.label: scores, "dev_loss": losses}
+        write_json(self._choice_file(state), choice)
         state.value, state.chosen = state.by_value[chosen][0].planned.value, True
         say(f"{state.variant.name}: {tune.key} {state.value} has the best {metric.label} of the short runs")
         if not self._is_told_apart(state):
@@ -313,6 +316,16 @@ def _outputs(runs: Sequence[CellState]) -> list[CellOutput] | None:
     """The outputs of the short runs of a value, one a seed; None where one of them failed."""
     outputs = [run.result.outputs[0] for run in runs if run.result is not None]
     return outputs if len(outputs) == len(runs) else None
+
+
+def _loss(runs: Sequence[CellState]) -> float | None:
+    """The mean loss on dev of the short runs of a value, one a seed; None where one of them has none."""
+    losses = []
+    for run in runs:
+        kept = RunFolder(run.job.run).read_manifest().get("averaged_updates", [])
+        curve = () if run.result is None else run.result.curve
+        losses += [point.scores["loss"] for point in curve if point.update in kept[-1:] and "loss" in point.scores]
+    return fmean(losses) if len(losses) == len(runs) else None
 
 
 def _failure(run: CellState) -> str:

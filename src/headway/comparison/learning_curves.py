@@ -1,5 +1,6 @@
 """Scores on dev in training, with the band over seeds: who is sooner, and who is better."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -7,6 +8,7 @@ from statistics import fmean
 from headway.comparison.cell_results import CellResult
 from headway.comparison.comparison import Comparison
 from headway.metrics import METRICS
+from headway.metrics.metric import rank
 from headway.tables import Cell, Column, Table
 
 LOSS = "loss"
@@ -20,6 +22,7 @@ class BandPoint:
         update, seconds: when.
         mean: of the scores over seeds.
         low, high: the lowest and the highest of them.
+        loss: the mean loss, infinite where it is not known.
     """
 
     update: int
@@ -27,6 +30,7 @@ class BandPoint:
     mean: float
     low: float
     high: float
+    loss: float
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,8 @@ class BandedCurves:
 
     def best(self, variant: str) -> BandPoint:
         """The best mean of a variant."""
-        sign = 1 if self.higher_is_better else -1
-        return max(self.lines[variant], key=lambda point: sign * point.mean)
+        points, higher = self.lines[variant], self.higher_is_better
+        return min(points, key=lambda point: rank(point.mean, point.loss, higher_is_better=higher))
 
     def table(self) -> Table:
         """The best score of each variant, and what it took to come as far as all variants come."""
@@ -103,5 +107,6 @@ def _points(cells: Sequence[CellResult], metric: str) -> list[BandPoint]:
     for update in sorted(set.intersection(*map(set, by_seed))):
         scores = [seed[update].scores[metric] for seed in by_seed]
         seconds = fmean(seed[update].seconds for seed in by_seed)
-        points.append(BandPoint(update, seconds, fmean(scores), min(scores), max(scores)))
+        loss = fmean(seed[update].scores.get(LOSS, math.inf) for seed in by_seed)
+        points.append(BandPoint(update, seconds, fmean(scores), min(scores), max(scores), loss))
     return points
