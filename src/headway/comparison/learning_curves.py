@@ -41,11 +41,13 @@ class BandedCurves:
         metric: its name; `loss` is the cross-entropy a token.
         higher_is_better: whether it is.
         lines: the evaluations that all seeds of a variant have, by variant.
+        notes: further notes of the table.
     """
 
     metric: str
     higher_is_better: bool
     lines: dict[str, list[BandPoint]]
+    notes: tuple[str, ...] = ()
 
     @property
     def are_long(self) -> bool:
@@ -70,7 +72,7 @@ class BandedCurves:
             Column("variant"), Column("best on dev", format=".2f"), Column("at update", format=","),
             Column("after", "s", ",.0f"), Column(f"{level:.2f} at update", format=","), Column("after", "s", ",.0f"),
         ]  # fmt: skip
-        notes = [f"{level:.2f} is as far as all variants come: better is one thing, sooner another."]
+        notes = [f"{level:.2f} is as far as all variants come: better is one thing, sooner another.", *self.notes]
         return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)
 
     def _reaches(self, mean: float, level: float) -> bool:
@@ -87,7 +89,13 @@ def banded_curves(comparison: Comparison) -> list[BandedCurves]:
                 found.setdefault(metric, {})[variant] = points
     order = [*higher, *found]
     names = sorted(found, key=lambda name: (name == LOSS, order.index(name)))
-    return [BandedCurves(name, higher.get(name, _is_higher_better(name)), found[name]) for name in names]
+    steps = {variant: cells[0].dev_steps or "none" for variant, cells in comparison.cells.items()}
+    shown = "; ".join(f"{variant}: {each}" for variant, each in steps.items())
+    differ = (f"The references of dev were not normalised alike ({shown}).",) if len(set(steps.values())) > 1 else ()
+    return [
+        BandedCurves(name, higher.get(name, _is_higher_better(name)), found[name], () if name == LOSS else differ)
+        for name in names
+    ]
 
 
 def _is_higher_better(name: str) -> bool:

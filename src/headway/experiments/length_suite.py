@@ -15,6 +15,7 @@ from headway.formats.pairs import open_source
 from headway.log import say
 from headway.metrics import build_metric, scores_by_group
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.text.text_processor import as_written
 from headway.recipe import Recipe, load_recipe
 from headway.registry import foreign_code, import_paths
 from headway.runs.inspect.charts import Panel, panel_chart
@@ -194,7 +195,8 @@ def score_lengths(name: str, predictor: SequencePredictor, test: LengthTest) -> 
     prompts = [prompt if read else "" for prompt, read in zip(test.prompts, reads, strict=True)]
     outputs = [prediction.text for prediction in predictor.predict(prompts)]
     metric = build_metric("exact_match")
-    groups = scores_by_group(metric, metric.counted(outputs, [test.answers]), test.lengths)
+    answers = as_written(test.answers, predictor.recipe.text.target)
+    groups = scores_by_group(metric, metric.counted(outputs, [answers]), test.lengths)
     refused = [length for length, read in zip(test.lengths, reads, strict=True) if not read]
     return [
         LengthScore(

@@ -128,7 +128,10 @@ def _scores(folder: RunFolder, recipe: Recipe) -> str:
     evaluations = kept_evaluations(folder) if folder.metrics.is_file() else []
     if not evaluations:
         return "No scores were recorded with this run."
-    signatures = {metric.name: (metric.label, metric.signature()) for metric in dev_metrics(recipe)}
+    steps = folder.read_manifest().get("references", "")
+    signatures = {
+        metric.name: (metric.label, metric.signature().with_references(steps)) for metric in dev_metrics(recipe)
+    }
     rows = ["| on dev, after update | metric | score | signature |", "|---|---|---|---|"]
     for entry in evaluations:
         for name, value in entry["dev"].items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from headway.errors import UserError
 from headway.files import write_bytes
 from headway.log import counted
 from headway.predictors.captured_attention import AttentionName
+from headway.processing.text.text_processor import as_written
 from headway.recipe import Recipe
 from headway.registry import foreign_code
 from headway.runs.inspect.html_page import data_element, pack_integers, quantise, write_page
@@ -284,6 +286,10 @@ def write_run_report(
         if examples is None:
             task = build_task(folder.read_recipe().task)
             examples = task.examples(load(run, allow_code=True), SENTENCES)
+            if (config := task.written(folder.read_recipe())) is not None:  # which outputs are right is by these
+                wanted = as_written((example.reference or "" for example in examples), config)
+                pairs = zip(examples, wanted, strict=True)
+                examples = [replace(one, reference=one.reference and text) for one, text in pairs]
         write_report(
             folder.report,
             title=f"headway · {run.name}",
