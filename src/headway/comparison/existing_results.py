@@ -222,7 +222,7 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
 
 
 def _as_computed(path: Path, recipe: Recipe) -> Recipe:
-    """A run's recipe with the precision that was chosen: of the cells of a grid, only the first says `auto`."""
+    """A run's recipe with the precision that was chosen, where it left that open."""
     return with_precision(recipe, RunFolder(path).read_manifest().get("precision", recipe.training.precision))
 
 

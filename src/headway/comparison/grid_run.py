@@ -27,7 +27,7 @@ from headway.metrics import build_metric
 from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.run_arithmetic import compared_with_run
-from headway.runs.training.shared_precision import SharedPrecision, is_open
+from headway.runs.training.shared_precision import SharedPrecision
 from headway.runs.training.signals import noted_signals
 from headway.storage import locked
 
@@ -266,21 +266,12 @@ class GridRun:
         return all(map(self._settle, self.variants)) and all(run.status in ("finished", "failed") for run in self.all())
 
     def _begin(self, workers: Workers) -> None:
-        """Give work to the free workers. The run that chooses the precision of all begins alone."""
-        running = [run for run in self.all() if run.status == "running"]
-        for run in self.ready()[: max(0, workers.slots - len(running))]:
-            if self._waits_for_precision(run, running):
-                continue
+        """Give work to the free workers, in one precision where recipes leave it open."""
+        running = sum(run.status == "running" for run in self.all())
+        for run in self.ready()[: max(0, workers.slots - running)]:
             run.job.run.parent.mkdir(parents=True, exist_ok=True)
             job = replace(run.job, recipe=self.precision.given(run.job.recipe))
             run.worker, run.status = workers.start(job), "running"
-            running.append(run)
-
-    def _waits_for_precision(self, run: CellState, running: list[CellState]) -> bool:
-        """Whether a run that is at work is going to choose the precision of this one."""
-        if self.precision.chosen() is not None or not is_open(run.job.recipe):
-            return False
-        return any(is_open(other.job.recipe) for other in running)
 
     def _look(self, line: Progress, slots: int) -> None:
         """See which runs have ended, and show how far the others are."""
