@@ -26,7 +26,7 @@ from rounds import (
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.device import keep_freed_memory, peak_memory, pick_device, processor
+from headway.device import keep_freed_memory, peak_memory, pick_device, processor, threads_set
 from headway.losses import Objective, ObjectiveConfig
 from headway.mixers.positions import sinusoids
 from headway.models import Seq2Seq, TransformerConfig, build_model, model_section
@@ -130,10 +130,11 @@ def _chosen(name: str, device: torch.device) -> str:
     layer, dim = size.model.trial_layer()
     layer.to(device)
     use_backend(layer, backend)
-    speed = bf16_speed(layer, dim, device, size.batch_tokens)
+    with threads_set(1):
+        speed = bf16_speed(layer, dim, device, size.batch_tokens)
     return (
         f"{name}: headway multiplies in float32 by {backend}; training.precision auto takes {fitting_precision(speed)}:"
-        f" in the trial bf16 {compared(speed)}"
+        f" in the trial bf16 {compared(speed.median)}"
     )
 
 

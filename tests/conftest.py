@@ -21,6 +21,7 @@ import yaml
 import headway
 from headway.cli import main
 from headway.log import logger
+from headway.tensors.precision import Speed
 
 # The same examples in every run, and no limit on the time of the first, which builds tables.
 hypothesis.settings.register_profile("headway", deadline=None, derandomize=True)
@@ -50,7 +51,7 @@ def _on_the_processor() -> Iterator[None]:
 def _float32_suits() -> Iterator[None]:
     """Runs whose recipe leaves the precision open compute in float32, whatever this machine is quick in."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.runs.training.run_arithmetic.measured_speed", lambda recipe, device, backend: 1.0)
+        patch.setattr("headway.runs.training.run_arithmetic.bf16_speed", lambda *given: Speed(1.0, 1.0))
         yield
 
 

@@ -97,6 +97,16 @@ def test_errors_that_only_dev_was_measured_by_are_better_when_lower() -> None:
     assert errors.best("slow").mean == 60
 
 
+def test_of_equal_scores_on_dev_the_one_with_the_lowest_loss_is_the_best() -> None:
+    cells = [
+        replace(one, curve=tuple(replace(point, scores=point.scores | {"bleu": 0.0}) for point in one.curve))
+        for row in compared().cells.values()
+        for one in row
+    ]
+    bleu, _ = banded_curves(headway.compare(cells, [build_metric("bleu")]))
+    assert bleu.best("slow").update == 300
+
+
 def test_one_evaluation_shows_nobody_to_be_sooner() -> None:
     cells = [replace(one, curve=one.curve[:1]) for row in compared().cells.values() for one in row]
     assert [curves.are_long for curves in banded_curves(headway.compare(cells, [build_metric("bleu")]))] == [False] * 2

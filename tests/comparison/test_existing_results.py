@@ -11,10 +11,15 @@ import yaml
 import headway
 from headway.comparison import existing_results
 from headway.comparison.existing_results import Existing, margins, name_runs
+from headway.comparison.learning_curves import banded_curves
 from headway.errors import UserError
+from headway.optimizers.optimizers import OptimizerConfig
+from headway.processing.text.text_processor import PreparationConfig, TextConfig
+from headway.runs.training.loop import train
 from tests.comparison.toys import REFERENCES, hypotheses
 from tests.conftest import Command, Reversal
 from tests.runs.old_runs import copied
+from tests.runs.training import toys
 
 
 def write(path: Path, lines: list[str]) -> Path:
@@ -372,3 +377,37 @@ def test_mistakes(
     assert ended.code == 2
     assert message in ended.err
     assert ended.out == ""
+
+
+def test_runs_that_normalise_targets_differently_have_the_references_as_they_stand(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each would be scored by other references, of which those of the one that keeps less are easier."""
+    toys.recipe(tmp_path)
+    rows = [line.split("\t") for line in (tmp_path / "dev.tsv").read_text().splitlines()]
+    (tmp_path / "dev.tsv").write_text("".join(f"{source}\t{target.upper()}\n" for source, target in rows))
+    runs = {}
+    for name, steps in (("low", ["lower"]), ("lower", ["lower"]), ("as-is", [])):
+        text = TextConfig(target=PreparationConfig.model_validate({"normalise": steps}))
+        changes = {"text": text} if name != "lower" else {"text": text, "optimizer": OptimizerConfig(warmup=3)}
+        recipe = toys.recipe(tmp_path, updates=2, dev_metrics=["exact_match"]).model_copy(update=changes)
+        assert train(recipe, tmp_path / name) == 0
+        runs[name] = str(tmp_path / name)
+    for names, upper in ((("low", "lower"), False), (("low", "as-is"), True)):
+        caplog.clear()
+        comparison = headway.compare([runs[name] for name in names])
+        assert all(text.isupper() == upper for text in comparison.tests[0].references[0])
+        assert ("references normalised: lower" in comparison.table().text()) != upper
+        assert comparison.to_json()["tests"][0].get("references") == (None if upper else "lower")
+        differ = f"references are scored as they stand ({runs['low']}: lower; {runs['as-is']}: none)"
+        assert (differ in caplog.text) == upper
+        notes = [note for curves in banded_curves(comparison) for note in curves.notes]
+        assert notes == ["The references of dev were not normalised alike (low: lower; as-is: none)."] * upper
+    (tmp_path / "theirs").write_text("".join(f"{target.upper()}\n" for _, target in rows))
+    (tmp_path / "dev.source").write_text("".join(f"{source}\n" for source, _ in rows))
+    beside = headway.compare(
+        [runs["low"]], hypotheses=[str(tmp_path / "theirs")], references=[tmp_path / "theirs"],
+        source=tmp_path / "dev.source", metric=["exact_match"],
+    )  # fmt: skip
+    assert f"references are scored as they stand ({runs['low']}: lower; {tmp_path / 'theirs'}: none)" in caplog.text
+    assert beside.variants[1].scores["exact_match"].mean == 100

@@ -1,5 +1,6 @@
 """Grids are read with all that they may say, and every mistake in one is named before any work."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from headway.comparison.grid_file import load_grid
 from headway.errors import UserError
 from headway.models import StackedConfig
+from headway.processing.text.text_processor import PreparationConfig
 from tests.comparison.grids import GRID, write_grid
 
 TUNE = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "updates": 2, "on": {"tsv": "dev.tsv"}}
@@ -276,3 +278,29 @@ def test_a_variant_keeps_what_it_says_is_to_be_sized(tmp_path: Path) -> None:
 def test_an_unknown_override_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"sedes=\[1\]: unknown key; did you mean 'seeds'"):
         load_grid(write_grid(tmp_path), ["sedes=[1]"])
+
+
+def test_references_are_normalised_where_all_variants_write_such(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lower, steps = {"text": {"target": {"normalise": ["lower"]}}}, "text.target.normalise"
+    tune = {"key": steps, "values": [["lower"], ["nfkc"]], "updates": 2}
+    for changes, wanted in (
+        ({}, ""),
+        ({"overrides": lower}, "lower"),
+        ({"overrides": lower, "variants": {"a": {}, "b": {steps: ["lower", "nfkc"]}}}, None),
+        ({"tune": tune}, None),
+    ):
+        caplog.clear()
+        grid = load_grid(write_grid(tmp_path, **changes))
+        tests = [*grid.tests, *([grid.tuning_set] if grid.tuning_set else [])]
+        assert {test.written and ", ".join(test.written.normalise) for test in tests} == {wanted}
+        assert ("references are scored as they stand" in caplog.text) == (wanted is None)
+        assert {test.steps for test in tests} == {wanted or ""}
+
+
+def test_results_by_other_references_are_other_results(tmp_path: Path) -> None:
+    (test,) = load_grid(write_grid(tmp_path)).tests
+    plain, lower = (PreparationConfig.model_validate({"normalise": steps}) for steps in ([], ["lower"]))
+    prints = [replace(test, written=written).fingerprint() for written in (None, plain, lower)]
+    assert prints[0] == prints[1] != prints[2]

@@ -14,7 +14,7 @@ import yaml
 
 from headway.comparison import grid_run, workers
 from headway.comparison.cell_process import CellJob, run_cell
-from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
+from headway.comparison.cell_results import CellOutput, CellResult, CurvePoint, EvaluationSet
 from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import check_sets, compare_grid, comparison_of, plan_of
 from headway.comparison.grid_file import load_grid
@@ -26,7 +26,9 @@ from headway.metrics import Metric, build_metric
 from headway.recipe import Recipe
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
+from headway.runs.training import run_arithmetic
 from headway.storage import locked
+from headway.tensors.precision import Speed
 from tests.comparison.grids import write_grid
 from tests.conftest import Command
 from tests.runs.training.kills import ROOT, environment
@@ -194,6 +196,20 @@ def test_the_value_with_the_best_mean_over_seeds_is_chosen(
         assert GridRun(grid, tmp_path / "out", threads=1).variants[0].value == chosen
 
 
+def test_of_values_with_one_score_the_one_with_the_lower_loss_on_dev_is_chosen(tmp_path: Path) -> None:
+    grid = load_grid(write_grid(tmp_path, tune=TUNE | {"seeds": [4]}, metrics=["exact_match"]))
+    run = GridRun(grid, tmp_path / "out", threads=1)
+    (tmp_path / "out" / "tuning").mkdir(parents=True)
+    output = CellOutput(EvaluationSet("tuning", (("a", "b"),)), ("c", "c"))
+    for short, losses in zip(run.variants[0].tuning, ((3.0, 1.0), (2.0, 4.0)), strict=True):
+        curve = tuple(CurvePoint(update, 1.0, {"loss": loss}) for update, loss in enumerate(losses))
+        short.status, short.result = "finished", CellResult("attention", 4, (output,), curve=curve)
+        short.job.run.mkdir()
+        RunFolder(short.job.run).write_manifest({"averaged_updates": [0]})
+    run._choose(run.variants[0])
+    assert run.variants[0].value == 0.02
+
+
 def test_another_metric_chooses_anew(tmp_path: Path) -> None:
     files = write_grid(tmp_path, tune=TUNE | {"seeds": [4]}, metrics=["exact_match", "ter"])
     run = GridRun(load_grid(files), tmp_path / "out", threads=1)
@@ -268,23 +284,21 @@ class Endless(Worker):
     def kill(self) -> None: ...
 
 
-def test_the_first_run_chooses_the_precision_of_all(tmp_path: Path) -> None:
+def test_all_runs_have_one_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(1.9, 1.9))
     variants = {"attention": {}, "named": {"training.precision": "float32"}, "ngram": "ngram.yaml"}
     path = write_grid(tmp_path, variants=variants, overrides={"training.precision": "auto"}, seeds=[1, 2])
     run, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
-    for _ in range(2):
-        run._begin(workers)
-        assert [(job.name, job.recipe.training.precision) for job in workers.jobs] == [
-            ("attention, seed 1", "auto"), ("named, seed 1", "float32"),
-        ]  # fmt: skip
+    run._begin(workers)
+    assert [(job.name, job.recipe.training.precision) for job in workers.jobs] == [
+        ("attention, seed 1", "bf16"), ("named, seed 1", "float32"), ("ngram, seed 1", "bf16"),
+        ("attention, seed 2", "bf16"),
+    ]  # fmt: skip
     job = workers.jobs[0]
     job.run.mkdir(parents=True)
     RunFolder(job.run).write_recipe(job.recipe)
     RunFolder(job.run).write_manifest({"precision": "bf16"})
-    run._begin(workers)
-    assert [(job.name, job.recipe.training.precision) for job in workers.jobs[2:]] == [
-        ("ngram, seed 1", "bf16"), ("attention, seed 2", "bf16"),
-    ]  # fmt: skip
+    monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(0.5, 0.5))
     again, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
     again._begin(workers)
     assert [job.recipe.training.precision for job in workers.jobs] == ["bf16", "float32", "bf16", "bf16"]

@@ -16,12 +16,16 @@ def output(right: int, first: int = 0) -> CellOutput:
     return CellOutput(EvaluationSet("dev", (references,)), said)
 
 
-def test_the_first_of_the_best_is_chosen() -> None:
+def test_the_best_is_chosen_and_of_equals_that_with_the_lowest_loss() -> None:
     accuracy, errors = build_metric("exact_match"), build_metric("wer")
     assert tuning_score([output(50)], accuracy) == pytest.approx(25)
     assert tuning_score([output(50), output(100)], accuracy) == pytest.approx(37.5)
-    assert best_score([10.0, None, 30.0, 30.0], accuracy) == 2
-    assert best_score([10.0, None, 30.0, 5.0], errors) == 3
+    unknown = [None] * 4
+    assert best_score([10.0, None, 30.0, 30.0], unknown, accuracy) == 2
+    assert best_score([10.0, None, 30.0, 5.0], unknown, errors) == 3
+    for metric in (accuracy, errors):
+        assert best_score([0.0, None, 0.0, 0.0], [3.0, None, 1.0, 2.0], metric) == 2
+        assert best_score([0.0, 0.0, 0.0, 0.0], [float("nan"), None, 2.0, float("inf")], metric) == 2
 
 
 @pytest.mark.parametrize(

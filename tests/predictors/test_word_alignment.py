@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from headway.processing.text.text_processor import PreparationConfig, TextProces
 from headway.processing.text.vocabularies import train_vocabulary
 from headway.processing.text.vocabulary import VocabularyConfig
 from headway.runs.load import load
+from headway.tasks import aligners
 from tests.conftest import Command, Reversal, write_reversal
 
 
@@ -73,6 +75,15 @@ def test_the_gold_of_dev_says_which_layer(run_headway: Command, backwards: Path,
     ended = run_headway("predict", backwards / "run", *flags, tmp_path / "short", stdin="a b c\n")
     assert ended.code == 2
     assert "1 alignments for 30 pairs" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("rates", "layer"), [((30, 30, 30), 1), ((20, 30, 20), 0), ((30, 20, 20), 1), ((30, 20, 10), 2)]
+)
+def test_of_layers_that_are_equally_good_the_usual_one_aligns(monkeypatch, rates, layer: int) -> None:
+    names = [f"decoder.{index}.cross" for index in range(3)]
+    monkeypatch.setattr(aligners, "error_rates", lambda *_: dict(zip(names, rates, strict=True)))
+    assert aligners.choose_aligner(cast("Any", None), None, None, Path("gold")).layer == names[layer]
 
 
 def test_layers_of_a_transformer(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:

@@ -26,12 +26,14 @@ class EvaluationSet:
         references: R sets of N texts each.
         sources: N texts; none where they are not known.
         groups: N names of groups, such as lengths or languages, that are scored apart; none without groups.
+        steps: those that normalised the references, separated by commas.
     """
 
     name: str
     references: tuple[tuple[str, ...], ...]
     sources: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    steps: str = ""
 
     def __len__(self) -> int:
         return len(self.references[0])
@@ -116,6 +118,7 @@ class CellResult:
         costs: the price of it.
         curve: the evaluations on dev, in their order.
         precision: of training, `float32` or `bf16`; empty where it is not known.
+        dev_steps: those that normalised the references of dev, separated by commas.
     """
 
     variant: str
@@ -125,6 +128,7 @@ class CellResult:
     costs: Costs = Costs()
     curve: tuple[CurvePoint, ...] = field(default=(), repr=False)
     precision: str = ""
+    dev_steps: str = ""
 
     @property
     def name(self) -> CellName:

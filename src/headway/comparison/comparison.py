@@ -192,7 +192,7 @@ class Comparison:
         return [_in_a_sentence(pair, labels[pair.metric]) for pair in self.pairs]
 
     def _notes(self) -> list[str]:
-        tests = ", ".join(f"{test.name} ({len(test):,} segments)" for test in self.tests)
+        tests = ", ".join(f"{test.name} ({len(test):,} segments{_normalised(test)})" for test in self.tests)
         seeds = f"{self.seeds} seeds; ±: standard deviation between seeds" if self.seeds > 1 else "one seed"
         signatures = [f"{measure.label}: {measure.metric.signature()}" for measure in self.measures]
         return [f"{tests}; {seeds}", *signatures, *_precision_note(self.cells), *self.notes]
@@ -213,7 +213,10 @@ class Comparison:
         return {
             "variants": {variant.name: _variant_in_json(variant) for variant in self.variants},
             "pairs": [_pair_in_json(pair) for pair in self.pairs],
-            "tests": [{"name": test.name, "segments": len(test)} for test in self.tests],
+            "tests": [
+                {"name": test.name, "segments": len(test), **({"references": test.steps} if test.steps else {})}
+                for test in self.tests
+            ],
             "metrics": {
                 measure.key: {
                     "signature": str(measure.metric.signature()),
@@ -297,6 +300,10 @@ def _in_a_sentence(pair: ComparedPair, label: str) -> str:
         numbers += f", p {pair.adjusted_p_value:.4f}" if pair.adjusted_p_value >= 0.0001 else ", p < 0.0001"
     beginning = _BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)
     return f"{beginning}: {numbers}{f' ({pair.why})' if pair.why else ''}."
+
+
+def _normalised(test: EvaluationSet) -> str:
+    return f", references normalised: {test.steps}" if test.steps else ""
 
 
 def _precision_note(cells: Mapping[str, Sequence[CellResult]]) -> list[str]:

@@ -1,6 +1,7 @@
 """`headway.evaluate`: the scores of a run on a test set."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ def evaluate(
 
         headway.evaluate("runs/ja-en", {"tsv": "test.tsv"}, ["bleu", "chrf"], beam=1).table()
 
+    References are normalised as the run's outputs are, by `text.target.normalise`, which the signatures say.
+
     Args:
         run: a run folder, a pack of one, or what `headway.load` gave.
         corpus: the test set as a recipe has it, such as `{"source": "test.ja", "target": "test.en"}`; by default the
@@ -48,11 +51,14 @@ def evaluate(
     recipe = predictor.recipe
     with foreign_code(allow_code):
         chosen = list(dev_metrics(recipe)) if metrics is None else as_metrics(metrics, recipe.text.target.language)
-        test, writes = _test_set(recipe, corpus), build_task(recipe.task).writes
-        check_kind(chosen, test.kind(writes), "metrics")
+        task = build_task(recipe.task)
+        test = replace(_test_set(recipe, corpus), written=task.written(recipe))
+        check_kind(chosen, test.kind(task.writes), "metrics")
         read = read_corpus(recipe, test)
         outputs = decode(predictor, read.examples, options).hypotheses
-    return score_texts(chosen, {name: outputs}, read.scored.references)
+    report = score_texts(chosen, {name: outputs}, read.scored.references)
+    scores = tuple(tuple(row.with_references(test.steps) for row in rows) for rows in report.scores)
+    return replace(report, scores=scores)
 
 
 def _test_set(recipe: Recipe, given: Any) -> NamedCorpus:

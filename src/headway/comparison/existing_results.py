@@ -11,7 +11,15 @@ from headway.comparison.cell_results import CellName, CellOutput, CellResult, Ev
 from headway.comparison.checks import check_lines, check_margin, check_names, check_set
 from headway.comparison.compare_options import ExistingOptions
 from headway.comparison.comparison import Comparison
-from headway.comparison.grid import FREE, NamedCorpus, content, corpus_files, file_name, name_of_corpus
+from headway.comparison.grid import (
+    FREE,
+    NamedCorpus,
+    content,
+    corpus_files,
+    file_name,
+    name_of_corpus,
+    shared_references,
+)
 from headway.comparison.run_results import learning_curve, read_test_set, result_of_run
 from headway.comparison.same_data import check_same_data
 from headway.comparison.verdicts import compare_cells
@@ -23,6 +31,7 @@ from headway.formats.lines import check_file, read_lines
 from headway.log import progress, warn
 from headway.metrics import Metric, build_metrics, check_kind
 from headway.metrics.metric import check_alike, check_words
+from headway.processing.text.text_processor import PreparationConfig
 from headway.recipe import Recipe, changed_keys
 from headway.registry import foreign_code
 from headway.runs.run_folder import RunFolder
@@ -32,6 +41,7 @@ from headway.tasks import build_task, dev_metrics
 CELLS = "cells"  # results of runs, in the folder of a comparison
 DEFAULT_METRICS = ("bleu", "chrf")
 LONGEST_SEED = 18  # digits
+AS_IT_IS = PreparationConfig()  # files of outputs may hold any text
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,7 @@ def compare_existing(
         if recipe is None:
             tests, scored = [], [evaluation_set(options, chosen)]
         else:
-            tests, writes = test_sets(options, recipe), build_task(recipe.task).writes
+            tests, writes = _tests_of_runs(options, planned), build_task(recipe.task).writes
             for test in tests:
                 check_kind(chosen, test.kind(writes), option("metric") if metrics is None else "metrics")
             scored = [read_test_set(recipe, test) for test in tests]
@@ -111,6 +121,15 @@ def compare_existing(
         check_words(chosen[0], [*options.references, *(file.path for file in files)])
     results = [*_results_of_runs(planned, tests, options, folder), *outputs]
     return compare_cells(results, chosen, margin, options.baseline, any_tokenization=options.any_tokenization)
+
+
+def _tests_of_runs(options: ExistingOptions, runs: Sequence[CellName]) -> list[NamedCorpus]:
+    """The test sets of runs, with the references that all systems are scored by. Raises UserError as `test_sets`."""
+    recipes = {str(run.path): RunFolder(run.path).read_recipe() for run in runs if run.path is not None}
+    systems = {path: build_task(recipe.task).written(recipe) for path, recipe in recipes.items()}
+    shared = shared_references(systems | dict.fromkeys(options.hypotheses, AS_IT_IS))
+    tests = test_sets(options, next(iter(recipes.values())))
+    return [replace(test, written=None if options.hypotheses else shared) for test in tests]
 
 
 def _check_copies(systems: Sequence[CellName]) -> None:
@@ -203,7 +222,7 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
 
 
 def _as_computed(path: Path, recipe: Recipe) -> Recipe:
-    """A run's recipe with the precision that was chosen: of the cells of a grid, only the first says `auto`."""
+    """A run's recipe with the precision that was chosen, where it left that open."""
     return with_precision(recipe, RunFolder(path).read_manifest().get("precision", recipe.training.precision))
 
 

@@ -13,8 +13,10 @@ from headway.errors import option
 from headway.files import exists, sha256
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import content_hash
+from headway.log import warn
 from headway.metrics import Metric, metric_in
 from headway.metrics.metric import Kind
+from headway.processing.text.text_processor import PreparationConfig
 from headway.recipe import Recipe, parse_recipe, set_key
 
 SEED = "training.seed"
@@ -27,7 +29,8 @@ ENDS = ("training.updates", "training.epochs", "training.minutes")
 class NamedCorpus:
     """A corpus to score outputs on, with absolute paths; see `EvaluationSetConfig`.
 
-    `key`: what names it, for messages; by default `test.NAME`.
+    `key`: what names it, for messages; by default `test.NAME`. `written`: how references are normalised before they are
+    scored; None as they are.
     """
 
     name: str
@@ -37,6 +40,13 @@ class NamedCorpus:
     evenness: bool = False
     metrics: tuple[dict[str, Any], ...] | None = None
     key: str | None = None
+    written: PreparationConfig | None = None
+
+    @property
+    def steps(self) -> str:
+        """The steps that normalise the references, separated by commas."""
+        of_text = self.written is not None and self.alignments is None and not self.evenness
+        return ", ".join(self.written.normalise) if self.written is not None and of_text else ""
 
     @property
     def where(self) -> str:
@@ -56,7 +66,26 @@ class NamedCorpus:
         """A hash of the contents of all files, of how they are read, and of what is asked of a model."""
         files = [*corpus_files(self.corpus), *(path for path in (self.groups, self.alignments) if path)]
         options = [part.model_dump_json() for _, part in parts(self.corpus, self.name)]
-        return content_hash([self.name, *options, *map(content, files), *(["evenness"] if self.evenness else [])])
+        asked = [*(["evenness"] if self.evenness else []), *([f"references {self.steps}"] if self.steps else [])]
+        return content_hash([self.name, *options, *map(content, files), *asked])
+
+
+def shared_references(configs: Mapping[str, PreparationConfig | None]) -> PreparationConfig | None:
+    """How the references of a test set are normalised: as all systems, by name, write; None where these differ.
+
+    Each system could write others. But systems that are compared are scored by the same references, and where they are
+    to write different texts these are the references as they stand.
+    """
+    steps = {
+        name: [*config.normalise, *([config.language] if "punctuation" in config.normalise else [])]
+        for name, config in configs.items()
+        if config is not None
+    }
+    if all(given == next(iter(steps.values())) for given in steps.values()):
+        return next(iter(configs.values()))
+    shown = "; ".join(f"{name}: {', '.join(given) or 'none'}" for name, given in steps.items())
+    warn(f"text.target.normalise differs, so that references are scored as they stand ({shown})")
+    return None
 
 
 @dataclass(frozen=True)

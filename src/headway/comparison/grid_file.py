@@ -3,7 +3,7 @@
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from headway.comparison.grid import FREE, SEED, Grid, NamedCorpus, Variant, name_of_corpus
+from headway.comparison.grid import FREE, SEED, Grid, NamedCorpus, Variant, name_of_corpus, shared_references
 from headway.comparison.grid_checks import at_key, check_grid
 from headway.comparison.grid_config import GridConfig
 from headway.config import explain, merge
@@ -97,7 +97,11 @@ def _checked(config: GridConfig, beside: Path, changes: Sequence[str]) -> Grid:
     tuning_set = _tuning_set(config, variants, resolve)
     grid = Grid(config, tuple(variants), tests, tuning_set, tuple(metrics))
     check_grid(grid)
-    return grid
+    short = {run.name: run.recipe for variant in variants for run in grid.tuning_runs(variant)}
+    recipes = short or {variant.name: variant.recipe for variant in variants}
+    written = shared_references({name: build_task(task).written(recipe) for name, recipe in recipes.items()})
+    tests = tuple(replace(test, written=written) for test in tests)
+    return replace(grid, tests=tests, tuning_set=tuning_set and replace(tuning_set, written=written))
 
 
 def _check_names(config: GridConfig) -> None:

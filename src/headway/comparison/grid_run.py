@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
@@ -26,7 +27,7 @@ from headway.log import Progress, progress, say, warn
 from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.run_arithmetic import compared_with_run
-from headway.runs.training.shared_precision import SharedPrecision, is_open
+from headway.runs.training.shared_precision import SharedPrecision
 from headway.runs.training.signals import noted_signals
 from headway.storage import locked
 
@@ -141,8 +142,10 @@ class GridRun:
             why = f"{', '.join(killed)} was killed" if killed else "short runs failed with every value"
             state.failed = f"{state.variant.name}: not tuned, since {why}"
             return
-        chosen = best_score(scores, metric)
-        write_json(self._choice_file(state), {"stamp": self._stamp(state), "chosen": chosen, metric.label: scores})
+        losses = [_loss(runs) for runs in state.by_value]
+        chosen = best_score(scores, losses, metric)
+        choice = {"stamp": self._stamp(state), "chosen": chosen, metric.label: scores, "dev_loss": losses}
+        write_json(self._choice_file(state), choice)
         state.value, state.chosen = state.by_value[chosen][0].planned.value, True
         say(f"{state.variant.name}: {tune.key} {state.value} has the best {metric.label} of the short runs")
         if not self._is_told_apart(state):
@@ -263,21 +266,12 @@ class GridRun:
         return all(map(self._settle, self.variants)) and all(run.status in ("finished", "failed") for run in self.all())
 
     def _begin(self, workers: Workers) -> None:
-        """Give work to the free workers. The run that chooses the precision of all begins alone."""
-        running = [run for run in self.all() if run.status == "running"]
-        for run in self.ready()[: max(0, workers.slots - len(running))]:
-            if self._waits_for_precision(run, running):
-                continue
+        """Give work to the free workers, in one precision where recipes leave it open."""
+        running = sum(run.status == "running" for run in self.all())
+        for run in self.ready()[: max(0, workers.slots - running)]:
             run.job.run.parent.mkdir(parents=True, exist_ok=True)
             job = replace(run.job, recipe=self.precision.given(run.job.recipe))
             run.worker, run.status = workers.start(job), "running"
-            running.append(run)
-
-    def _waits_for_precision(self, run: CellState, running: list[CellState]) -> bool:
-        """Whether a run that is at work is going to choose the precision of this one."""
-        if self.precision.chosen() is not None or not is_open(run.job.recipe):
-            return False
-        return any(is_open(other.job.recipe) for other in running)
 
     def _look(self, line: Progress, slots: int) -> None:
         """See which runs have ended, and show how far the others are."""
@@ -313,6 +307,16 @@ def _outputs(runs: Sequence[CellState]) -> list[CellOutput] | None:
     """The outputs of the short runs of a value, one a seed; None where one of them failed."""
     outputs = [run.result.outputs[0] for run in runs if run.result is not None]
     return outputs if len(outputs) == len(runs) else None
+
+
+def _loss(runs: Sequence[CellState]) -> float | None:
+    """The mean loss on dev of the short runs of a value, one a seed; None where one of them has none."""
+    losses = []
+    for run in runs:
+        kept = RunFolder(run.job.run).read_manifest().get("averaged_updates", [])
+        curve = () if run.result is None else run.result.curve
+        losses += [point.scores["loss"] for point in curve if point.update in kept[-1:] and "loss" in point.scores]
+    return fmean(losses) if len(losses) == len(runs) else None
 
 
 def _failure(run: CellState) -> str:

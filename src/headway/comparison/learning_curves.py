@@ -1,5 +1,6 @@
 """Scores on dev in training, with the band over seeds: who is sooner, and who is better."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -7,6 +8,7 @@ from statistics import fmean
 from headway.comparison.cell_results import CellResult
 from headway.comparison.comparison import Comparison
 from headway.metrics import METRICS
+from headway.metrics.metric import rank
 from headway.tables import Cell, Column, Table
 
 LOSS = "loss"
@@ -20,6 +22,7 @@ class BandPoint:
         update, seconds: when.
         mean: of the scores over seeds.
         low, high: the lowest and the highest of them.
+        loss: the mean loss, infinite where it is not known.
     """
 
     update: int
@@ -27,6 +30,7 @@ class BandPoint:
     mean: float
     low: float
     high: float
+    loss: float
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,13 @@ class BandedCurves:
         metric: its name; `loss` is the cross-entropy a token.
         higher_is_better: whether it is.
         lines: the evaluations that all seeds of a variant have, by variant.
+        notes: further notes of the table.
     """
 
     metric: str
     higher_is_better: bool
     lines: dict[str, list[BandPoint]]
+    notes: tuple[str, ...] = ()
 
     @property
     def are_long(self) -> bool:
@@ -50,8 +56,8 @@ class BandedCurves:
 
     def best(self, variant: str) -> BandPoint:
         """The best mean of a variant."""
-        sign = 1 if self.higher_is_better else -1
-        return max(self.lines[variant], key=lambda point: sign * point.mean)
+        points, higher = self.lines[variant], self.higher_is_better
+        return min(points, key=lambda point: rank(point.mean, point.loss, higher_is_better=higher))
 
     def table(self) -> Table:
         """The best score of each variant, and what it took to come as far as all variants come."""
@@ -66,7 +72,7 @@ class BandedCurves:
             Column("variant"), Column("best on dev", format=".2f"), Column("at update", format=","),
             Column("after", "s", ",.0f"), Column(f"{level:.2f} at update", format=","), Column("after", "s", ",.0f"),
         ]  # fmt: skip
-        notes = [f"{level:.2f} is as far as all variants come: better is one thing, sooner another."]
+        notes = [f"{level:.2f} is as far as all variants come: better is one thing, sooner another.", *self.notes]
         return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)
 
     def _reaches(self, mean: float, level: float) -> bool:
@@ -83,7 +89,13 @@ def banded_curves(comparison: Comparison) -> list[BandedCurves]:
                 found.setdefault(metric, {})[variant] = points
     order = [*higher, *found]
     names = sorted(found, key=lambda name: (name == LOSS, order.index(name)))
-    return [BandedCurves(name, higher.get(name, _is_higher_better(name)), found[name]) for name in names]
+    steps = {variant: cells[0].dev_steps or "none" for variant, cells in comparison.cells.items()}
+    shown = "; ".join(f"{variant}: {each}" for variant, each in steps.items())
+    differ = (f"The references of dev were not normalised alike ({shown}).",) if len(set(steps.values())) > 1 else ()
+    return [
+        BandedCurves(name, higher.get(name, _is_higher_better(name)), found[name], () if name == LOSS else differ)
+        for name in names
+    ]
 
 
 def _is_higher_better(name: str) -> bool:
@@ -103,5 +115,6 @@ def _points(cells: Sequence[CellResult], metric: str) -> list[BandPoint]:
     for update in sorted(set.intersection(*map(set, by_seed))):
         scores = [seed[update].scores[metric] for seed in by_seed]
         seconds = fmean(seed[update].seconds for seed in by_seed)
-        points.append(BandPoint(update, seconds, fmean(scores), min(scores), max(scores)))
+        loss = fmean(seed[update].scores.get(LOSS, math.inf) for seed in by_seed)
+        points.append(BandPoint(update, seconds, fmean(scores), min(scores), max(scores), loss))
     return points

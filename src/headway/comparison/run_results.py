@@ -58,6 +58,8 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
     examples = list(build_task(recipe.task).named_corpus(recipe, corpus.corpus, where).examples)
     if not examples or not all(example.references for example in examples):
         raise UserError("a test set has examples, each with a reference", where=where)
+    if corpus.written is not None:
+        examples = [example.as_written(corpus.written) for example in examples]
     groups = () if corpus.groups is None else tuple(read_lines(corpus.groups))
     references: tuple[tuple[str, ...], ...] = tuple(zip(*(example.references for example in examples), strict=True))
     if corpus.alignments is not None:
@@ -70,7 +72,7 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
         if path is not None and len(lines) != len(examples):
             raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=place)
     sources = tuple(example.source for example in examples)
-    return ReadCorpus(examples, EvaluationSet(corpus.name, references, sources, groups))
+    return ReadCorpus(examples, EvaluationSet(corpus.name, references, sources, groups, corpus.steps))
 
 
 def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
@@ -206,7 +208,7 @@ def result_of_run(
     with foreign_code(allow_code):
         costs = _costs(predictor, run, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
     curve, precision = tuple(learning_curve(run)), manifest.get("precision", "")
-    return CellResult(variant, seed, tuple(outputs), run, costs, curve, precision)
+    return CellResult(variant, seed, tuple(outputs), run, costs, curve, precision, manifest.get("references", ""))
 
 
 def learning_curve(run: Path) -> Iterator[CurvePoint]:

@@ -9,7 +9,7 @@ import numpy as np
 from headway.comparison.cell_results import CellOutput
 from headway.comparison.statistics import SIGNIFICANT
 from headway.metrics import Metric
-from headway.metrics.metric import Statistics
+from headway.metrics.metric import Statistics, rank
 from headway.metrics.significance import approximate_randomisation
 
 TRIALS = 1000
@@ -20,10 +20,10 @@ def tuning_score(outputs: Sequence[CellOutput], metric: Metric) -> float:
     return fmean(metric.score(output.hypotheses, output.test.references).value for output in outputs)
 
 
-def best_score(scores: Sequence[float | None], metric: Metric) -> int:
-    """The index of the best score, the first of equals; None is that of a value with which training failed."""
+def best_score(scores: Sequence[float | None], losses: Sequence[float | None], metric: Metric) -> int:
+    """The index of the best score, of equals that with the lowest loss on dev; None is one where training failed."""
     known = {index: score for index, score in enumerate(scores) if score is not None}
-    return max(known, key=lambda index: known[index] if metric.higher_is_better else -known[index])
+    return min(known, key=lambda index: rank(known[index], losses[index], higher_is_better=metric.higher_is_better))
 
 
 def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bool:

@@ -11,7 +11,7 @@ import psutil
 from packaging.requirements import Requirement
 
 import headway
-from headway.device import choose_threads, machine, pick_device
+from headway.device import choose_threads, machine, pick_device, threads_set
 from headway.log import silenced
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
@@ -83,14 +83,15 @@ def run_doctor(write: Callable[[str], None]) -> int:
     facts, threads, device = machine(), choose_threads(), pick_device()
     layer, width = trial_linear(WIDTH)
     layer.backend = suited_backend(device, facts["processor"])
-    speed = bf16_speed(layer, width, device)
+    with threads_set(1):
+        speed = bf16_speed(layer, width, device)
     lines = {
         "headway": f"{headway.__version__} in {Path(headway.__file__).parent}",
         "python": f"{platform.python_version()} on {facts['system']}",
         "torch": f"{facts['torch']}, accelerator: {facts['accelerator'] or 'none'}",
         "processor": f"{facts['processor']}, {facts['cores']} cores, {facts['instruction_set']}",
         "threads": f"{threads.number} would be used now ({threads.reason})",
-        "precision": f"{fitting_precision(speed)} suits products of {WIDTH} by {WIDTH} (bf16 {compared(speed)})",
+        "precision": f"{fitting_precision(speed)} suits products of {WIDTH} by {WIDTH} (bf16 {compared(speed.median)})",
         "products": f"{layer.backend} multiplies in float32",
         "memory": memory(),
     }

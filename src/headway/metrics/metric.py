@@ -155,6 +155,19 @@ class Metric(ABC):
         return Score(self.label, float(value), self.signature(), len(statistics))
 
 
+def rank(score: float, loss: float | None, *, higher_is_better: bool) -> tuple[float, float]:
+    """The place of an evaluation among others, of which the lowest is the best.
+
+    Of equal scores the lower loss on dev decides. A number that is not finite, or not known, comes last.
+    """
+    signed = -score if higher_is_better else score
+    return _finite(signed), _finite(math.inf if loss is None else loss)
+
+
+def _finite(number: float) -> float:
+    return number if math.isfinite(number) else math.inf
+
+
 def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> int:
     """The number of reference sets.
 

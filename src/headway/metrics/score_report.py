@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -47,6 +47,10 @@ class SystemScore:
     by_reference: tuple[float, ...] = ()
     groups: tuple[GroupScore, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def with_references(self, steps: str) -> "SystemScore":
+        """The same by references that these steps, separated by commas, have normalised: see `Signature`."""
+        return replace(self, score=replace(self.score, signature=self.score.signature.with_references(steps)))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,10 @@ class Signature:
         given = ((key, value) for key, value in fields.items() if value is not None)
         return cls(tuple((key, None if value is True else str(value)) for key, value in given))
 
+    def with_references(self, steps: str) -> Signature:
+        """The signature of a score by references that these steps, separated by commas, have normalised."""
+        return Signature((*self.fields, ("refs", steps.replace(", ", "+")))) if steps else self
+
     @classmethod
     def parse(cls, text: str) -> Signature:
         """The signature that `text` spells."""

@@ -21,7 +21,8 @@ class TrainingProgress(NamedTuple):
     Attributes:
         update: its number.
         epochs: the passes over the corpus that were made before it; 2.5 is the middle of the third.
-        gains: of each evaluation before it, whether its score was better than all scores before.
+        gains: of each evaluation before it, whether it was better than all before: by its score or, where that is
+            equal, by its loss.
     """
 
     update: int
@@ -183,7 +184,7 @@ class StepDecay(Schedule):
 class PlateauDecay(Schedule):
     """Linear warm-up to `learning_rate`, which is multiplied by `factor` where evaluations bring no better score.
 
-    The score is that of `training.best_by`.
+    The score is that of `training.best_by`; of equal scores the one with the lower loss on dev is better.
 
     Args:
         context: what it depends on.

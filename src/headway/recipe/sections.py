@@ -96,10 +96,11 @@ class TrainingConfig(Section):
     `updates`, `epochs`, `minutes`: the end, whichever comes first. `batch_tokens` counts padded tokens of the longer
     side (of speech: frames) and is global: over all processes; with `batch_sentences`, a batch is so many examples
     instead. `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or
-    a dev metric; says which checkpoints are the best and, with `patience`, ends training once that many evaluations
-    brought no better one. `mean_over`: gradients are those of the mean loss a target token, or a sentence (Sutskever et
-    al. 2014, Luong et al. 2015). `most_forgotten`: training ends where `data.general` is worse by more than that, in
-    the same measure, than before the first update; checkpoints after that are none of the best.
+    a dev metric; says which checkpoints are the best (of equal scores those with the lower loss) and, with `patience`,
+    ends training once that many evaluations brought no better one. `mean_over`: gradients are those of the mean loss a
+    target token, or a sentence (Sutskever et al. 2014, Luong et al. 2015). `most_forgotten`: training ends where
+    `data.general` is worse by more than that, in the same measure, than before the first update; checkpoints after that
+    are none of the best.
     `precision`: `auto` takes bf16 where products of the model's sizes are measured to be quicker in it, else float32.
     `activation_checkpointing`: layers are computed a second time on the way back, for less memory and more time.
     `compile`: training steps are compiled first, which takes minutes and makes later ones quicker; the numbers are

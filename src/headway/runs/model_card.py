@@ -12,7 +12,7 @@ from headway.files import write_text
 from headway.languages import base_language
 from headway.log import counted
 from headway.recipe import Recipe, dump_recipe, parse_recipe
-from headway.runs.inspect.pages import kept_evaluations
+from headway.runs.inspect.pages import kept_evaluations, weights_shown
 from headway.runs.portable import portable
 from headway.runs.run_folder import RunFolder
 from headway.tasks import dev_metrics
@@ -126,19 +126,19 @@ def _portable(recipe: Recipe) -> Recipe:
 
 def _scores(folder: RunFolder, recipe: Recipe) -> str:
     """The dev scores of the checkpoint that the weights are, or of those that they are the mean of."""
-    chosen = folder.read_manifest().get("averaged_updates", [])
     evaluations = kept_evaluations(folder) if folder.metrics.is_file() else []
     if not evaluations:
         return "No scores were recorded with this run."
-    metrics = dev_metrics(recipe, by_language="dev_language" in folder.read_manifest())
-    signatures = {metric.name: (metric.label, metric.signature()) for metric in metrics}
+    manifest = folder.read_manifest()
+    metrics = dev_metrics(recipe, by_language="dev_language" in manifest)
+    steps = manifest.get("references", "")
+    signatures = {metric.name: (metric.label, metric.signature().with_references(steps)) for metric in metrics}
     rows = ["| on dev, after update | metric | score | signature |", "|---|---|---|---|"]
     for entry in evaluations:
         for name, value in entry["dev"].items():
             label, signature = signatures.get(name, (name, ""))
             rows.append(f"| {entry['update']} | {label} | {value:.2f} | `{str(signature).replace('|', '&#124;')}` |")
-    mean = f"\n\nThe weights are the mean of the checkpoints after updates {', '.join(map(str, chosen))}."
-    return "\n".join(rows) + (mean if len(chosen) > 1 else "")
+    return "\n".join(rows) + f"\n\nThe weights are {weights_shown(folder, recipe)}."
 
 
 def _speed(manifest: Mapping[str, Any]) -> str:

@@ -52,6 +52,7 @@ class ManifestEntries(BaseModel):
     precision: str = ""
     bf16_speed: float | None = None
     backend: str = ""
+    references: str = ""
     averaged_updates: list[int] = []
     dev_language: str = ""
     trained: dict[str, Any] = {}

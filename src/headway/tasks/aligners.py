@@ -7,6 +7,7 @@ from headway.errors import UserError, option
 from headway.formats.pairs import open_source
 from headway.log import say
 from headway.metrics import build_metric
+from headway.predictors.captured_attention import alignment_layer
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner, cross_layers
@@ -16,6 +17,8 @@ def choose_aligner(
     predictor: SequencePredictor, layer: int | None, heads: Sequence[int] | None, gold: Path | None
 ) -> Aligner:
     """The aligner for a layer and heads; without a layer, the one that is best on dev where `gold` is given.
+
+    Of equal layers it is the one that is taken without `gold`, else the first.
 
     Args:
         predictor: the model.
@@ -29,7 +32,8 @@ def choose_aligner(
     if gold is None or layer is not None:
         return build_aligner(predictor, layer, heads)
     rates = error_rates(predictor, gold, heads)
-    best = min(rates, key=lambda name: rates[name])
+    usual = alignment_layer(list(rates))
+    best = min(rates, key=lambda name: (rates[name], name != usual))
     shown = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
     say(f"alignments: AER on dev by layer: {shown}; taking {best}")
     return Aligner(best, None if heads is None else tuple(heads))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -29,6 +29,7 @@ from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
 from headway.processing.processor import Processors
 from headway.processing.text.extension import WHERE as EXTENSION
+from headway.processing.text.text_processor import PreparationConfig, as_written
 from headway.recipe import Recipe
 from headway.tensors.batch import Indices, TargetBatch
 
@@ -104,6 +105,7 @@ class Corpora:
         dev: those that are not; None without them.
         general: those of `data.general`, likewise.
         baselines: outputs for dev that need no model, by name, to be scored beside it.
+        references: the steps that normalised the references, separated by commas.
     """
 
     processors: Processors
@@ -111,6 +113,17 @@ class Corpora:
     dev: DevSet | None = None
     general: DevSet | None = None
     baselines: Mapping[str, list[str]] = field(default_factory=dict)
+    references: str = ""
+
+    def as_written(self, config: PreparationConfig) -> Corpora:
+        """The same with references, and baselines, as a model can write them."""
+
+        def changed(dev: DevSet | None) -> DevSet | None:
+            return dev and dev._replace(references=[as_written(texts, config) for texts in dev.references])
+
+        baselines = {name: as_written(texts, config) for name, texts in self.baselines.items()}
+        dev, general, steps = changed(self.dev), changed(self.general), ", ".join(config.normalise)
+        return replace(self, dev=dev, general=general, baselines=baselines, references=steps)
 
     def held_out(self) -> list[DevSet]:
         """Dev and general, where they are."""
@@ -171,6 +184,10 @@ class RawExample:
     references: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
 
+    def as_written(self, config: PreparationConfig) -> RawExample:
+        """The same with references as a model can write them."""
+        return replace(self, references=tuple(as_written(self.references, config)))
+
 
 class RawCorpus(NamedTuple):
     """So many raw examples, of which one at a time is in memory where their origin allows it."""
@@ -206,6 +223,10 @@ class Task(ABC):
     name: ClassVar[str]
     metrics: ClassVar[tuple[dict[str, Any], ...]]
     writes: ClassVar[Kind] = "text"
+
+    def written(self, recipe: Recipe) -> PreparationConfig | None:
+        """How outputs are normalised, and so references before they are scored; None where these stay as they are."""
+        return recipe.text.target if self.writes == "text" else None
 
     @abstractmethod
     def check(self, recipe: Recipe) -> None:

@@ -3,10 +3,11 @@
 Shapes: R rows, L positions, D the size of vectors.
 """
 
-import math
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 POSITIONS = 8
 FEW_ROWS, MOST_ROWS = 32, 2048
 PRODUCTS = 1 << 27  # multiplications of a pass: a few milliseconds in float32
-TRIES, PATIENCE = 3, 0.1  # a pass that takes longer than so many seconds is not repeated
+PAIRS = 9
 HOPELESS = 0.25
 
 
@@ -32,9 +33,22 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any
     return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
-def fitting_precision(speed: float) -> str:
-    """The precision for a machine on which bf16 has this speed, in times that of float32."""
-    return "bf16" if speed >= LEAST_GAIN else "float32"
+class Speed(NamedTuple):
+    """The speed of bf16, in times that of float32: the median of pairs of passes, and what three of four pairs reach.
+
+    Both are 0 where bf16 is refused.
+    """
+
+    median: float
+    steady: float
+
+
+REFUSED = Speed(0.0, 0.0)
+
+
+def fitting_precision(speed: Speed) -> str:
+    """The precision for a machine: bf16 where three of four pairs of passes show that it pays, else float32."""
+    return "bf16" if speed.steady >= LEAST_GAIN else "float32"
 
 
 def compared(speed: float) -> str:
@@ -59,10 +73,11 @@ def _most(layer: nn.Module, rows: int) -> int:
 
 
 @torch.enable_grad()
-def bf16_speed(layer: nn.Module, dim: int, device: torch.device, rows: int = MOST_ROWS) -> float:
-    """Measure how many times as fast as float32 a forward and backward pass in bf16 is; 0 where it is refused.
+def bf16_speed(layer: nn.Module, dim: int, device: torch.device, rows: int = MOST_ROWS) -> Speed:
+    """Measure how many times as fast as float32 a forward and backward pass in bf16 is.
 
-    A pass of few rows comes first, so that a processor without bf16 is recognised in milliseconds.
+    Passes of few rows come first, so that a processor without bf16 is recognised in milliseconds. On a CPU the time is
+    that of this thread on the processor, so that what else the machine does hardly counts; it should be the only one.
 
     Args:
         layer: maps (R / L, L, D); moved to `device`.
@@ -72,41 +87,38 @@ def bf16_speed(layer: nn.Module, dim: int, device: torch.device, rows: int = MOS
     """
     layer = layer.to(device)
     most = _most(layer, rows) if device.type == "cpu" else rows
-    speed = 0.0
-    for count in (FEW_ROWS, most):
+    speed = REFUSED
+    for count, pairs in ((FEW_ROWS, 1), (most, PAIRS)):
         x = torch.randn(max(1, count // POSITIONS), POSITIONS, dim, device=device, requires_grad=True)
-        speed = _compared(layer, x)
-        if speed < HOPELESS:
+        try:
+            speed = speed_of([_pair(layer, x) for _ in range(1 + pairs)][1:])  # the first makes the kernels
+        except RuntimeError:  # there is no kernel
+            return REFUSED
+        if speed.median < HOPELESS:
             break
     return speed
 
 
-def _compared(layer: nn.Module, x: Tensor) -> float:
-    """The seconds in float32 for each in bf16, each the least of a few tries that take turns; 0 without a kernel."""
-    _pass(layer, x, "float32")
-    try:
-        first = _pass(layer, x, "bf16")
-        if first > PATIENCE:  # making the kernels may have taken that long
-            first = _pass(layer, x, "bf16")
-    except RuntimeError:
-        return 0.0
-    best = {"bf16": first if first > PATIENCE else math.inf, "float32": math.inf}
-    tried = ["float32"] if first > PATIENCE else list(best)
-    for _ in range(TRIES):
-        for precision in tried:
-            best[precision] = min(best[precision], _pass(layer, x, precision))
-    return best["float32"] / best["bf16"]
+def speed_of(ratios: Sequence[float]) -> Speed:
+    """The speed from that of each pair of passes."""
+    return Speed(median(ratios), sorted(ratios)[len(ratios) // 4])
+
+
+def _pair(layer: nn.Module, x: Tensor) -> float:
+    """The seconds in float32 for each in bf16, of passes one after the other."""
+    return _pass(layer, x, "float32") / max(_pass(layer, x, "bf16"), 1e-9)
 
 
 def _pass(layer: nn.Module, x: Tensor, precision: str) -> float:
     """The seconds of a forward and backward pass."""
+    clock = time.thread_time if x.device.type == "cpu" else time.perf_counter
     wait_for(x.device)
-    began = time.perf_counter()
+    began = clock()
     with autocast(x.device, precision):
         y = layer(x)
     torch.autograd.grad(y, [x, *layer.parameters()], torch.ones_like(y))
     wait_for(x.device)
-    return time.perf_counter() - began
+    return clock() - began
 
 
 def wait_for(device: torch.device) -> None:

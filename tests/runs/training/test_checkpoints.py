@@ -16,6 +16,7 @@ from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.runs.checkpoint_files import damage, folder_of, hash_of, list_checkpoints, update_of
 from headway.runs.training import checkpoints
 from headway.runs.training.checkpoints import (
+    Ranked,
     TrainingState,
     UpdateWindow,
     load_latest,
@@ -28,7 +29,7 @@ from tests.runs.training import toys
 
 def save(folder, update):
     weights = {"weight": torch.full((3, 2), float(update))}
-    state = TrainingState(update=update, best=[(1.5, update)])
+    state = TrainingState(update=update, best=[Ranked(1.5, update, 2.5)])
     return save_checkpoint(folder, state, weights, {"weight/step": torch.tensor(float(update))})
 
 
@@ -41,7 +42,7 @@ def folder(tmp_path):
 
 def test_the_newest_is_read_back(folder):
     checkpoint = load_latest(folder, pytest.fail)
-    assert checkpoint.state == TrainingState(update=2, best=[(1.5, 2)])
+    assert checkpoint.state == TrainingState(update=2, best=[Ranked(1.5, 2, 2.5)])
     assert checkpoint.weights["weight"].unique().tolist() == [2.0]
     assert checkpoint.optimizer["weight/step"] == 2
 

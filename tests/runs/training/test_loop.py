@@ -1,6 +1,7 @@
 """The loop: resumption rules, bad updates, its ends, and what it leaves."""
 
 import json
+import math
 import time
 
 import pytest
@@ -11,10 +12,12 @@ from headway.errors import RunError, UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
-from headway.runs.checkpoint_files import list_checkpoints
+from headway.runs.checkpoint_files import STATE, hash_of, list_checkpoints, read_state
+from headway.runs.inspect.pages import summary_of
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import evaluation, opening, session, updates
 from headway.runs.training.batches import PlannedUpdate, prepare_update
+from headway.runs.training.evaluation import Evaluation
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import launch
 from headway.runs.training.records import Records
@@ -269,6 +272,50 @@ def test_epochs_and_patience_end_training(tmp_path, caplog):
     run = toys.run(tmp_path, "patience", updates=1000, patience=2, best_by="exact_match", dev_metrics=["exact_match"],
                    checkpoint_every=1)  # fmt: skip
     assert metrics(run)[-1]["update"] < 50
+
+
+def test_of_equal_scores_the_lower_loss_is_better(tmp_path, monkeypatch, caplog):
+    """For the weights, patience and a plateau alike, also where the run was resumed between."""
+    caplog.set_level("INFO")
+    losses = iter([3.0, 2.0, 1.0, 1.5, 1.0, 1.2])
+    monkeypatch.setattr(session, "evaluate", lambda *_: Evaluation(next(losses), {"exact_match": 0.0}))
+    settings = {
+        "optimizer": {"schedule": {"kind": "plateau", "patience": 1}, "warmup": 0}, "dev_metrics": ["exact_match"],
+        "patience": 3, "log_every": 2,
+    }  # fmt: skip
+    toys.run(tmp_path, updates=4, **settings)
+    run = toys.run(tmp_path, updates=20, resume=True, **settings)
+    assert next(losses, None) is None, "three evaluations after the third have no lower loss"
+    rates = [line["learning_rate"] for line in metrics(run) if "loss" in line]
+    assert [rate / rates[0] for rate in rates] == [1, 1, 1, 1, 1 / 2, 1 / 4]
+    assert RunFolder(run).read_manifest()["averaged_updates"] == [6]
+    chosen = "those after update 6: best on dev by exact_match, of 6 evaluations with 0.00 the lowest loss"
+    assert f"model.safetensors; the weights are {chosen}" in caplog.text
+    assert summary_of(RunFolder(run))["weights"] == chosen
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_best_checkpoints_are_those_of_the_best_scores_and_then_losses(tmp_path, monkeypatch, count):
+    """A score counts before any loss, and what is not finite before nothing."""
+    evaluations = iter(
+        Evaluation(loss, {"exact_match": score})
+        for loss, score in ((0.1, 1.0), (2.0, 5.0), (1.0, 5.0), (1.0, 5.0), (0.5, math.nan), (0.2, -math.inf))
+    )
+    monkeypatch.setattr(session, "evaluate", lambda *_: next(evaluations))
+    run = toys.run(tmp_path, updates=12, average={"of": "best", "count": count}, dev_metrics=["exact_match"])
+    assert RunFolder(run).read_manifest()["averaged_updates"] == [6, 8][:count]
+
+
+def test_a_checkpoint_from_before_losses_were_kept_is_gone_on_with(tmp_path, monkeypatch):
+    losses = iter([3.0, 2.0, 4.0])
+    monkeypatch.setattr(session, "evaluate", lambda *_: Evaluation(next(losses), {"exact_match": 0.0}))
+    run = toys.run(tmp_path, updates=4, dev_metrics=["exact_match"])
+    folder = list_checkpoints(run / "checkpoints")[-1]
+    content = read_state(folder)
+    content["state"]["best"] = [[-0.0, 2]]
+    (folder / STATE).write_text(json.dumps(content | {"own_sha256": hash_of(content)}))
+    toys.run(tmp_path, updates=6, dev_metrics=["exact_match"], resume=True)
+    assert RunFolder(run).read_manifest()["averaged_updates"] == [6]
 
 
 def test_the_best_score_is_shown_as_it_is(tmp_path, monkeypatch):

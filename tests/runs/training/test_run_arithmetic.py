@@ -15,6 +15,7 @@ from headway.runs.run_folder import RunFolder
 from headway.runs.training import run_arithmetic
 from headway.runs.training.loop import train
 from headway.runs.training.run_arithmetic import choose_arithmetic, measured_speed
+from headway.tensors.precision import Speed, bf16_speed
 from tests.models.recurrent import toys as recurrent
 from tests.runs.training import toys
 
@@ -24,7 +25,11 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def speed(monkeypatch: pytest.MonkeyPatch):
     """Sets the speed of bf16 that is measured."""
-    return lambda value: monkeypatch.setattr(run_arithmetic, "measured_speed", lambda recipe, device, backend: value)
+
+    def measured(value: float) -> None:
+        monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(value, value))
+
+    return measured
 
 
 def test_auto_takes_what_is_quicker_and_writes_it_down(tmp_path: Path, speed, caplog) -> None:
@@ -109,12 +114,60 @@ def test_bf16_that_is_refused_is_an_error_before_any_work(tmp_path: Path, speed)
     assert choose_arithmetic(toys.recipe(tmp_path), {}, CPU).precision == "float32"
 
 
-def test_measuring_draws_no_random_numbers(tmp_path: Path) -> None:
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
+    """The numbers of threads with which speeds were measured, each time another speed; in a cache of its own."""
+    seen: list[int] = []
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+
+    def measured(*given: object) -> Speed:
+        seen.append(torch.get_num_threads())
+        return Speed(1.0 + len(seen), 1.0 + len(seen))
+
+    monkeypatch.setattr(run_arithmetic, "bf16_speed", measured)
+    return seen
+
+
+def test_a_machine_is_measured_once(tmp_path: Path, passes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = toys.recipe(tmp_path)
+    wider = toys.recipe(tmp_path, model={"dim": 512})
+    first = [measured_speed(each, CPU, backend) for each in (recipe, wider) for backend in ("torch", "onednn")]
+    assert first == [(2, 2), (3, 3), (4, 4), (5, 5)]
+    again = [measured_speed(each, CPU, backend) for each in (recipe, wider) for backend in ("torch", "onednn")]
+    assert again == first
+    assert measured_speed(toys.recipe(tmp_path, updates=9, batch_tokens=130), CPU, "torch") == (2, 2)  # of this size
+    assert passes == [1, 1, 1, 1]
+    for name in ("processor", "instruction_set"):
+        monkeypatch.setattr(run_arithmetic, name, lambda: "another")
+        measured_speed(recipe, CPU, "torch")
+    monkeypatch.setattr(torch, "__version__", "9.9")
+    measured_speed(recipe, CPU, "torch")
+    assert len(passes) == 7
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"speed": "quick"}', '{"speed": [1]}'])
+def test_a_damaged_record_is_made_anew(tmp_path: Path, passes: list[int], content: str) -> None:
+    recipe = toys.recipe(tmp_path)
+    measured_speed(recipe, CPU, "torch")
+    (record,) = (tmp_path / "cache" / "precision").glob("*.json")
+    record.write_text(content)
+    assert [measured_speed(recipe, CPU, "torch") for _ in range(2)] == [(3, 3), (3, 3)]
+
+
+def test_without_a_cache_every_run_measures(tmp_path: Path, passes: list[int], monkeypatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "file"))
+    assert [measured_speed(toys.recipe(tmp_path), CPU, "torch").median for _ in range(2)] == [2, 3]
+
+
+def test_measuring_draws_no_random_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = toys.recipe(tmp_path)
+    monkeypatch.setattr(run_arithmetic, "bf16_speed", bf16_speed)
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
     bf16_is_supported.cache_clear()
     for each in (recipe, recipe.model_copy(update={"model": recurrent.config()})):
         before = torch.get_rng_state()
-        assert measured_speed(each, CPU, "torch") > 0
+        assert measured_speed(each, CPU, "torch").median > 0
         assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -77,12 +77,22 @@ class TextToken:
     word: int
 
 
-def prepare(line: str, config: PreparationConfig) -> str:
-    """Normalise and segment a raw line, in which characters that end a line are spaces; a blank one becomes empty."""
+def normalised(line: str, config: PreparationConfig) -> str:
+    """A raw line without what no model writes again: characters that end a line, and all that the steps take away."""
     line = on_one_line(line)
     for step in config.normalise:
         line = STEPS[step].apply(line, config.language)
-    segmented = segmenter(config.segment, config.language).segment(line)
+    return line
+
+
+def as_written(texts: Iterable[str], config: PreparationConfig) -> list[str]:
+    """Wanted outputs as a model can write them: `normalised`, and with single spaces, as vocabularies give them."""
+    return [re.sub(" +", " ", normalised(text, config)).strip(" ") for text in texts]
+
+
+def prepare(line: str, config: PreparationConfig) -> str:
+    """Normalise and segment a raw line, in which characters that end a line are spaces; a blank one becomes empty."""
+    segmented = segmenter(config.segment, config.language).segment(normalised(line, config))
     return segmented if segmented.strip() else ""
 
 

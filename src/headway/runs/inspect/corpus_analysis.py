@@ -157,6 +157,8 @@ def run_figures(run: Path, options: FigureOptions) -> str:
     predictor = load(run, device=options.device, allow_code=options.allow_code)
     recipe = predictor.recipe
     corpus = task.raw_corpus(recipe, [] if options.input is None else [options.input], options.reference)
+    if (written := task.written(recipe)) is not None:
+        corpus = RawCorpus(corpus.size, (example.as_written(written) for example in corpus.examples))
     with foreign_code(options.allow_code):
         metric = metric_in(recipe.text.target.language, (recipe.training.dev_metrics or task.metrics)[0])
     analysis = CorpusAnalysis(metric, options.within)

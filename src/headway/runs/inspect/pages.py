@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ from headway.files import write_bytes
 from headway.log import counted
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.input_account import InputAccount, accounted
+from headway.processing.text.text_processor import as_written
+from headway.recipe import Recipe
 from headway.registry import foreign_code
 from headway.runs.inspect.html_page import data_element, pack_integers, quantise, write_page
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tables import Column, Table
-from headway.tasks import build_task
+from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Example
 
 STYLES = ("palette.css", "report.css", "heatmap.css")
@@ -212,6 +215,7 @@ def summary_of(folder: RunFolder) -> dict[str, str]:
         "task": recipe.task,
         "model": ", ".join([recipe.model.kind, *size]),
         "updates": f"{manifest.get('updates', 0):,}",
+        **({"weights": shown} if (shown := weights_shown(folder, recipe)) else {}),
         "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, {precision}",
         "machine": ", ".join(computer),
         "seed": str(manifest.get("seed", recipe.training.seed)),
@@ -223,6 +227,22 @@ def kept_evaluations(folder: RunFolder) -> list[dict[str, Any]]:
     """The evaluations on dev of the checkpoint that a run's weights are, or of those that they are the mean of."""
     kept = folder.read_manifest().get("averaged_updates", [])
     return [line for line in read_metrics(folder.metrics) if line.get("dev") and line["update"] in kept]
+
+
+def weights_shown(folder: RunFolder, recipe: Recipe) -> str:
+    """The updates that a run's weights are of, and by what they were chosen, in words; empty where not known."""
+    updates = folder.read_manifest().get("averaged_updates", [])
+    if not updates:
+        return ""
+    of = "the mean of those after updates" if len(updates) > 1 else "those after update"
+    of = f"{of} {', '.join(f'{update:,}' for update in updates)}"
+    if recipe.data.dev is None or recipe.training.average.of == "last":
+        return of
+    by = recipe.training.best_by or next((metric.name for metric in dev_metrics(recipe)), "loss")
+    scores = {line["update"]: line["dev"][by] for line in read_metrics(folder.metrics) if by in line.get("dev", {})}
+    equal = [update for update, score in scores.items() if score == scores.get(updates[-1])]
+    tied = f", of {len(equal)} evaluations with {scores[equal[0]]:.2f} the lowest loss" if len(equal) > 1 else ""
+    return f"{of}: best on dev by {by}{tied}"
 
 
 def baseline_tables(folder: RunFolder) -> list[Table]:
@@ -268,6 +288,10 @@ def write_run_report(
             task = build_task(folder.read_recipe().task)
             with accounted(InputAccount()):  # the account of the data has told what there is to tell
                 examples = task.examples(load(run, allow_code=True), SENTENCES)
+            if (config := task.written(folder.read_recipe())) is not None:  # which outputs are right is by these
+                wanted = as_written((example.reference or "" for example in examples), config)
+                pairs = zip(examples, wanted, strict=True)
+                examples = [replace(one, reference=one.reference and text) for one, text in pairs]
         write_report(
             folder.report,
             title=f"headway · {run.name}",

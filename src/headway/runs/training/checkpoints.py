@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from headway.errors import RunError, UserError, in_one_line
 from headway.files import remove, remove_leftovers, write_bytes, write_text
+from headway.metrics.metric import rank
 from headway.predictors.run import WEIGHTS
 from headway.registry import is_own
 from headway.runs.checkpoint_files import (
@@ -69,12 +70,31 @@ class UpdateWindow:
     rate: float = 0.0
 
 
+class Ranked(NamedTuple):
+    """One of the best evaluations.
+
+    Attributes:
+        score: the lower the better; of a metric whose higher scores are better, minus the score.
+        update: the evaluated checkpoint.
+        loss: on dev; None in checkpoints of older versions.
+    """
+
+    score: float
+    update: int
+    loss: float | None = None
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """The lower the better."""
+        return rank(self.score, self.loss, higher_is_better=False)
+
+
 @dataclass
 class TrainingState:
     """Where training stands; with the weights and the optimizer's tensors, all that the next update depends on.
 
     The random numbers of an update are a function of seed, update and rank, so there is no random state to keep.
-    `batch` counts batches of the epoch that are done. `best` holds (score, update) of the best evaluations, best first.
+    `batch` counts batches of the epoch that are done. `best` holds the best evaluations, best first.
     `best_at_end` is `best` with the evaluation of an end at which none was due; training that goes on forgets it.
     `gains`: of each evaluation, whether it was better than all before. `evaluation_pending`: the checkpoint's own
     evaluation is due and not yet among them. `window`: what the next line of metrics.jsonl says of the updates that are
@@ -89,8 +109,8 @@ class TrainingState:
     batch: int = 0
     bad_updates: int = 0
     evaluations_without_gain: int = 0
-    best: list[tuple[float, int]] = field(default_factory=list)
-    best_at_end: list[tuple[float, int]] = field(default_factory=list)
+    best: list[Ranked] = field(default_factory=list)
+    best_at_end: list[Ranked] = field(default_factory=list)
     gains: list[bool] = field(default_factory=list)
     target_tokens: int = 0
     seconds: float = 0.0
@@ -169,7 +189,7 @@ def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | 
     newest, updates = whole_ones[-1], {update_of(folder) for folder in whole_ones}
     state = _parsed_state(newest)
     state.best, state.best_at_end = (
-        [(score, update) for score, update in ranked if update in updates] for ranked in (state.best, state.best_at_end)
+        [one for one in ranked if one.update in updates] for ranked in (state.best, state.best_at_end)
     )
     return Checkpoint(state, read_tensors(newest / WEIGHTS), read_tensors(newest / OPTIMIZER))
 

@@ -276,6 +276,7 @@ def _start_records(
             "precision": arithmetic.precision,
             "bf16_speed": arithmetic.bf16_speed,
             "backend": arithmetic.backend,
+            "references": corpora.references or None,
         }
     )
     trim_metrics(folder, state, recipe.training.evaluation_interval)

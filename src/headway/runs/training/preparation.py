@@ -8,6 +8,7 @@ import torch
 from headway.errors import UserError, option
 from headway.files import sync
 from headway.formats.corpus_config import parts
+from headway.log import say
 from headway.metrics import check_kind
 from headway.models import Model
 from headway.optimizers.optimizers import build_schedule
@@ -99,12 +100,20 @@ def new_schedule(recipe: Recipe) -> Schedule:
 def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
     """The corpora and what makes the model, saying what was read. Raises UserError where that is at fault."""
     take_processors(recipe, folder)
-    corpora = build_task(recipe.task).corpora(recipe, folder.vocabulary)
+    task, manifest = build_task(recipe.task), folder.read_manifest()
+    corpora = task.corpora(recipe, folder.vocabulary)
     if not len(corpora.train):
         raise UserError("no example is left to train on", where="data.train", allowed="some with text on both sides")
     for where, held_out in (("data.dev", corpora.dev), ("data.general", corpora.general)):
         if held_out is not None and not len(held_out.corpus):
             raise UserError("no example is left to evaluate on", where=where, allowed="some with text on both sides")
+    written = task.written(recipe)
+    # A run that began to score references as they are goes on so: all of its scores are compared.
+    if written is None or (written.normalise and "data" in manifest and not manifest.get("references")):
+        return corpora
+    corpora = corpora.as_written(written)
+    if corpora.references and corpora.dev is not None:
+        say(f"data.dev: references are normalised before they are scored, as outputs are ({corpora.references})")
     return corpora
 
 

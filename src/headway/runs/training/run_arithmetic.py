@@ -1,21 +1,39 @@
 """The precision, the library of products and the threads of a run: chosen when it begins, kept when it goes on."""
 
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 
-from headway.device import Threads, choose_threads, instruction_set, machine, processor
-from headway.errors import UserError
+from headway.device import (
+    Threads,
+    accelerator,
+    choose_threads,
+    instruction_set,
+    machine,
+    pick_device,
+    processor,
+    threads_set,
+)
+from headway.documents import read_json
+from headway.errors import RunError, UserError
+from headway.files import write_json
 from headway.log import counted
 from headway.recipe import Recipe, changed_keys
 from headway.runs.run_folder import RunFolder
+from headway.storage import cache_folder, locked
 from headway.tensors.backends import has_onednn, suited_backend
 from headway.tensors.linear import use_backend
-from headway.tensors.precision import bf16_speed, compared, fitting_precision
+from headway.tensors.precision import REFUSED, Speed, bf16_speed, compared, fitting_precision
 
 Changes = dict[str, tuple[Any, Any]]  # by key, the value of a run and the one it is to have
 AUTO = "auto"  # the recipe's word for a choice when the run begins
+WAIT = 60.0  # seconds for another process that measures
+SPEED = TypeAdapter(Speed)
 
 
 class Arithmetic(NamedTuple):
@@ -23,7 +41,7 @@ class Arithmetic(NamedTuple):
 
     Attributes:
         precision: float32 or bf16.
-        bf16_speed: the speed of a step in bf16 here, in times that in float32, where it was measured; 0 where bf16 is
+        bf16_speed: the speed of a step in bf16 here, in times that in float32, where it was looked up; 0 where bf16 is
             refused.
         backend: the library that multiplies in float32, as `headway.tensors.backends` has it.
         threads: of this process.
@@ -53,12 +71,20 @@ def choose_arithmetic(recipe: Recipe, manifest: Mapping[str, Any], device: torch
     wanted, kept = recipe.training.precision, manifest.get("precision")
     backend = _backend(manifest, device)
     speed = None if (kept or wanted) == "float32" else measured_speed(recipe, device, backend)
-    if speed == 0 and "bf16" in (kept, wanted):
+    if speed == REFUSED and "bf16" in (kept, wanted):
         raise UserError(
             f"bf16 cannot be computed on this {device.type}", where="training.precision", received=kept or wanted
         )
-    precision = kept or fitting_precision(speed or 0.0) if wanted == AUTO else wanted
-    return Arithmetic(precision, speed, backend, _threads(manifest.get("machine", {})))
+    precision = kept or fitting_precision(speed or REFUSED) if wanted == AUTO else wanted
+    return Arithmetic(precision, speed and speed.median, backend, _threads(manifest.get("machine", {})))
+
+
+def shared_precision(recipes: Iterable[Recipe]) -> str:
+    """The precision for runs that are compared: bf16 where it suits the models of all these recipes."""
+    device = pick_device()
+    sizes = {(recipe.model.model_dump_json(), recipe.training.batch_tokens): recipe for recipe in recipes}
+    speeds = [measured_speed(recipe, device, _backend({}, device)) for recipe in sizes.values()]
+    return "bf16" if all(fitting_precision(speed) == "bf16" for speed in speeds) else "float32"
 
 
 def _backend(manifest: Mapping[str, Any], device: torch.device) -> str:
@@ -68,12 +94,41 @@ def _backend(manifest: Mapping[str, Any], device: torch.device) -> str:
     return "onednn" if manifest.get("backend") == "onednn" and device.type == "cpu" and has_onednn() else "torch"
 
 
-def measured_speed(recipe: Recipe, device: torch.device, backend: str) -> float:
-    """The speed of a product of the model's shape in bf16, in times that in float32; draws no random numbers."""
-    with torch.random.fork_rng(devices=[]):
+def measured_speed(recipe: Recipe, device: torch.device, backend: str) -> Speed:
+    """The speed of bf16 here, for products of the model's shape, as it was measured once; draws no random numbers.
+
+    The cache keeps a record a machine, library and size class, so that all runs of a size decide alike, whatever else
+    the machine does when they begin.
+    """
+    with torch.random.fork_rng(devices=[]), threads_set(1):
         layer, dim = recipe.model.trial_layer()
+        weights, rows = sum(each.numel() for each in layer.parameters()), recipe.training.batch_tokens
         use_backend(layer, backend)
-        return bf16_speed(layer, dim, device, recipe.training.batch_tokens)
+        key = {
+            "processor": processor(),
+            "instruction_set": [instruction_set(), os.environ.get("ONEDNN_MAX_CPU_ISA")],
+            "device": device.type if device.type == "cpu" else accelerator(),
+            "torch": torch.__version__,
+            "backend": backend,
+            "layer": type(layer).__name__,
+            "size": [weights.bit_length(), rows.bit_length()],
+        }
+        return _recorded(key, lambda: bf16_speed(layer, dim, device, rows))
+
+
+def _recorded(key: Mapping[str, Any], measure: Callable[[], Speed]) -> Speed:
+    """The record of a key; measured where there is none, or the cache cannot be used."""
+    try:
+        path = cache_folder() / "precision" / f"{sha256(json.dumps(key).encode()).hexdigest()[:16]}.json"
+        with locked(path.with_suffix(".lock"), WAIT):
+            try:
+                return SPEED.validate_python(read_json(path)["speed"])
+            except (UserError, ValidationError, KeyError, TypeError):  # none yet, or a damaged one
+                speed = measure()
+            write_json(path, {"machine": key, "speed": speed})
+            return speed
+    except (OSError, RunError, UserError):
+        return measure()
 
 
 def _threads(before: Mapping[str, Any]) -> Threads:

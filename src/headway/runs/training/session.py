@@ -17,10 +17,12 @@ from headway.optimizers.schedules import Schedule
 from headway.predictors.run import WEIGHTS
 from headway.recipe import Recipe
 from headway.runs.checkpoint_files import folder_of, list_checkpoints, regular_updates, update_of
+from headway.runs.inspect.pages import weights_shown
 from headway.runs.model_card import write_card
 from headway.runs.run_folder import RunFolder, average_weights, load_weights, model_weights, not_finite
 from headway.runs.training.batches import PlannedUpdate, Updates, prepared_updates
 from headway.runs.training.checkpoints import (
+    Ranked,
     TrainingState,
     optimizer_tensors,
     prune,
@@ -117,7 +119,7 @@ class Session:
     def progress_text(self, left: str) -> str:
         """The state of training in a few words, the most important first; the loss is known before its first line."""
         state, window = self.state, self.state.window
-        ranked = state.best[0][0] if state.best else 0.0  # the lowest is the best
+        ranked = state.best[0].score if state.best else 0.0
         best = f"best {self._best_by} {-ranked if self._higher_is_better else ranked:.2f}" if state.best else ""
         loss = self.records.loss or (f"loss {window.loss / window.tokens:.3f}" if window.tokens else "")
         parts = (f"update {state.update}", loss, left, best, f"epoch {self._epoch}", self.records.speed)
@@ -165,13 +167,13 @@ class Session:
         """Remove the checkpoints that nothing needs, and write the model that the others make."""
         regular, config = self._regular(), self.recipe.training
         last = max(config.keep_last, config.average.count if config.average.of == "last" else 1)
-        best = {update for _, update in [*self.state.best, *self.state.best_at_end]}
+        best = {one.update for one in [*self.state.best, *self.state.best_at_end]}
         prune(self.folder.checkpoints, {*regular[-last:], *best, self.state.update})
         if self.state.update in regular and not self.state.evaluation_pending:
             self._write_model()
 
     def _best_updates(self) -> list[int]:
-        return [update for _, update in self.state.best_at_end or self.state.best]
+        return [one.update for one in self.state.best_at_end or self.state.best]
 
     def _regular(self) -> list[int]:
         """The updates of the regular checkpoints that are there: the same ones as in a run that nothing interrupted."""
@@ -222,15 +224,18 @@ class Session:
     def _rank(self, result: Evaluation) -> None:
         """Compare an evaluation with the best so far; one that has no finite score is none of these.
 
+        Many scores are 0 for as long as no output is wholly right, while the loss falls: see `rank`.
+
         An end between two evaluations that are due counts for the final model alone, so that training which goes on
         from there has the learning rates and the best checkpoints of a run that did not end.
         """
         state, config, key = self.state, self.recipe.training, result.value(self._best_by)
         best, gained = state.best, False
         if math.isfinite(key) and (config.most_forgotten is None or state.forgotten <= config.most_forgotten):
-            ranked = (-key if self._higher_is_better else key, state.update)
-            gained = not best or ranked[0] < best[0][0]
-            best = sorted([*best, ranked])[: config.average.count if config.average.of == "best" else 1]
+            ranked = Ranked(-key if self._higher_is_better else key, state.update, result.loss)
+            gained = not best or ranked.place < best[0].place
+            count = config.average.count if config.average.of == "best" else 1
+            best = sorted([*best, ranked], key=lambda one: (one.place, one.update))[:count]
         if not self._is_due:
             state.best_at_end = best
             return
@@ -317,7 +322,8 @@ class Session:
             totals = {"updates": state.update, "seconds": state.seconds, "cpu_seconds": state.cpu_seconds}
             self.folder.write_manifest(totals | {"target_tokens": state.target_tokens})
             write_card(self.folder)
-            say(f"training is complete ({self.state.stopped}): {self.folder.weights}")
+            kept = weights_shown(self.folder, self.recipe)
+            say(f"training is complete ({state.stopped}): {self.folder.weights}; the weights are {kept}")
 
 
 def _shown(scores: Mapping[str, float]) -> str:
