@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +24,7 @@ from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import read_tree
 from headway.registry import foreign_code
-from headway.runs.engines import build_engine, check_export, export_folder, keep_export
+from headway.runs.engines import build_engine, kept_export
 from headway.runs.migration import FORMAT, todays_weights
 from headway.runs.own_code import changed_code, code_hashes
 from headway.runs.packing import offer_sources, unpacked
@@ -59,7 +58,7 @@ def load(
         precision: of products with weights: `float32`, `bf16`, `int8`, or `auto` for the fastest of these on this
             machine, by a measurement of a second. Scores are those of the precision.
         engine: `ctranslate2`, or another of `ENGINES`, to decode with in the place of torch. Its export of the run is
-            made at first use, and kept beside the weights.
+            made at first use, and kept in the cache.
         allow_code: import the components that a run names by import path, which are not parts of headway.
 
     Returns:
@@ -132,24 +131,13 @@ def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, 
         what, allowed = "an engine runs the final weights of one run", f"one run, without {option('average')}"
         raise UserError(what, where=option("engine"), received=name, allowed=allowed)
     path, task, cpu = paths[0], task_of(paths, allow_code=allow_code), torch.device("cpu")
-    folder = export_folder(engine, path) if RunFolder(path).weights.is_file() else None
-    if folder is None or not folder.is_dir():
-        folder = keep_export(engine, load_run(path, cpu, allow_code=allow_code))
+    folder = kept_export(engine, path, lambda: load_run(path, cpu, allow_code=allow_code))
     with foreign_code(allow_code):
         with torch.device("meta"):
             run = without_weights(path)
         predictor = task.predictor([run], cpu)
         assert isinstance(predictor, SequencePredictor)
-        try:
-            check_export(folder)
-            predictor.backend = engine.backend(folder, run)
-        except Exception as error:  # what a library raises at a damaged file is of no common kind
-            if isinstance(error, MemoryError):
-                raise
-            warn(f"{folder}: this export is damaged ({error}), and is made again")
-            shutil.rmtree(folder, ignore_errors=True)
-            folder = keep_export(engine, load_run(path, cpu, allow_code=allow_code))
-            predictor.backend = engine.backend(folder, run)
+        predictor.backend = engine.backend(folder, run)
     return predictor
 
 
