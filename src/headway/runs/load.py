@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from headway.registry import foreign_code
 from headway.runs.engines import build_engine, kept_export
 from headway.runs.migration import FORMAT, todays_weights
 from headway.runs.own_code import changed_code, code_hashes
-from headway.runs.packing import offer_sources, unpacked
+from headway.runs.packing import unpacked
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
 from headway.tasks import build_task
 from headway.tasks.task import Task
@@ -169,7 +168,7 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
     keep_freed_memory()
     path = unpacked(path)
     folder = RunFolder(path)
-    with _code_of([path], allow_code):
+    with foreign_code(allow_code):
         run = without_weights(path)
         trained = trained_weights(folder, average)
         _warn_of_changed_code(folder)
@@ -190,17 +189,8 @@ def _warn_of_changed_code(folder: RunFolder) -> None:
 def task_of(runs: Sequence[Path], *, allow_code: bool = False) -> Task:
     """The task of these runs. Raises UserError where they are no runs, or of different tasks, or foreign code."""
     runs = list(map(unpacked, runs))
-    with _code_of(runs, allow_code):
+    with foreign_code(allow_code):
         names = [RunFolder(run).read_recipe().task for run in runs]
         if len(set(names)) > 1:
             raise UserError("runs of different tasks cannot predict together", where="RUN", received=", ".join(names))
         return build_task(names[0])
-
-
-@contextmanager
-def _code_of(runs: Sequence[Path], allowed: bool) -> Iterator[None]:
-    """Within this context foreign code is imported or refused; code that came with the runs is found where allowed."""
-    for run in runs if allowed else ():
-        offer_sources(run)
-    with foreign_code(allowed):
-        yield

@@ -57,6 +57,9 @@ class ManifestEntries(BaseModel):
     vocabulary: dict[str, str] = {}
     model_sha256: str = ""
     next_model_sha256: str = ""
+    code: dict[str, str] = {}
+    processes: int = 1
+    cpu_seconds: float = 0.0
 
 
 MANIFEST = TypeAdapter(ManifestEntries)
