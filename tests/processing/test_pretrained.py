@@ -98,7 +98,8 @@ def test_what_is_saved_is_loaded(processor: WordProcessor, tmp_path: Path) -> No
     assert again.windows(WORDS, 20) == processor.windows(WORDS, 20)
 
 
-def test_locations_of_encoders() -> None:
+def test_locations_of_encoders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert encoder_location("bert-base-cased") == "bert-base-cased"
     assert encoder_location("package:headway/processing").endswith("headway/processing")
     for name, message in (("package:no_such_package/x", "not installed"), ("package:headway/none", "no such folder")):

@@ -170,8 +170,8 @@ def test_hostile_packs(tmp_path: Path, members: dict[str, str], compression: int
     "name",
     [
         "../evil", "vocabulary/../../evil", "vocabulary/..", "vocabulary/.", "vocabulary/", "vocabulary//a", "/evil",
-        "vocabulary/C:evil", "C:/evil", "vocabulary\\evil", "setup.py", "engines/onnx/model.onnx", "vocabulary/\x1b[2J",
-        "vocabulary/" + "\u00e9" * 200, "Recipe.yaml",
+        "vocabulary/C:evil", "C:/evil", "vocabulary\\evil", "setup.py", "engines/onnx/model.onnx",
+        "source/__pycache__/a.pyc", "vocabulary/\x1b[2J", "vocabulary/" + "\u00e9" * 200, "Recipe.yaml",
     ],
 )  # fmt: skip
 def test_names_that_no_run_has(tmp_path: Path, name: str) -> None:

@@ -29,7 +29,8 @@ from headway.runs.run_folder import RunFolder
 from headway.storage import cache_folder, check_new, keep_first, put_in_place, workspace
 
 FILES = re.compile(r"(recipe\.yaml|manifest\.json|metrics\.jsonl|model\.safetensors|README\.md|source\.json)")
-FOLDERS = ("vocabulary", "source")  # older packs have the source of the code that they name
+SOURCE = "source"  # older packs have that of the code that they name
+FOLDERS = ("vocabulary", SOURCE)
 LONGEST_NAME = 255  # bytes
 LARGEST_DIRECTORY = 1 << 20  # bytes; of some ten thousand files
 SHORTEST_HEADER = 30  # bytes before a file in a zip file
@@ -215,4 +216,4 @@ def _is_known(name: str) -> bool:
     folder, *below = name.split("/")
     odd = {"", ".", ".."} & set(below) or re.search(r"[\\:]", name) or not name.isprintable()
     in_folder = folder in FOLDERS and below and not odd and len(name.encode()) <= LONGEST_NAME
-    return bool(FILES.fullmatch(name) or in_folder)
+    return bool(FILES.fullmatch(name) or (in_folder and (folder != SOURCE or name.endswith(".py"))))
