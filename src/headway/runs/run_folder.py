@@ -281,8 +281,8 @@ def _load(file: Path) -> dict[str, Tensor]:
     with file.open("rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
     if size > LARGEST_HEADER:
-        what, allowed = "these weights have a longer list of tensors than a model", f"up to {LARGEST_HEADER:,} bytes"
-        raise UserError(what, where=str(file), received=f"{size:,} bytes", allowed=allowed)
+        what = "these weights cannot be read (their list of tensors is longer than a model's)"
+        raise UserError(what, where=str(file), received=size, allowed=f"up to {LARGEST_HEADER:,} bytes")
     return load_file(file)
 
 
