@@ -133,7 +133,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             return
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            with temporary.open("wb") as file:
+            temporary.unlink(missing_ok=True)  # a folder of somebody else may hold a link by this name
+            with temporary.open("xb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

@@ -71,8 +71,6 @@ SOUND = {
     "inspect layers": "@tagger@ --layers @tsv@",
     "inspect dependencies": "@dependency@",
     "export": "ctranslate2 @run@ --output @new@",
-    "push": "@folder@ a/b",
-    "pull": "a/b --output @new@",
     "recipes list": "",
     "recipes copy": "dates/transformer --output @new@",
     "pack": "@run@ @new@.zip",

@@ -1,15 +1,19 @@
 """Claims in miniature: data prepared by commands, cells made, the inequality decided, the record kept."""
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 import headway
+from headway.cli import claim_commands
 from headway.comparison import reproduce
 from headway.comparison.cell_results import CurvePoint
+from headway.comparison.claim_data import prepare
 from headway.comparison.claims import ClaimPath, read_claims
 from headway.comparison.grid import Grid
 from headway.comparison.grid_comparison import GridComparison
@@ -18,6 +22,7 @@ from headway.comparison.grid_state import GridResult
 from headway.comparison.records import read_record
 from headway.comparison.reproduce import record_of
 from headway.comparison.reproduce_options import ReproduceOptions
+from headway.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.grids import write_grid
 from tests.comparison.toys import cell
@@ -56,7 +61,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_cell_is_decided_and_recorded(place: Path, run_headway: Command) -> None:
-    asked = ["reproduce", "nobody2024/words/narrow", "--claims", place / "claims", "--data", place / "data"]
+    asked = ["reproduce", "nobody2024/words/narrow", "--claims", place / "claims", "--data", place / "data", "--yes"]
     ended = run_headway(*asked, "--output", place / "out")
     assert ended.code == 0, ended.err
     row = next(line for line in ended.out.splitlines() if line.startswith("Wide is better."))
@@ -79,7 +84,7 @@ def test_a_cell_is_decided_and_recorded(place: Path, run_headway: Command) -> No
 
 
 def test_claims_are_decided_by_the_cells_that_are_finished(place: Path, run_headway: Command) -> None:
-    both = ("--claims", place / "claims", "--data", place / "data", "--output", place / "part")
+    both = ("--claims", place / "claims", "--data", place / "data", "--output", place / "part", "--yes")
     nothing = run_headway("reproduce", "nobody2024/words", *both, "--only-finished")
     assert (nothing.code, nothing.out) == (1, "")
     assert run_headway("reproduce", "nobody2024/words/narrow", *both).code == 0
@@ -130,7 +135,7 @@ def test_a_signal_ends_the_tables_of_a_document(place: Path, tmp_path: Path, mon
         return GridComparison(None, GridResult((), (), {}, stopped=2), 130)
 
     monkeypatch.setattr(reproduce, "compare_grid", stopped)
-    options = ReproduceOptions(output=tmp_path / "out", data=place / "data", claims=tmp_path / "claims")
+    options = ReproduceOptions(output=tmp_path / "out", data=place / "data", claims=tmp_path / "claims", yes=True)
     assert reproduce.reproduce(ClaimPath("nobody2024"), options) == ([], 130)
     assert made == [tmp_path / "out" / "nobody2024-more"]
 
@@ -165,11 +170,48 @@ def test_mistakes_are_named_by_their_flags(place: Path, run_headway: Command) ->
 
 
 def test_the_plan_of_claims(place: Path, run_headway: Command) -> None:
-    asked = ["reproduce", "nobody2024", "--claims", place / "claims", "--data", place / "data", "--dry-run"]
-    ended = run_headway(*asked, "--output", place / "planned")
-    assert ended.code == 0, ended.err
-    assert "ngram-1" in ended.out
-    assert not (place / "planned" / "nobody2024-words" / "cells").exists()
+    asked = ["reproduce", "nobody2024", "--claims", place / "claims", "--data", place / "data"]
+    asked += ["--output", place / "planned"]
+    for arguments in (("--dry-run",), ("--dry-run", "--yes")):
+        ended = run_headway(*asked, *arguments)
+        assert ended.code == 0, ended.err
+        assert "cp $DATA/*.tsv $OUTPUT" in ended.out
+        assert not (place / "planned").exists(), "no command was run"
+    data, options = place / "planned" / "nobody2024-words", ReproduceOptions(data=place / "data")
+    claims = read_claims(place / "claims" / "nobody2024-words.yaml")
+    data.mkdir(parents=True)
+    prepare(claims.data_of(options.budget), data, options.data, place / "claims")
+    ended = run_headway(*asked, "--dry-run")
+    assert (ended.code, "ngram-1" in ended.out) == (0, True), ended.err
+    assert not (data / "cells").exists()
+
+
+def test_commands_of_claims_are_shown_and_data_on_standard_input_allow_none(
+    place: Path, tmp_path: Path, run_headway: Command
+) -> None:
+    shutil.copytree(place / "claims", tmp_path / "claims")
+    hidden = CLAIMS["data"] | {"prepare": "touch evil \x1b[2K\necho done"}  # type: ignore[operator]
+    (tmp_path / "claims" / "nobody2024-words.yaml").write_text(yaml.safe_dump(CLAIMS | {"data": hidden}))
+    asked = ("--claims", tmp_path / "claims", "--data", place / "data", "--output", tmp_path / "out")
+    ended = run_headway("reproduce", "nobody2024/words", *asked, stdin="y\ny\n")
+    assert ended.code == 2
+    assert "error: --yes: the commands that prepare the data were not allowed" in ended.err
+    assert "touch evil \\x1b[2K" in ended.err
+    assert "echo done" in ended.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_someone_at_a_terminal_is_asked(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    monkeypatch.setattr("typer.confirm", lambda *given, **named: allowed)
+    monkeypatch.setattr("headway.cli.claim_commands.sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(reproduce, "compare_grid", lambda *given: GridComparison(None, GridResult((), (), {}), 0))
+    options = ReproduceOptions(output=tmp_path / "out", data=place / "data", claims=place / "claims")
+    with nullcontext() if allowed else pytest.raises(UserError, match=r"the commands .* were not allowed"):
+        reproduce.reproduce(ClaimPath("nobody2024", "words"), options, confirmed=claim_commands._confirmed)
+    assert (tmp_path / "out" / "nobody2024-words" / "data").exists() == allowed
 
 
 def test_of_a_document_those_claims_are_decided_that_have_the_budget(
@@ -181,7 +223,7 @@ def test_of_a_document_those_claims_are_decided_that_have_the_budget(
     ended = run_headway("reproduce", "nobody2024", *both)
     assert ended.code == 0, ended.err
     assert "without a budget small, and left out: nobody2024/large\n" in ended.err
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"nobody2024-words"}
+    assert [line for line in ended.out.splitlines() if line.startswith("nobody2024")] == ["nobody2024/words: Words"]
     ended = run_headway("reproduce", "nobody2024/large", *both)
     assert ended.code == 2
     assert "budget: these claims have no such budget; received 'small'; allowed: full" in ended.err

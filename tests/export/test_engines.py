@@ -2,7 +2,9 @@
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import torch
@@ -10,6 +12,8 @@ import torch
 import headway
 from headway.errors import UserError
 from headway.export.ctranslate2_search import _alike
+from headway.predictors.run import Run
+from headway.runs.engines import build_engine, export_folder, kept_export
 from headway.runs.run_folder import RunFolder, read_tensors
 from headway.search.limits import Limits
 from tests.conftest import Command, Reversal
@@ -18,12 +22,6 @@ from tests.conftest import Command, Reversal
 @pytest.fixture(scope="module")
 def words(reversal: Reversal) -> list[str]:
     return [word for word in reversal.words if len(word) == 4][:48]
-
-
-@pytest.fixture(scope="module")
-def copied(reversal: Reversal, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run in a folder of its own, for the exports that engines keep in it."""
-    return Path(shutil.copytree(reversal.run, tmp_path_factory.mktemp("engines") / "run"))
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +36,10 @@ def ours(reversal: Reversal) -> "headway.predictors.sequence_predictor.SequenceP
     ids=str,
 )
 def test_an_engine_gives_the_runs_outputs_and_scores(
-    copied: Path, ours, words: list[str], engine: str, options: dict
+    reversal: Reversal, ours, words: list[str], engine: str, options: dict
 ) -> None:
     pytest.importorskip(engine)
-    theirs = headway.load(copied, engine=engine)
+    theirs = headway.load(reversal.run, engine=engine)
     for own, other in zip(ours.predict(words, **options), theirs.predict(words, **options), strict=True):
         assert own.text == other.text
         assert own.tokens == other.tokens
@@ -54,11 +52,11 @@ def test_an_engine_gives_the_runs_outputs_and_scores(
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2"])
-def test_prefixes_are_forced(copied: Path, ours, words: list[str], engine: str) -> None:
+def test_prefixes_are_forced(reversal: Reversal, ours, words: list[str], engine: str) -> None:
     pytest.importorskip(engine)
     prefixes = tuple(word[0] for word in words)
     own = ours.predict(words, prefixes=prefixes)
-    other = headway.load(copied, engine=engine).predict(words, prefixes=prefixes)
+    other = headway.load(reversal.run, engine=engine).predict(words, prefixes=prefixes)
     assert [each.text for each in own] == [each.text for each in other]
     assert all(each.text.startswith(prefix) for each, prefix in zip(other, prefixes, strict=True))
     assert [each.score for each in own] == pytest.approx([each.score for each in other], abs=1e-4)
@@ -78,45 +76,94 @@ def test_rows_with_a_prefix_are_decoded_apart_from_others() -> None:
     ("options", "name"),
     [({"sample": True}, "sample"), ({"capture": "all"}, "capture"), ({"no_repeat_ngram": 2}, "no_repeat_ngram")],
 )
-def test_an_option_that_an_engine_lacks(copied: Path, options: dict, name: str) -> None:
+def test_an_option_that_an_engine_lacks(reversal: Reversal, options: dict, name: str) -> None:
     pytest.importorskip("ctranslate2")
     with pytest.raises(UserError, match=f"{name}: the engine ctranslate2 has no such option"):
-        headway.load(copied, engine="ctranslate2").predict("abc", **options)
+        headway.load(reversal.run, engine="ctranslate2").predict("abc", **options)
 
 
-def test_an_engine_takes_no_other_device(copied: Path) -> None:
+def test_an_engine_takes_no_other_device(reversal: Reversal) -> None:
     for device in ("cuda:7", "nonsense"):
         with pytest.raises(UserError, match=f"device: an engine decodes on the CPU; received '{device}'"):
-            headway.load(copied, device=device, engine="ctranslate2")
+            headway.load(reversal.run, device=device, engine="ctranslate2")
 
 
-def test_an_engine_scores_no_targets(copied: Path) -> None:
+def test_an_engine_scores_no_targets(reversal: Reversal) -> None:
     pytest.importorskip("ctranslate2")
     with pytest.raises(UserError, match="targets are scored by the run's own model"):
-        headway.load(copied, engine="ctranslate2").score(["abc"], ["cba"])
+        headway.load(reversal.run, engine="ctranslate2").score(["abc"], ["cba"])
 
 
-def test_the_export_is_kept_and_made_anew_for_other_weights(reversal: Reversal, tmp_path: Path) -> None:
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of exports in a cache that has none."""
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "engines"
+
+
+def made(kept: Path) -> set[Path]:
+    """The exports that are kept."""
+    return {path for path in kept.iterdir() if path.is_dir()}
+
+
+def test_the_export_is_kept_for_all_that_it_depends_on(reversal: Reversal, tmp_path: Path, kept: Path) -> None:
     pytest.importorskip("ctranslate2")
-    run = tmp_path / "run"
-    shutil.copytree(reversal.run, run)
+    run = Path(shutil.copytree(reversal.run, tmp_path / "run"))
     headway.load(run, engine="ctranslate2")
-    (first,) = (run / "engines").iterdir()
-    made = (first / "model.bin").stat().st_mtime_ns
-    headway.load(run, engine="ctranslate2")
-    assert (first / "model.bin").stat().st_mtime_ns == made
+    (first,) = made(kept)
+    written = (first / "model.bin").stat().st_mtime_ns
+    headway.load(reversal.run, engine="ctranslate2")
+    assert made(kept) == {first}, "the same run elsewhere"
+    assert (first / "model.bin").stat().st_mtime_ns == written
     folder = RunFolder(run)
     folder.write_weights(read_tensors(folder.checkpoints / "update-00000200" / "model.safetensors"), {})
     theirs = headway.load(run, engine="ctranslate2")
-    (second,) = (run / "engines").iterdir()
-    assert second != first
+    assert len(made(kept)) == 2
     (own,), (other,) = headway.load(run, device="cpu").predict("abcd"), theirs.predict("abcd")
     assert own.score == pytest.approx(other.score, abs=1e-4)
+    for file in (folder.recipe_file, sorted(folder.vocabulary.rglob("*.json"))[0]):
+        before = export_folder(build_engine("ctranslate2"), run)
+        file.write_text(file.read_text(encoding="utf-8") + " ", encoding="utf-8")
+        assert export_folder(build_engine("ctranslate2"), run) != before
 
 
-def test_a_line_longer_than_what_an_engine_reads(copied: Path) -> None:
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_folder_of_engines_in_a_run_is_not_touched(
+    reversal: Reversal, tmp_path: Path, kept: Path, linked: bool
+) -> None:
     pytest.importorskip("ctranslate2")
-    engine = headway.load(copied, engine="ctranslate2")
+    run, precious = Path(shutil.copytree(reversal.run, tmp_path / "run")), tmp_path / "precious"
+    (run / "engines").symlink_to(precious) if linked else precious.symlink_to(run / "engines")
+    (precious.resolve() / "ctranslate2-notes").mkdir(parents=True)
+    (precious / "ctranslate2-notes" / "text").write_text("mine", encoding="utf-8")
+    assert headway.load(run, engine="ctranslate2").predict("abcd")[0].text == "dcba"
+    assert [path.name for path in precious.rglob("*")] == ["ctranslate2-notes", "text"]
+    assert len(made(kept)) == 1
+
+
+def test_processes_make_an_export_once(reversal: Reversal, kept: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    engine, loaded = build_engine("ctranslate2"), headway.load(reversal.run, device="cpu").runs[0]
+    exported, both = list[Path](), Barrier(2)
+
+    class Counted(type(engine)):  # type: ignore[misc]
+        def export(self, run: Run, folder: Path) -> None:
+            exported.append(folder)
+            super().export(run, folder)
+
+    def load() -> Run:
+        both.wait(60)  # until both have found no export
+        return loaded
+
+    with ThreadPoolExecutor(2) as pool:
+        paths = [pool.submit(kept_export, Counted(), reversal.run, load) for _ in range(2)]
+        assert {each.result() for each in paths} == made(kept)
+    assert len(exported) == 1
+
+
+def test_a_line_longer_than_what_an_engine_reads(reversal: Reversal) -> None:
+    pytest.importorskip("ctranslate2")
+    engine = headway.load(reversal.run, engine="ctranslate2")
     (longest,) = engine.predict("a" * 4000, max_source_length=5000, beam=1, max_length=3)
     assert len(longest.tokens) <= 3
     with pytest.raises(UserError, match=r"line 2: this line is longer than what the engine ctranslate2 reads"):
@@ -124,35 +171,31 @@ def test_a_line_longer_than_what_an_engine_reads(copied: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda whole: whole[:1000], lambda whole: whole[:-9] + b"\x7f" * 9])
-def test_a_damaged_export_is_made_again(
-    reversal: Reversal, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[bytes], bytes]
-) -> None:
+def test_a_damaged_export_is_made_again(reversal: Reversal, kept: Path, damage: Callable[[bytes], bytes]) -> None:
     pytest.importorskip("ctranslate2")
-    run = shutil.copytree(reversal.run, tmp_path / "run")
-    headway.load(run, engine="ctranslate2")
-    (folder,) = (run / "engines").iterdir()
+    headway.load(reversal.run, engine="ctranslate2")
+    (folder,) = made(kept)
     whole = (folder / "model.bin").read_bytes()
     (folder / "model.bin").write_bytes(damage(whole))
-    assert headway.load(run, engine="ctranslate2").predict("abcd")[0].text == "dcba"
-    assert "this export is damaged" in caplog.text
+    assert headway.load(reversal.run, engine="ctranslate2").predict("abcd")[0].text == "dcba"
     assert (folder / "model.bin").read_bytes() == whole
 
 
 @pytest.mark.parametrize("name", ["attention", "alignments", "alignment-figure"])
-def test_engines_give_no_attention(run_headway: Command, copied: Path, tmp_path: Path, name: str) -> None:
+def test_engines_give_no_attention(run_headway: Command, reversal: Reversal, tmp_path: Path, name: str) -> None:
     pytest.importorskip("ctranslate2")
     file = tmp_path / "file.svg"
-    ended = run_headway("predict", copied, "--engine", "ctranslate2", f"--{name}", file, stdin="abcd\n")
+    ended = run_headway("predict", reversal.run, "--engine", "ctranslate2", f"--{name}", file, stdin="abcd\n")
     assert (ended.code, f"error: --{name}: the engine ctranslate2 gives no attention" in ended.err) == (2, True)
 
 
-def test_the_command_line_has_engines(run_headway: Command, copied: Path) -> None:
+def test_the_command_line_has_engines(run_headway: Command, reversal: Reversal) -> None:
     pytest.importorskip("ctranslate2")
-    code, out, _ = run_headway("predict", copied, "--engine", "ctranslate2", stdin="abcd\n\nbad\n")
+    code, out, _ = run_headway("predict", reversal.run, "--engine", "ctranslate2", stdin="abcd\n\nbad\n")
     assert (code, out) == (0, "dcba\n\ndab\n")
-    code, _, err = run_headway("predict", copied, "--engine", "ctranslate3", stdin="abcd\n")
+    code, _, err = run_headway("predict", reversal.run, "--engine", "ctranslate3", stdin="abcd\n")
     assert code == 2
     assert err.startswith("error: --engine: unknown engine")
     assert "did you mean 'ctranslate2'?" in err
-    code, _, err = run_headway("predict", copied, copied, "--engine", "ctranslate2", stdin="abcd\n")
+    code, _, err = run_headway("predict", reversal.run, reversal.run, "--engine", "ctranslate2", stdin="abcd\n")
     assert (code, "an engine runs the final weights of one run" in err) == (2, True)

@@ -272,6 +272,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     module = ModuleType("datasets")
     module.load_dataset = load_dataset  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "datasets", module)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     return splits
 
 

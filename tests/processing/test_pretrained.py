@@ -1,5 +1,6 @@
 """Words in an encoder's tokens: none without a token, none outside of the windows."""
 
+import json
 import random
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -98,12 +99,25 @@ def test_what_is_saved_is_loaded(processor: WordProcessor, tmp_path: Path) -> No
     assert again.windows(WORDS, 20) == processor.windows(WORDS, 20)
 
 
-def test_locations_of_encoders() -> None:
+def test_locations_of_encoders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert encoder_location("bert-base-cased") == "bert-base-cased"
     assert encoder_location("package:headway/processing").endswith("headway/processing")
     for name, message in (("package:no_such_package/x", "not installed"), ("package:headway/none", "no such folder")):
         with pytest.raises(UserError, match=f"model.encoder: .*{message}"):
             encoder_location(name)
+
+
+def test_a_tokenizer_without_its_unknown_token(processor: WordProcessor, tmp_path: Path) -> None:
+    """Words that it does not know would end in an error of the library, after the first lines."""
+    processor.save(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    del content["model"]["vocab"]["[UNK]"]
+    content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] != "[UNK]"]
+    file.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(UserError, match=r"cannot load this encoder's tokenizer \(.*\[UNK\]"):
+        WordProcessor.load(tmp_path)
 
 
 def test_an_encoder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

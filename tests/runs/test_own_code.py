@@ -3,14 +3,14 @@
 import json
 import sys
 import sysconfig
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
 
-from headway.errors import UserError
 from headway.files import sha256
-from headway.runs.own_code import changed_code, code_hashes, own_sources
+from headway.runs.own_code import changed_code, code_hashes, code_versions
 from tests.conftest import Command
 
 SCHEDULE = "from headway.optimizers.schedules import Constant\n\n\nclass Saw(Constant):\n    'Of our own.'\n"
@@ -38,7 +38,6 @@ def test_sources_are_found_once_without_importing_them(recipe: Path) -> None:
     tree = yaml.safe_load(recipe.read_text(encoding="utf-8"))
     tree["model"] = [{"kind": "saw_schedule:Other"}, {"columns": {"x": "dc:title"}}]
     source = recipe.parent / "saw_schedule.py"
-    assert own_sources(tree) == {"saw_schedule.py": source}
     assert code_hashes(tree) == {"saw_schedule.py": sha256(source)}
     assert "saw_schedule" not in sys.modules
 
@@ -49,10 +48,8 @@ def test_the_source_of_a_package_is_its_own_module(tmp_path: Path, monkeypatch: 
     for name in ("__init__.py", "parts.py"):
         (package / name).write_text("", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    assert own_sources(["mine_package:Mine", "mine_package.parts:Part"]) == {
-        "mine_package/__init__.py": package / "__init__.py",
-        "mine_package/parts.py": package / "parts.py",
-    }
+    found = code_hashes(["mine_package:Mine", "mine_package.parts:Part"])
+    assert list(found) == ["mine_package/__init__.py", "mine_package/parts.py"]
 
 
 def test_what_code_imports_from_beside_itself_is_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,8 +68,8 @@ def test_what_code_imports_from_beside_itself_is_a_part_of_it(tmp_path: Path, mo
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     expected = sorted(files.keys() - {"mine_other.py", "mine_parts/unused.py"})
-    assert own_sources("mine_top:Mine") == {name: tmp_path / name for name in expected}
-    inner = own_sources("mine_parts.deep.inner:Mine")
+    assert code_hashes("mine_top:Mine") == {name: sha256(tmp_path / name) for name in expected}
+    inner = code_hashes("mine_parts.deep.inner:Mine")
     assert sorted(inner) == [name for name in expected if name.startswith("mine_parts/")]
 
 
@@ -81,15 +78,14 @@ def test_installed_packages_are_no_part_of_it(tmp_path: Path, monkeypatch: pytes
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
-    assert own_sources("mine_plug:Mine") == {"mine_plug.py": tmp_path / "mine_plug.py"}
-    assert list(own_sources("torch.optim.radam:RAdam")) == ["torch/optim/radam.py"]
+    assert list(code_hashes("mine_plug:Mine")) == ["mine_plug.py"]
+    assert list(code_hashes("torch.optim.radam:RAdam")) == ["torch/optim/radam.py"]
+    assert code_versions("torch.optim.radam:RAdam") == {"torch": metadata.version("torch")}
 
 
-def test_code_without_a_file_has_no_hash_and_cannot_be_packed() -> None:
+def test_code_without_a_file_has_no_hash() -> None:
     for name in ("__main__:Mine", "no_such_module:Mine", "sys:Mine", "array:Mine"):
         assert code_hashes({"kind": name}) == {}
-        with pytest.raises(UserError, match=f"the source of {name.partition(':')[0]}, which the run names"):
-            own_sources({"kind": name})
 
 
 def test_files_that_are_gone_have_changed_and_new_ones_have_not() -> None:

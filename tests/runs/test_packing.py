@@ -1,13 +1,14 @@
 """A run in one file: it predicts the same elsewhere, and a hostile one does nothing."""
 
+import copy
 import json
-import os
+import py_compile
 import shutil
+import stat
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
@@ -16,6 +17,7 @@ import headway
 from headway.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
+from headway.files import sha256
 from headway.runs.packing import pack_run, unpack_run
 from headway.runs.portable import portable
 from tests.conftest import Command, Reversal
@@ -80,16 +82,6 @@ def test_files_of_segmenters_are_no_part_of_it(
         assert b"model: jp.bin" in archive.read("recipe.yaml")
 
 
-@pytest.fixture
-def with_code(reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pack of a run whose mixer stands in a file that the reader does not have."""
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "mine_packed.py").write_text(CODE, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path / "home")
-    pack_run(of_own_mixer(reversal.run, tmp_path, "mine_packed:Mine"), tmp_path / "foreign.zip")
-    return tmp_path / "foreign.zip"
-
-
 def of_own_mixer(run: Path, folder: Path, mixer: str) -> Path:
     """The run `run` in `folder`, as if its mixer had been one of its user's own."""
     pack_run(run, folder / "plain.zip")
@@ -102,81 +94,42 @@ def of_own_mixer(run: Path, folder: Path, mixer: str) -> Path:
     return folder / "run"
 
 
-def predict(pack: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Predict in a process that does not find the code of the fixture."""
-    command = [sys.executable, "-m", "headway", "predict", str(pack), *options]
-    return subprocess.run(command, input="abcd\n", capture_output=True, text=True, timeout=120, check=False)
-
-
-def test_code_travels_and_is_asked_for(with_code: Path) -> None:
-    refused = predict(with_code)
-    assert refused.returncode == 2
-    assert "mine_packed:Mine" in refused.stderr
-    allowed = predict(with_code, "--allow-code")
-    assert (allowed.returncode, allowed.stdout) == (0, "dcba\n"), allowed.stderr
-
-
-def test_code_is_in_an_export_that_is_a_run(with_code: Path, tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("ab\n", encoding="utf-8")
-    options = ExportOptions(output=tmp_path / "model", input=tmp_path / "lines.txt")
-    assert export_run("huggingface", with_code, options, {}, allow_code=True).passed
+def test_code_that_a_run_names_is_no_part_of_its_pack(
+    reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command
+) -> None:
+    home, pack, lines = tmp_path / "home", tmp_path / "foreign.zip", tmp_path / "lines.txt"
+    home.mkdir()
+    (home / "mine_packed.py").write_text(CODE, encoding="utf-8")
+    lines.write_text("ab\n", encoding="utf-8")
+    packed = run_headway("pack", of_own_mixer(reversal.run, tmp_path, "mine_packed:Mine"), pack)
+    assert "code that the run names is no part of the pack, and is needed where it is used: mine_packed" in packed.err
+    monkeypatch.delitem(sys.modules, "mine_packed", raising=False)
+    refused = run_headway("predict", pack, stdin="abcd\n")
+    assert (refused.code, "allowed: --allow-code where you trust that code" in refused.err) == (2, True)
+    missing = run_headway("predict", pack, "--allow-code", stdin="abcd\n")
+    assert (missing.code, "No module named 'mine_packed'" in missing.err) == (2, True), missing.err
+    monkeypatch.syspath_prepend(home)
+    assert run_headway("predict", pack, "--allow-code", stdin="abcd\n").out == "dcba\n"
+    options = ExportOptions(output=tmp_path / "model", input=lines)
+    assert export_run("huggingface", pack, options, {}, allow_code=True).passed
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert 'headway.load(FOLDER, allow_code=True).predict(["..."])' in card
-    allowed = predict(tmp_path / "model", "--allow-code")
-    assert (allowed.returncode, allowed.stdout) == (0, "dcba\n"), allowed.stderr
 
 
-def test_changed_code_is_not_imported(with_code: Path, tmp_path: Path) -> None:
-    unpack_run(with_code, tmp_path / "changed")
-    (tmp_path / "changed" / "source" / "mine_packed.py").write_text("raise SystemExit(7)\n", encoding="utf-8")
-    with pytest.raises(UserError, match="not the code that was packed"):
-        headway.load(tmp_path / "changed", allow_code=True)
-
-
-def test_a_module_of_the_same_name_is_not_taken_for_that_of_a_pack(with_code: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other" / "mine_packed.py"
-    other.parent.mkdir()
-    other.write_text(f"{CODE}\nFACTOR = 2\n", encoding="utf-8")
-    unpack_run(with_code, tmp_path / "unpacked")
-    sys.modules["mine_packed"] = ModuleType("mine_packed")
-    sys.modules["mine_packed"].__file__ = str(other)
-    try:
-        with pytest.raises(UserError, match="another module of this name is imported already"):
-            headway.load(tmp_path / "unpacked", allow_code=True)
-    finally:
-        del sys.modules["mine_packed"]
-
-
-def test_an_installed_package_does_not_take_the_place_of_code_in_a_pack(
-    reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_nothing_in_a_run_folder_is_imported(
+    reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command
 ) -> None:
-    home, other, pack = tmp_path / "home", tmp_path / "other", tmp_path / "run.zip"
-    for folder, text in ((home, CODE), (other, "raise SystemExit(7)\n")):
-        (folder / "mine_room").mkdir(parents=True)
-        (folder / "mine_room" / "__init__.py").write_text("", encoding="utf-8")
-        (folder / "mine_room" / "mixing.py").write_text(text, encoding="utf-8")
-    with monkeypatch.context() as here:
-        here.syspath_prepend(home)
-        pack_run(of_own_mixer(reversal.run, tmp_path, "mine_room.mixing:Mine"), pack)
-    monkeypatch.setenv("PYTHONPATH", f"{other}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    allowed = predict(pack, "--allow-code")
-    assert (allowed.returncode, allowed.stdout) == (0, "dcba\n"), allowed.stderr
-    unpack_run(pack, tmp_path / "unpacked")
-    hashes = json.loads((tmp_path / "unpacked" / "source.json").read_text(encoding="utf-8"))
-    del hashes["mine_room/__init__.py"]
-    (tmp_path / "unpacked" / "source" / "mine_room" / "__init__.py").unlink()
-    (tmp_path / "unpacked" / "source.json").write_text(json.dumps(hashes), encoding="utf-8")
-    refused = predict(tmp_path / "unpacked", "--allow-code")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "another module of this name would be imported" in refused.stderr
-
-
-def test_code_that_is_not_found_is_named(with_code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "home" / "mine_packed.py").unlink()
-    sys.modules.pop("mine_packed", None)
-    with pytest.raises(UserError, match="the source of mine_packed"):
-        pack_run(tmp_path / "run", tmp_path / "again.zip")
-    assert not (tmp_path / "again.zip").exists()
+    """Neither source that an older pack has brought, nor what Python compiled of it."""
+    run, trap = of_own_mixer(reversal.run, tmp_path, "mine_hidden:Mine"), tmp_path / "executed"
+    (run / "source").mkdir()
+    file = run / "source" / "mine_hidden.py"
+    file.write_text(f"import pathlib\npathlib.Path({str(trap)!r}).touch()\n{CODE}", encoding="utf-8")
+    py_compile.compile(str(file))
+    (run / "source.json").write_text(json.dumps({file.name: sha256(file)}), encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "mine_hidden", raising=False)
+    ended = run_headway("predict", run, "--allow-code", stdin="abcd\n")
+    assert (ended.code, "No module named 'mine_hidden'" in ended.err) == (2, True)
+    assert not trap.exists()
 
 
 def hostile(path: Path, members: dict[str, str], compression: int = zipfile.ZIP_STORED) -> Path:
@@ -186,23 +139,97 @@ def hostile(path: Path, members: dict[str, str], compression: int = zipfile.ZIP_
     return path
 
 
+def check_refused(pack: Path, message: str) -> None:
+    """Nothing is written of a pack that is refused."""
+    place = pack.parent / "in"
+    with pytest.raises(UserError, match=message):
+        unpack_run(pack, place / "run")
+    assert not list(place.iterdir())
+
+
 @pytest.mark.parametrize(
     ("members", "compression", "message"),
     [
-        ({"recipe.yaml": "a", "../evil": "x"}, zipfile.ZIP_STORED, "a run has no such file"),
-        ({"recipe.yaml": "a", "vocabulary/../../evil": "x"}, zipfile.ZIP_STORED, "a run has no such file"),
-        ({"recipe.yaml": "a", "/evil": "x"}, zipfile.ZIP_STORED, "a run has no such file"),
-        ({"recipe.yaml": "a", "setup.py": "x"}, zipfile.ZIP_STORED, "a run has no such file"),
         ({"recipe.yaml": "a" * 10_000}, zipfile.ZIP_DEFLATED, "not compressed"),
         ({"manifest.json": "{}"}, zipfile.ZIP_STORED, "it has no recipe.yaml"),
+        ({"recipe.yaml": "a", "vocabulary/A": "x", "vocabulary/a": "x"}, zipfile.ZIP_STORED, "a file twice"),
+        ({"recipe.yaml": "a", "vocabulary/\u00e9": "x", "vocabulary/e\u0301": "x"}, zipfile.ZIP_STORED, "a file twice"),
+        ({"recipe.yaml": "a", "vocabulary/a": "x", "vocabulary/a/b": "x"}, zipfile.ZIP_STORED, "a file in a file"),
+        (
+            {"recipe.yaml": "a"} | {f"vocabulary/{n:0100}": "" for n in range(9000)}, zipfile.ZIP_STORED,
+            "more files than a run",
+        ),
     ],
-)
+    ids=str,
+)  # fmt: skip
 def test_hostile_packs(tmp_path: Path, members: dict[str, str], compression: int, message: str) -> None:
-    pack = hostile(tmp_path / "bad.zip", members, compression)
-    with pytest.raises(UserError, match=message):
-        unpack_run(pack, tmp_path / "in" / "run")
-    assert not list((tmp_path / "in").iterdir())
+    check_refused(hostile(tmp_path / "bad.zip", members, compression), message)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil", "vocabulary/../../evil", "vocabulary/..", "vocabulary/.", "vocabulary/", "vocabulary//a", "/evil",
+        "vocabulary/C:evil", "C:/evil", "vocabulary\\evil", "setup.py", "engines/onnx/model.onnx",
+        "source/__pycache__/a.pyc", "vocabulary/\x1b[2J", "vocabulary/" + "\u00e9" * 200, "Recipe.yaml",
+    ],
+)  # fmt: skip
+def test_names_that_no_run_has(tmp_path: Path, name: str) -> None:
+    check_refused(hostile(tmp_path / "bad.zip", {"recipe.yaml": "a", name: "x"}), "a run has no such file")
     assert not (tmp_path / "evil").exists()
+
+
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    pack = hostile(tmp_path / "bad.zip", {"recipe.yaml": "a", "vocabulary/\u00e9": "x"})
+    pack.write_bytes(pack.read_bytes().replace("\u00e9".encode(), b"\xff\xff"))
+    check_refused(pack, "this pack cannot be read")
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFDIR])
+def test_entries_that_are_no_files(tmp_path: Path, kind: int) -> None:
+    entry = zipfile.ZipInfo("vocabulary/link")
+    entry.external_attr = (kind | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
+        archive.writestr("recipe.yaml", "a")
+        archive.writestr(entry, "/etc/passwd")
+    check_refused(tmp_path / "bad.zip", "a run has no such file")
+
+
+@pytest.mark.parametrize("shift", [0, 1000, -50_000])
+def test_entries_that_overlap(tmp_path: Path, shift: int) -> None:
+    """A file that is listed many times would become many files of its size."""
+    names = ["recipe.yaml", *(f"vocabulary/{number:02}" for number in range(40))]
+    with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
+        for name in names[:2]:
+            archive.writestr(name, "a" * 100_000)
+        listed = archive.filelist[1]
+        for name in names[2:]:
+            again = copy.copy(listed)
+            again.filename = again.orig_filename = name
+            again.header_offset += shift
+            archive.filelist.append(again)
+    check_refused(tmp_path / "bad.zip", "lie one in the other")
+
+
+def test_a_large_pack_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reversal: Reversal) -> None:
+    """The end of a zip file above 2 GB is another one."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)
+    pack_run(reversal.run, tmp_path / "run.zip")
+    monkeypatch.undo()
+    assert b"PK\6\7" in (tmp_path / "run.zip").read_bytes()[-98:]
+    unpack_run(tmp_path / "run.zip", tmp_path / "run")
+    large = {"recipe.yaml": "a"} | {f"vocabulary/{n:0100}": "" for n in range(9000)}
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)
+    check_refused(hostile(tmp_path / "bad.zip", large), "more files than a run")
+
+
+def test_what_a_killed_pack_left_is_removed_by_the_next(reversal: Reversal, tmp_path: Path) -> None:
+    kill = "import os, headway.runs.packing as packing\npacking.sync = lambda path: os.kill(os.getpid(), 9)\n"
+    call = f"packing.pack_run(packing.Path({str(reversal.run)!r}), packing.Path({str(tmp_path / 'run.zip')!r}))"
+    assert subprocess.run([sys.executable, "-c", kill + call], check=False, timeout=120).returncode == -9
+    assert [path.suffix for path in tmp_path.iterdir()] == [".tmp"]
+    pack_run(reversal.run, tmp_path / "run.zip")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.zip"]
 
 
 @pytest.mark.parametrize(
@@ -250,12 +277,13 @@ def test_what_is_no_pack(tmp_path: Path, reversal: Reversal) -> None:
     assert (tmp_path / "bad.zip").read_bytes() == b"PK no zip"
 
 
-def test_names_of_columns_are_no_code(reversal: Reversal, tmp_path: Path) -> None:
+def test_names_of_columns_are_no_code(reversal: Reversal, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = Path(shutil.copytree(reversal.run, tmp_path / "run"))
     tree = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
     tree["data"]["train"] = {"jsonl": "train.jsonl", "columns": ["dc:title", "dc:description"]}
     (run / "recipe.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-    assert not [name for name in pack_run(run, tmp_path / "x.zip") if name.startswith("source")]
+    pack_run(run, tmp_path / "x.zip")
+    assert "code that the run names" not in caplog.text
 
 
 def test_a_pack_that_is_not_there(tmp_path: Path, run_headway: Command) -> None:
@@ -264,18 +292,29 @@ def test_a_pack_that_is_not_there(tmp_path: Path, run_headway: Command) -> None:
     assert f"error: FILE.zip: there is no such file; received '{tmp_path / 'none.zip'}'" in ended.err
 
 
-@pytest.mark.parametrize("kind", ["base", "link"])
-def test_no_file_from_outside_of_the_run_is_packed(tmp_path: Path, reversal: Reversal, kind: str) -> None:
-    run, secret = shutil.copytree(reversal.run, tmp_path / "run"), tmp_path / "secret.yaml"
+LINKS = ("README.md", "metrics.jsonl", "model.safetensors", "manifest.json", "recipe.yaml", "vocabulary",
+         "vocabulary/notes.txt")  # fmt: skip
+
+
+def test_a_base_is_no_part_of_a_run(tmp_path: Path, reversal: Reversal) -> None:
+    run, secret = Path(shutil.copytree(reversal.run, tmp_path / "run")), tmp_path / "secret.yaml"
     secret.write_text("secret: hunter2\n", encoding="utf-8")
-    if kind == "base":
-        recipe = (run / "recipe.yaml").read_text(encoding="utf-8")
-        (run / "recipe.yaml").write_text(f"base: {secret}\n{recipe}", encoding="utf-8")
+    recipe = (run / "recipe.yaml").read_text(encoding="utf-8")
+    (run / "recipe.yaml").write_text(f"base: {secret}\n{recipe}", encoding="utf-8")
+    with pytest.raises(UserError, match="base"):
+        pack_run(run, tmp_path / "run.zip")
+    assert not (tmp_path / "run.zip").exists()
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_no_file_from_outside_of_the_run_is_packed(tmp_path: Path, reversal: Reversal, name: str) -> None:
+    run, elsewhere = Path(shutil.copytree(reversal.run, tmp_path / "run")), tmp_path / "elsewhere"
+    if (run / name).exists():
+        (run / name).rename(elsewhere)
     else:
-        (run / "vocabulary" / "notes.txt").symlink_to(secret)
-    with pytest.raises(
-        UserError, match={"base": "base", "link": r"notes\.txt: a run that is packed has no links"}[kind]
-    ):
+        elsewhere.write_text("hunter2\n", encoding="utf-8")
+    (run / name).symlink_to(elsewhere)
+    with pytest.raises(UserError, match=f"{name}: a run that is packed has no links"):
         pack_run(run, tmp_path / "run.zip")
     assert not (tmp_path / "run.zip").exists()
 

@@ -171,6 +171,8 @@ def test_the_manifest_grows(tmp_path: Path) -> None:
         ('{"format": null}', r"the manifest is damaged \(format: "),
         ('{"format": true}', r"the manifest is damaged \(format: "),
         ('{"data": {"train": 1}}', r"the manifest is damaged \(data\.train: "),
+        ('{"code": 5}', r"the manifest is damaged \(code: "),
+        ('{"code": {"a.py": 5}}', r"the manifest is damaged \(code\.a\.py: "),
         ('{"machine": 5}', r"the manifest is damaged \(machine: "),
         ('{"format": 1,\n"format": 1}', r":2: the manifest is damaged: the key 'format' stands twice"),
     ],
@@ -378,3 +380,14 @@ def test_weights_that_cannot_be_read(tmp_path: Path) -> None:
             read_tensors(path)
     with pytest.raises(UserError, match="cannot be read"):
         read_tensors(tmp_path / "none.safetensors")
+
+
+def test_more_tensors_than_a_model_has(tmp_path: Path) -> None:
+    """Empty ones, which take no place in the file, take memory and time."""
+    empty = {f"{number}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for number in range(100_000)}
+    header = json.dumps(empty).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(UserError, match="their list of tensors is longer than a model's"):
+        read_tensors(tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match="their list of tensors is longer than a model's"):
+        RunFolder(tmp_path).read_weights()

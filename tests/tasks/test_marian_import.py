@@ -163,7 +163,7 @@ class TestMistakes:
 
     def test_a_name_that_no_folder_can_have(self, tmp_path: Path, data: dict[str, Any]) -> None:
         tree = recipe(tmp_path, data, model={"from": f"hf:{'a' * 300}"})
-        self.refused("there is no such folder, nor can the hub be asked", tmp_path, tree)
+        self.refused("this is no folder, and no name of a repository on the hub", tmp_path, tree)
 
     def test_weights_of_another_shape(self, tmp_path: Path, data: dict[str, Any], opus: Path) -> None:
         weights = load_file(opus / "model.safetensors")

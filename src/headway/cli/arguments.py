@@ -33,7 +33,7 @@ Average = Annotated[
 EngineName = Annotated[
     str | None,
     typer.Option(
-        help="ctranslate2 or onnx: decode with an export, kept beside the run.",
+        help="ctranslate2 or onnx: decode with an export, kept in the cache.",
         show_default="torch",
         rich_help_panel=MODEL,
     ),

@@ -9,6 +9,8 @@ import typer
 from headway.cli.options import flag_of
 from headway.cli.standard_streams import write
 from headway.comparison.reproduce_options import ReproduceOptions
+from headway.log import say
+from headway.tables import Table
 
 
 def reproduce(
@@ -34,8 +36,15 @@ def reproduce(
         write(listed_claims(claims_folder(options.claims)).text())
         return
     # The record's command is the one that makes all runs, also where this one compares what is finished.
-    command = shlex.join(["headway", *(word for word in sys.argv[1:] if word != flag_of("only_finished"))])
-    tables, code = decide_claims(ClaimPath.parse(claim), options, overrides or (), command)
+    left_out = (flag_of("only_finished"), flag_of("yes"))
+    command = shlex.join(["headway", *(word for word in sys.argv[1:] if word not in left_out)])
+    tables, code = decide_claims(ClaimPath.parse(claim), options, overrides or (), command, _confirmed)
     if tables:
         write("\n\n".join(table.text() for table in tables))
     raise typer.Exit(code)
+
+
+def _confirmed(commands: Table) -> bool:
+    """Whether someone at a terminal says yes to commands, which are shown."""
+    say(commands.text())
+    return sys.stdin is not None and sys.stdin.isatty() and typer.confirm("Run these commands?", err=True)

@@ -12,7 +12,7 @@ from headway.cli.bulk_commands import backtranslate, distill
 from headway.cli.claim_commands import reproduce
 from headway.cli.compare import compare
 from headway.cli.data_commands import data_app
-from headway.cli.export_commands import export, pull, push
+from headway.cli.export_commands import export
 from headway.cli.inspect_commands import inspect_app
 from headway.cli.options import Given, command
 from headway.cli.pack_commands import add_pack_commands
@@ -40,8 +40,6 @@ command(app, group=COMPARE)(reproduce)
 command(app, group=TRAIN)(backtranslate)
 command(app, group=TRAIN)(distill)
 command(app, group=SHIP)(export)
-command(app, group=SHIP)(push)
-command(app, group=SHIP)(pull)
 add_pack_commands(app, SHIP)
 
 

@@ -39,31 +39,3 @@ def export(
     report = export_run(format, run, validated_options(ExportOptions, ours), theirs, allow_code=allow_code)
     write(report.text())
     raise typer.Exit(0 if report.passed else 1)
-
-
-def push(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `headway export` wrote.")],
-    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository; made where there is none.")],
-    private: Annotated[bool, typer.Option("--private", help="Make one that its owner alone sees.")] = False,
-) -> None:
-    """Upload an export to the hub of Hugging Face in one commit.
-
-    HF_ENDPOINT names another hub.
-    """
-    from headway.export.hub import push as upload
-
-    write(upload(folder, repository, private=private))
-
-
-def pull(
-    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository.")],
-    output: Annotated[Path, typer.Option(help="The folder to make.")],
-    revision: Annotated[str | None, typer.Option(help="A branch, tag or commit.", show_default="main")] = None,
-) -> None:
-    """Download a repository of the hub of Hugging Face.
-
-    It becomes a new folder. HF_ENDPOINT names another hub.
-    """
-    from headway.export.hub import pull as download
-
-    download(repository, output, revision=revision)

@@ -20,13 +20,10 @@ def add_pack_commands(app: typer.Typer, group: str) -> None:
 
 def pack(run: RunArgument, output: Pack) -> None:
     """Put all that predicting with a run needs into one file."""
-    from headway.runs.packing import SOURCES, pack_run
+    from headway.runs.packing import pack_run
 
     names = pack_run(run, output)
-    code = [name for name in names if name.startswith(f"{SOURCES}/")]
     write(f"{output}: {len(names)} files, {output.stat().st_size / 1e6:.1f} MB")
-    if code:
-        write(f"with code that readers have to allow: {', '.join(code)}")
 
 
 def unpack(

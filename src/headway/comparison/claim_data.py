@@ -45,11 +45,11 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
         RunError: a command failed, or another process is at work there.
     """
     output = (folder / DATA).absolute()
-    if _is_prepared(data, output, given):
+    if is_prepared(data, output, given):
         return output
     check_given(data, folder, given)
     with locked(folder / ".lock"):
-        if not _is_prepared(data, output, given):  # by another process, since it was looked at
+        if not is_prepared(data, output, given):  # by another process, since it was looked at
             _make(data, folder, output, given, beside)
     return output
 
@@ -89,7 +89,7 @@ def _content(folder: Path) -> dict[Path, str]:
 
 def check_given(data: ClaimData, folder: Path, given: Path | None) -> None:
     """Raise UserError where data are to be prepared in a folder, and the user's do not have what that needs."""
-    if _is_prepared(data, folder / DATA, given):
+    if is_prepared(data, folder / DATA, given):
         return
     missing = [name for name in data.needs if given is None or not (given / name).exists()]
     if missing or (given is None and NAMES_DATA.search(data.prepare)):
@@ -97,7 +97,7 @@ def check_given(data: ClaimData, folder: Path, given: Path | None) -> None:
         raise UserError(f"these claims need {data.about}", where=option("data"), received=received)
 
 
-def _is_prepared(data: ClaimData, output: Path, given: Path | None) -> bool:
+def is_prepared(data: ClaimData, output: Path, given: Path | None) -> bool:
     """Whether the data are there, made by these commands of what the user's folder has now, where one is given."""
     mark = output / PREPARED
     if not mark.is_file():

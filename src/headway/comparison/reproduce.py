@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.comparison.claim_data import DATA, check_given, prepare
+from headway.comparison.claim_data import DATA, check_given, is_prepared, prepare
 from headway.comparison.claims import (
     ClaimFile,
     ClaimPath,
@@ -45,7 +45,11 @@ def listed_claims(folder: Path) -> Table:
 
 
 def reproduce(
-    chosen: ClaimPath, options: ReproduceOptions, overrides: Sequence[str] = (), command: str = ""
+    chosen: ClaimPath,
+    options: ReproduceOptions,
+    overrides: Sequence[str] = (),
+    command: str = "",
+    confirmed: Callable[[Table], bool] = lambda commands: False,
 ) -> tuple[list[Table], int]:
     """Decide the claims of a document, of one of its tables, or of one variant there.
 
@@ -56,12 +60,13 @@ def reproduce(
         options: budget, data, output and workers.
         overrides: changes to the grids or to all recipes.
         command: what makes the runs, for the record.
+        confirmed: asks the user whether the commands of claim files, which can do all that the user can, may run.
 
     Returns:
         A table a file, and the exit code: as of `compare_grid`, the worst of all.
 
     Raises:
-        UserError: claims, data or recipes that cannot be used.
+        UserError: claims, data or recipes that cannot be used, or commands that were not allowed.
         RunError: data could not be prepared.
     """
     if options.output is None:
@@ -71,8 +76,19 @@ def reproduce(
         files = _having(options.budget, files)
     for path in files.values():
         _check(path, options.output / path.stem, chosen.cell, options, overrides)
+    waiting = {name: table for name, path in files.items() if (table := _commands(name, path, options)) is not None}
+    for table in waiting.values():
+        if not (options.dry_run or options.yes or confirmed(table)):
+            what, allowed = (
+                "the commands that prepare the data were not allowed",
+                "commands that you have read and trust",
+            )
+            raise UserError(what, where=option("yes"), allowed=allowed)
     tables, code = list[Table](), 0
     for name, path in files.items():
+        if options.dry_run and name in waiting:
+            tables.append(waiting[name])
+            continue
         claims, folder = read_claims(path), options.output / path.stem
         data = prepare(claims.data_of(options.budget), folder, options.data, path.parent)
         grid = claimed_grid(claims, path, data, options.budget, chosen.cell, overrides)
@@ -95,6 +111,19 @@ def reproduce(
         write_report(made.comparison, shown, CompareOptions(), own=True)
         write_record(shown / RECORD, record_of(claims, options, made, made.comparison, decided, command))
     return tables, code
+
+
+def _commands(name: str, path: Path, options: ReproduceOptions) -> Table | None:
+    """The commands that prepare the data of a claim file; None where the data are there."""
+    assert options.output is not None
+    claims = read_claims(path)
+    data = claims.data_of(options.budget)
+    if is_prepared(data, options.output / path.stem / DATA, options.data):
+        return None
+    lines = (line for line in data.prepare.splitlines() if line.strip())
+    rows: list[list[Cell]] = [[line if line.isprintable() else repr(line)] for line in lines]  # nothing hides from eyes
+    notes = ["the data are not there yet: these commands prepare them, and then the cells can be listed"]
+    return Table([f"commands of {path}"], rows, title=f"{name}: {claims.title}", notes=notes)
 
 
 def _having(budget: str, files: dict[str, Path]) -> dict[str, Path]:

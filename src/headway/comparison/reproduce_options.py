@@ -28,9 +28,10 @@ class ReproduceOptions(GridOptions):
     )
     dry_run: bool = Field(
         False,
-        description="List the cells and their estimated time, and make none; data are prepared first.",
+        description="List the cells and their estimated time, or the commands that prepare their data; run nothing.",
         json_schema_extra=GRID,
     )
+    yes: bool = Field(False, description="Run the commands of claim files that prepare data without being asked.")
     claims: Path | None = Field(
         None,
         description="The folder of the claim files.",

@@ -41,7 +41,7 @@ import headway
 
 print(headway.load(FOLDER).predict(["..."]))
 ```"""
-WITH_CODE = COPY.replace("FOLDER", "FOLDER, allow_code=True")  # the source is in the folder
+WITH_CODE = COPY.replace("FOLDER", "FOLDER, allow_code=True")  # code that is installed
 
 
 class HuggingFaceExporter(Exporter):

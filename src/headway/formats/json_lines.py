@@ -11,10 +11,12 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from headway.errors import UserError, not_installed
+from headway.files import exists
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import PAIRS, RECORDINGS, CorpusFormat, Pair, PairSource, content_hash
 from headway.formats.lines import read_rows
 from headway.formats.recordings import Manifest
+from headway.processing.hub import check_on_hub, files_of_bounded_size
 from headway.storage import cache_folder
 
 
@@ -132,8 +134,11 @@ class Hub(CorpusFormat):
             import datasets
         except ImportError as error:
             raise not_installed(f"the data set {name}", ["datasets"], "hub", where) from error
+        if not exists(Path(name), "folder"):
+            check_on_hub(name, where, "datasets")
         try:
-            rows = datasets.load_dataset(name, self.config.configuration, split=split, streaming=False)
+            with files_of_bounded_size():
+                rows = datasets.load_dataset(name, self.config.configuration, split=split, streaming=False)
         except Exception as error:  # no network, an unknown name, configuration or split: each has a class of its own
             raise UserError(f"cannot load this data set ({error})", where=where, received=name) from error
         if isinstance(rows, Mapping):

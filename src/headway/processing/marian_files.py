@@ -6,13 +6,15 @@ config.json, source.spm, target.spm, vocab.json (and target_vocab.json), model.s
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from headway.errors import UserError
 from headway.files import exists
-from headway.processing.pretrained import hub_errors, transformers_quiet
+from headway.processing.hub import check_on_hub, files_of_bounded_size
+from headway.processing.pretrained import transformers_quiet
 from headway.processing.text.marian_vocabulary import MarianVocabulary
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
@@ -50,6 +52,7 @@ def marian_folder(place: str) -> Path:
 
     Raises:
         UserError: another prefix, or no such model.
+        RunError: the hub does not answer.
     """
     name = place.removeprefix(PREFIX)
     if name == place:
@@ -59,10 +62,14 @@ def marian_folder(place: str) -> Path:
     with transformers_quiet(WHERE):
         from huggingface_hub import snapshot_download
 
+        check_on_hub(name, WHERE)
         try:
-            return Path(snapshot_download(name, allow_patterns=FILES))
-        except hub_errors() as error:
-            what = f"there is no such folder, nor can the hub be asked ({str(error).splitlines()[0]})"
+            with files_of_bounded_size():
+                return Path(
+                    snapshot_download(name, allow_patterns=FILES, endpoint=os.environ.get("HF_ENDPOINT") or None)
+                )
+        except Exception as error:  # of the library, its own libraries, and what a server makes of them
+            what = f"there is no such folder, nor can it be downloaded ({(str(error) or 'no reason').splitlines()[0]})"
             raise UserError(what, where=WHERE, received=place) from error
 
 

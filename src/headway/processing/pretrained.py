@@ -16,11 +16,13 @@ from headway.documents import read_json, shaped
 from headway.errors import HeadwayError, UserError, not_installed
 from headway.files import exists, write_json
 from headway.memory import is_out_of_memory
+from headway.processing.hub import check_on_hub, files_of_bounded_size
 from headway.processing.processor import Encoded, Processor
 from headway.processing.text.truncation import Truncation
 
 LABELS = "labels.json"
 PACKAGE = "package:"
+UNHEARD_OF = "\U00012031\ua66e"
 PANIC = "PanicException"  # of the language that tokenizers are written in, and no Exception
 LIST_OF_LABELS = TypeAdapter(list[str])
 
@@ -39,14 +41,6 @@ class Window(NamedTuple):
     start: int
     ids: tuple[int, ...]
     first: tuple[int, ...]
-
-
-def hub_errors() -> tuple[type[Exception], ...]:
-    """The errors of huggingface_hub where the hub refuses, or cannot be asked: its own, and those of requests."""
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    of_requests = (kind for kind in HfHubHTTPError.__mro__ if issubclass(kind, Exception) and kind is not Exception)
-    return HFValidationError, LocalEntryNotFoundError, *of_requests
 
 
 @contextmanager
@@ -76,7 +70,7 @@ def loading(part: str, received: str) -> Iterator[Any]:
         part: what is loaded, as in `this encoder`.
         received: its name or folder.
     """
-    with transformers_quiet("model.encoder") as transformers:
+    with transformers_quiet("model.encoder") as transformers, files_of_bounded_size():
         try:
             yield transformers
         except (HeadwayError, MemoryError):
@@ -98,9 +92,13 @@ def encoder_location(name: str) -> str:
     """The location of an encoder: a name, a folder, or `package:NAME/FOLDER` in an installed Python package.
 
     Raises:
-        UserError: there is no such package or folder.
+        UserError: there is no such package or folder, nor such a name on the hub.
+        RunError: the hub does not answer.
     """
     if not name.startswith(PACKAGE):
+        if not exists(Path(name), "folder"):
+            with transformers_quiet("model.encoder"):
+                check_on_hub(name, "model.encoder")
         return name
     package, _, folder = name.removeprefix(PACKAGE).partition("/")
     spec = importlib.util.find_spec(package) if package.isidentifier() else None
@@ -228,7 +226,8 @@ class WordProcessor(Processor):
 
 
 def _special_tokens(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    encoded = tokenizer(["a"], is_split_into_words=True)
+    # A word of characters that hardly any tokenizer knows tells whether it has its unknown token.
+    encoded = tokenizer(["a", UNHEARD_OF], is_split_into_words=True)
     ids, words = encoded["input_ids"], encoded.word_ids()
     real = [position for position, word in enumerate(words) if word is not None]
     return tuple(ids[: real[0]]), tuple(ids[real[-1] + 1 :])

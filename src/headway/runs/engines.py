@@ -1,9 +1,13 @@
-"""Engines: libraries that decode with a run's weights, in an export that is made beside the run at first use."""
+"""Engines: libraries that decode with a run's weights, in an export that is made in the cache at first use."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
@@ -14,12 +18,14 @@ from headway.files import sha256, write_json
 from headway.log import say
 from headway.predictors.backend import Backend
 from headway.predictors.run import Run
+from headway.recipe import read_tree
 from headway.registry import Registry
+from headway.runs.own_code import code_hashes
 from headway.runs.run_folder import RunFolder
-from headway.storage import keep_first, workspace
+from headway.storage import cache_folder, locked, put_in_place, workspace
 
-FOLDER = "engines"  # in the folder of a run
 HASHES = "files.json"  # the SHA-256 of each file of an export
+LONGEST_WAIT = 3600.0  # seconds, for another process that makes the same export
 
 
 class Engine(ABC):
@@ -68,15 +74,22 @@ def build_engine(name: str) -> Engine:
 
 
 def export_folder(engine: Engine, run: Path) -> Path:
-    """The folder beside a run's weights that an engine's export of just these weights has."""
-    return run / FOLDER / f"{engine.name}-{sha256(RunFolder(run).weights)[:16]}"
+    """The folder in the cache that has the export of a run, by all that it depends on."""
+    folder = RunFolder(run)
+    files = {name: sha256(path) for name, path in [("recipe", folder.recipe_file), ("weights", folder.weights)]}
+    versions = {name: import_module(name).__version__ for name in ("headway", "torch", *engine.packages)}
+    code = code_hashes(read_tree(folder.recipe_file, alone=True))
+    parts = [files, folder.vocabulary_hashes(), folder.read_manifest().get("format"), code, versions]
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return cache_folder() / "engines" / f"{engine.name}-{key}"
 
 
-def check_export(folder: Path) -> None:
-    """Raise UserError where the files of an export are not those that were written."""
-    known = read_json(folder / HASHES)
-    if known != _hashes(folder):
-        raise UserError("its files are not those that were written", where=str(folder / HASHES))
+def _is_whole(folder: Path) -> bool:
+    """Whether the files of an export are those that were written."""
+    try:
+        return bool(read_json(folder / HASHES) == _hashes(folder))
+    except (UserError, OSError):
+        return False
 
 
 def _hashes(folder: Path) -> dict[str, str]:
@@ -84,24 +97,34 @@ def _hashes(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
 
 
-def keep_export(engine: Engine, run: Run) -> Path:
-    """Make the export of a run for an engine, in the place of those of other weights.
+def kept_export(engine: Engine, path: Path, load: Callable[[], Run]) -> Path:
+    """The export of a run for an engine, which is made at first use, and again where it was damaged.
+
+    Nothing is read from the run's folder but the run: an export in it could be of another model.
+
+    Args:
+        engine: the engine.
+        path: the run folder.
+        load: gives the run with its weights, where these are needed.
 
     Raises:
-        UserError: the engine cannot express the run, or nothing can be written there.
+        UserError: the engine cannot express the run, or nothing can be written to the cache.
     """
-    assert run.path is not None
-    folder = export_folder(engine, run.path)
+    RunFolder(path).check_has_weights()
+    folder = export_folder(engine, path)
+    if _is_whole(folder):
+        return folder
+    run = load()
     try:
-        with workspace(folder.parent) as space:
-            engine.export(run, space / "export")
-            write_json(space / "export" / HASHES, _hashes(space / "export"))
-            keep_first(space / "export", folder)
-        for old in folder.parent.glob(f"{engine.name}-*"):
-            if old != folder:
-                shutil.rmtree(old)
+        with locked(folder.with_suffix(".lock"), LONGEST_WAIT):
+            if not _is_whole(folder):  # another process may have made it
+                shutil.rmtree(folder, ignore_errors=True)
+                with workspace(folder.parent) as space:
+                    engine.export(run, space / "export")
+                    write_json(space / "export" / HASHES, _hashes(space / "export"))
+                    put_in_place(space / "export", folder)
+                say(f"made for {engine.name}: {folder}")
     except OSError as error:
-        what = f"the export for {engine.name} cannot be kept beside the run ({error})"
+        what = f"the export for {engine.name} cannot be kept ({error}); HEADWAY_CACHE names another folder"
         raise UserError(what, where=option("engine"), received=str(folder)) from error
-    say(f"made for {engine.name}: {folder}")
     return folder

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +23,10 @@ from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import read_tree
 from headway.registry import foreign_code
-from headway.runs.engines import build_engine, check_export, export_folder, keep_export
+from headway.runs.engines import build_engine, kept_export
 from headway.runs.migration import FORMAT, todays_weights
 from headway.runs.own_code import changed_code, code_hashes
-from headway.runs.packing import offer_sources, unpacked
+from headway.runs.packing import unpacked
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
 from headway.tasks import build_task
 from headway.tasks.task import Task
@@ -59,7 +57,7 @@ def load(
         precision: of products with weights: `float32`, `bf16`, `int8`, or `auto` for the fastest of these on this
             machine, by a measurement of a second. Scores are those of the precision.
         engine: `ctranslate2`, or another of `ENGINES`, to decode with in the place of torch. Its export of the run is
-            made at first use, and kept beside the weights.
+            made at first use, and kept in the cache.
         allow_code: import the components that a run names by import path, which are not parts of headway.
 
     Returns:
@@ -132,24 +130,13 @@ def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, 
         what, allowed = "an engine runs the final weights of one run", f"one run, without {option('average')}"
         raise UserError(what, where=option("engine"), received=name, allowed=allowed)
     path, task, cpu = paths[0], task_of(paths, allow_code=allow_code), torch.device("cpu")
-    folder = export_folder(engine, path) if RunFolder(path).weights.is_file() else None
-    if folder is None or not folder.is_dir():
-        folder = keep_export(engine, load_run(path, cpu, allow_code=allow_code))
+    folder = kept_export(engine, path, lambda: load_run(path, cpu, allow_code=allow_code))
     with foreign_code(allow_code):
         with torch.device("meta"):
             run = without_weights(path)
         predictor = task.predictor([run], cpu)
         assert isinstance(predictor, SequencePredictor)
-        try:
-            check_export(folder)
-            predictor.backend = engine.backend(folder, run)
-        except Exception as error:  # what a library raises at a damaged file is of no common kind
-            if isinstance(error, MemoryError):
-                raise
-            warn(f"{folder}: this export is damaged ({error}), and is made again")
-            shutil.rmtree(folder, ignore_errors=True)
-            folder = keep_export(engine, load_run(path, cpu, allow_code=allow_code))
-            predictor.backend = engine.backend(folder, run)
+        predictor.backend = engine.backend(folder, run)
     return predictor
 
 
@@ -181,7 +168,7 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
     keep_freed_memory()
     path = unpacked(path)
     folder = RunFolder(path)
-    with _code_of([path], allow_code):
+    with foreign_code(allow_code):
         run = without_weights(path)
         trained = trained_weights(folder, average)
         _warn_of_changed_code(folder)
@@ -202,17 +189,8 @@ def _warn_of_changed_code(folder: RunFolder) -> None:
 def task_of(runs: Sequence[Path], *, allow_code: bool = False) -> Task:
     """The task of these runs. Raises UserError where they are no runs, or of different tasks, or foreign code."""
     runs = list(map(unpacked, runs))
-    with _code_of(runs, allow_code):
+    with foreign_code(allow_code):
         names = [RunFolder(run).read_recipe().task for run in runs]
         if len(set(names)) > 1:
             raise UserError("runs of different tasks cannot predict together", where="RUN", received=", ".join(names))
         return build_task(names[0])
-
-
-@contextmanager
-def _code_of(runs: Sequence[Path], allowed: bool) -> Iterator[None]:
-    """Within this context foreign code is imported or refused; code that came with the runs is found where allowed."""
-    for run in runs if allowed else ():
-        offer_sources(run)
-    with foreign_code(allowed):
-        yield

@@ -5,10 +5,10 @@ import ast
 import importlib.util
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.errors import UserError
 from headway.files import sha256
 from headway.registry import IMPORT_PATH
 
@@ -32,26 +32,26 @@ class Source(NamedTuple):
         return self.root.resolve() in installed or self.root.name in ("site-packages", "dist-packages")
 
 
-def own_sources(tree: Any) -> dict[str, Path]:
-    """The files of the modules that a raw recipe names by import path, by their names below a folder of sources.
-
-    Of modules that are not installed, these are also the packages that they are in, and what they import from their own
-    package and folder. Nothing is imported.
-
-    Raises:
-        UserError: a module without a source that others could import.
-    """
-    named = sorted(set(_modules(tree)))
-    for module in named:
-        if find_source(module) is None:
-            what = f"the source of {module}, which the run names, is not found here"
-            raise UserError(what, where="recipe.yaml", received=module, allowed="a module in a folder on PYTHONPATH")
-    return _with_helpers(named)
+def named_modules(tree: Any) -> list[str]:
+    """The modules that a raw recipe names by import path."""
+    return sorted(set(_modules(tree)))
 
 
 def code_hashes(tree: Any) -> dict[str, str]:
-    """The SHA-256 of each file of `own_sources`; modules without a file, as a notebook's own, are left out."""
-    return {name: sha256(path) for name, path in _with_helpers(sorted(set(_modules(tree)))).items()}
+    """The SHA-256 of each file of the modules that a raw recipe names by import path.
+
+    Names are those below a folder of sources. Of modules that are not installed, these are also the packages that they
+    are in, and what they import from their own package and folder. Modules without a file, as a notebook's own, are
+    left out. Nothing is imported.
+    """
+    return {name: sha256(path) for name, path in _with_helpers(named_modules(tree)).items()}
+
+
+def code_versions(tree: Any) -> dict[str, str]:
+    """The versions of the installed packages that have the modules which a raw recipe names by import path."""
+    tops = {module.partition(".")[0] for module in named_modules(tree)}
+    packages = metadata.packages_distributions() if tops else {}
+    return {name: metadata.version(name) for top in sorted(tops) for name in packages.get(top, ())}
 
 
 def changed_code(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -1,35 +1,41 @@
-"""A run in one file that travels: what predicting needs, without the folders of a machine, with foreign code beside it.
+"""A run in one file that travels: what predicting needs, without the folders of a machine.
 
 A pack is a zip file of uncompressed files. It is as large as what it holds, so that none can grow on the way out.
-Reading it writes files and imports nothing. Code in it is imported where the reader allows that, and only if it has the
-hash that the pack says.
+Reading it writes files and imports nothing. Code that the run names is a package of its own, and no part of it.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
+import stat
+import struct
+import unicodedata
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
 from headway.documents import dump_yaml
 from headway.errors import UserError, option
-from headway.files import sha256, whole_file, write_json, write_text
+from headway.files import sha256, sync, write_json, write_text
 from headway.formats.lines import check_file
 from headway.log import warn
 from headway.recipe import read_tree
-from headway.runs.own_code import find_source, own_sources
+from headway.runs.own_code import named_modules
 from headway.runs.portable import portable
 from headway.runs.run_folder import RunFolder
 from headway.storage import cache_folder, check_new, keep_first, put_in_place, workspace
 
-SOURCES, HASHES = "source", "source.json"
 FILES = re.compile(r"(recipe\.yaml|manifest\.json|metrics\.jsonl|model\.safetensors|README\.md|source\.json)")
-FOLDERS = ("vocabulary", SOURCES)
+SOURCE = "source"  # older packs have that of the code that they name
+FOLDERS = ("vocabulary", SOURCE)
+LONGEST_NAME = 255  # bytes
+LARGEST_DIRECTORY = 1 << 20  # bytes; of some ten thousand files
+SHORTEST_HEADER = 30  # bytes before a file in a zip file
+# The ends of a zip file without a comment: signature, numbers of files, size of the directory.
+END, END64, LOCATOR = struct.Struct("<4s8xL6x"), struct.Struct("<4s36xQ8x"), struct.Struct("<4s16x")
 SAME_TIME = (1980, 1, 1, 0, 0, 0)  # so that packing a run twice gives the same file
 
 
@@ -37,12 +43,13 @@ def pack_run(run: Path, output: Path) -> list[str]:
     """Write a run into one zip file, whole or not at all, and give the names of the files in it.
 
     Raises:
-        UserError: no trained run, or one whose vocabulary is not that of training; foreign code whose source is not
-            found here; an output that does not end in .zip, or is there already and no zip file.
+        UserError: no trained run, or one whose vocabulary is not that of training; a link in it, which may lead to any
+            file of this machine; an output that does not end in .zip, or is there already and no zip file.
     """
     folder = RunFolder(run)
     if not folder.recipe_file.is_file():
         raise UserError("this is not a run folder: it has no recipe.yaml", where=str(run))
+    _check_links(folder)
     folder.check_has_weights()
     folder.check_vocabulary()
     if not output.absolute().parent.is_dir():
@@ -58,29 +65,20 @@ def pack_run(run: Path, output: Path) -> list[str]:
         what = "there is something else there already"
         raise UserError(what, where=option("output"), received=str(output), allowed="a new file, or an older pack")
     tree = read_tree(folder.recipe_file, alone=True)
-    sources = own_sources(tree)
+    if modules := named_modules(tree):
+        warn(f"code that the run names is no part of the pack, and is needed where it is used: {', '.join(modules)}")
+    _warn_of_files(tree.get("text"), "text")
     with workspace(output.absolute().parent) as place:
         packed = RunFolder(place)
         write_text(packed.recipe_file, dump_yaml(portable(tree)))
         write_json(packed.manifest_file, portable(folder.read_manifest()))
-        _warn_of_files(tree.get("text"), "text")
-        if sources:
-            write_json(place / HASHES, {name: sha256(path) for name, path in sources.items()})
-        made = (packed.recipe_file.name, packed.manifest_file.name, HASHES)
-        members = {name: place / name for name in made if (place / name).is_file()}
-        members |= {
-            path.relative_to(run).as_posix(): path
-            for path in (
-                folder.metrics,
-                folder.weights,
-                run / "README.md",
-                *_below(folder.vocabulary),
-            )
-            if path.is_file()
-        }
-        members |= {f"{SOURCES}/{name}": path for name, path in sources.items()}
-        with whole_file(output) as file:
-            _write(members, file)
+        members = {path.name: path for path in (packed.recipe_file, packed.manifest_file)}
+        taken = (folder.metrics, folder.weights, folder.card, *sorted(folder.vocabulary.rglob("*")))
+        members |= {path.relative_to(run).as_posix(): path for path in taken if path.is_file()}
+        _write(members, place / "pack.zip")
+        sync(place / "pack.zip")
+        (place / "pack.zip").replace(output)
+        sync(output.absolute().parent)
     return list(members)
 
 
@@ -130,46 +128,6 @@ def unpacked(path: Path) -> Path:
     return folder
 
 
-def offer_sources(run: Path) -> None:
-    """Let the code that came with a run be imported.
-
-    Raises:
-        UserError: it is not what the pack says, or this process has imported, or would import, other code by the name
-            of a module.
-    """
-    hashes = run / HASHES
-    if not hashes.is_file():
-        return
-    tree = read_tree(hashes, alone=True)
-    for name, expected in tree.items():
-        path = run / SOURCES / name
-        if not path.is_file() or sha256(path) != expected:
-            raise UserError("this code is not the code that was packed", where=str(path), allowed=f"SHA-256 {expected}")
-        _check_name(name, expected, path)
-    folder = str((run / SOURCES).absolute())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    for name, expected in tree.items():
-        found = find_source(_module(name))
-        if found is None or sha256(found.path) != expected:
-            what, received = "another module of this name would be imported", found and str(found.path)
-            raise UserError(what, where=str(run / SOURCES / name), received=received, allowed="the code of the pack")
-
-
-def _module(name: str) -> str:
-    """The module that a file below a folder of sources is."""
-    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-def _check_name(name: str, expected: str, path: Path) -> None:
-    """Raise UserError where the module of a pack would be another one, which a process has by that name already."""
-    module = sys.modules.get(_module(name))
-    file = getattr(module, "__file__", None)
-    if file is not None and Path(file).is_file() and sha256(Path(file)) != expected:
-        what = "another module of this name is imported already, and its code would be used"
-        raise UserError(what, where=str(path), received=file, allowed="a process for each of the two")
-
-
 def _warn_of_files(value: Any, key: str) -> None:
     """Warn of files of this machine that the preparation of text reads, such as a segmenter's model."""
     if isinstance(value, Mapping):
@@ -180,16 +138,15 @@ def _warn_of_files(value: Any, key: str) -> None:
         warn(f"{key}: {value} is not in the pack; {name} has to lie in the folder in which the pack is used")
 
 
-def _below(folder: Path) -> list[Path]:
-    """The files below a folder. Raises UserError for a link, which may lead to any file of this machine."""
-    found = sorted(folder.rglob("*"))
-    for path in found:
+def _check_links(run: RunFolder) -> None:
+    """Raise UserError for a link among the files of a run, which may lead to any file of this machine."""
+    files = (run.recipe_file, run.manifest_file, run.metrics, run.weights, run.card)
+    for path in (*files, run.vocabulary, *run.vocabulary.rglob("*")):
         if path.is_symlink():
             raise UserError("a run that is packed has no links to other files", where=str(path))
-    return [path for path in found if path.is_file()]
 
 
-def _write(members: Mapping[str, Path], file: BinaryIO) -> None:
+def _write(members: Mapping[str, Path], file: Path) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, path in members.items():
             entry = zipfile.ZipInfo(name, SAME_TIME)
@@ -199,31 +156,64 @@ def _write(members: Mapping[str, Path], file: BinaryIO) -> None:
 
 
 def _extract(file: Path, folder: Path) -> None:
+    """Write the files of a pack, of which nothing is written where one is none that a pack has. Raises UserError."""
     try:
+        _check_directory(file)
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
-            for entry in entries:
-                _check(entry, file)
-            if len({entry.filename for entry in entries}) != len(entries):
-                raise UserError("this pack has a file twice", where=str(file))
-            if "recipe.yaml" not in archive.namelist():
-                raise UserError("this is no pack of a run: it has no recipe.yaml", where=str(file))
+            _check(entries, file)
             for entry in entries:
                 target = folder / entry.filename
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(entry) as source, target.open("wb") as written:
                     while block := source.read(1 << 20):
                         written.write(block)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, struct.error, UnicodeError) as error:
         raise UserError(f"this pack cannot be read ({error})", where=str(file)) from error
 
 
-def _check(entry: zipfile.ZipInfo, file: Path) -> None:
-    """Raise UserError unless this is a file that a pack has, uncompressed."""
-    path = PurePosixPath(entry.filename)
-    below = path.parts[:-1]
-    known = FILES.fullmatch(entry.filename) or (below and below[0] in FOLDERS and ".." not in below)
-    if not known or path.is_absolute() or "\\" in entry.filename or path.as_posix() != entry.filename:
-        raise UserError("a run has no such file", where=str(file), received=entry.filename)
-    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
-        raise UserError("the files of a pack are not compressed", where=str(file), received=entry.filename)
+def _check_directory(file: Path) -> None:
+    """Raise UserError where the list of a zip file's entries, which is read whole, is longer than that of a pack."""
+    with file.open("rb") as opened:
+        opened.seek(max(0, file.stat().st_size - END64.size - LOCATOR.size - END.size))
+        tail = opened.read()
+    signature, size = END.unpack(tail[-END.size :])
+    if signature != b"PK\5\6":
+        raise zipfile.BadZipFile("it does not end as a zip file does")
+    if LOCATOR.unpack(tail[-END.size - LOCATOR.size : -END.size])[0] == b"PK\6\7":
+        size = END64.unpack(tail[: END64.size])[1]
+    if size > LARGEST_DIRECTORY:
+        raise UserError("this pack has more files than a run", where=str(file))
+
+
+def _check(entries: Sequence[zipfile.ZipInfo], file: Path) -> None:
+    """Raise UserError unless these are files that a pack has, uncompressed, each by its own name in its own place."""
+    names, end = dict[str, str](), 0
+    for entry in sorted(entries, key=lambda entry: entry.header_offset):
+        name, kind = entry.filename, stat.S_IFMT(entry.external_attr >> 16)
+        if not _is_known(name) or kind not in (0, stat.S_IFREG):
+            raise UserError("a run has no such file", where=str(file), received=name)
+        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+            raise UserError("the files of a pack are not compressed", where=str(file), received=name)
+        if entry.header_offset < end:
+            raise UserError("files of this pack lie one in the other", where=str(file), received=name)
+        end = entry.header_offset + SHORTEST_HEADER + entry.file_size
+        folded = unicodedata.normalize("NFC", name).casefold()  # for file systems that take the two for one
+        if folded in names:
+            raise UserError("this pack has a file twice", where=str(file), received=name)
+        names[folded] = name
+    if end > file.stat().st_size:
+        raise UserError("files of this pack lie one in the other", where=str(file))
+    for name in names:
+        if any(str(above) in names for above in PurePosixPath(name).parents):
+            raise UserError("this pack has a file in a file", where=str(file), received=names[name])
+    if "recipe.yaml" not in names:
+        raise UserError("this is no pack of a run: it has no recipe.yaml", where=str(file))
+
+
+def _is_known(name: str) -> bool:
+    """Whether this is the name of a file that a pack has, and leads nowhere else."""
+    folder, *below = name.split("/")
+    odd = {"", ".", ".."} & set(below) or re.search(r"[\\:]", name) or not name.isprintable()
+    in_folder = folder in FOLDERS and below and not odd and len(name.encode()) <= LONGEST_NAME
+    return bool(FILES.fullmatch(name) or (in_folder and (folder != SOURCE or name.endswith(".py"))))

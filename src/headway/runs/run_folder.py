@@ -32,6 +32,8 @@ LEFTOVERS = "|".join(
     map(re.escape, ("recipe.yaml", "vocabulary", WEIGHTS, "metrics.jsonl", "manifest.json", "report.html", CARD))
 )
 
+LARGEST_HEADER = 1 << 22  # bytes, in a file of weights; of some forty thousand tensors
+
 
 class ManifestEntries(BaseModel):
     """The types of a manifest's entries, each of which may be missing; others may be there."""
@@ -59,6 +61,9 @@ class ManifestEntries(BaseModel):
     vocabulary: dict[str, str] = {}
     model_sha256: str = ""
     next_model_sha256: str = ""
+    code: dict[str, str] = {}
+    processes: int = 1
+    cpu_seconds: float = 0.0
 
 
 MANIFEST = TypeAdapter(ManifestEntries)
@@ -213,7 +218,7 @@ class RunFolder:
             before, after = None, _identity(self.weights)
             while after != before:  # until no run that goes on has replaced them meanwhile
                 before = after
-                weights, digest, manifest = load_file(self.weights), sha256(self.weights), self.read_manifest()
+                weights, digest, manifest = _load(self.weights), sha256(self.weights), self.read_manifest()
                 after = _identity(self.weights)
         known = {manifest[name] for name in ("model_sha256", "next_model_sha256") if name in manifest}
         if not known:
@@ -270,7 +275,17 @@ def _identity(file: Path) -> tuple[int, ...]:
 def read_tensors(file: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file. Raises UserError where it is damaged."""
     with _reading(file):
-        return load_file(file)
+        return _load(file)
+
+
+def _load(file: Path) -> dict[str, Tensor]:
+    """`load_file`, but for a file with more tensors than a model has: each takes memory, if it is empty. UserError."""
+    with file.open("rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+    if size > LARGEST_HEADER:
+        what = "these weights cannot be read (their list of tensors is longer than a model's)"
+        raise UserError(what, where=str(file), received=size, allowed=f"up to {LARGEST_HEADER:,} bytes")
+    return load_file(file)
 
 
 @contextmanager

@@ -258,14 +258,17 @@ def test_a_folder_that_was_no_run_keeps_its_files(tmp_path):
     assert (run / ".notes.tmp").is_file()
 
 
-def test_links_are_removed_and_not_what_they_name(tmp_path):
-    settings = {"keep_last": 1, "average": {"of": "last"}}
-    run = toys.run(tmp_path, updates=4, **settings)
-    elsewhere = (run / "checkpoints" / "update-00000004").rename(tmp_path / "elsewhere")
-    (run / "checkpoints" / "update-00000004").symlink_to(elsewhere)
-    toys.run(tmp_path, updates=8, resume=True, **settings)
-    assert (elsewhere / "model.safetensors").is_file()
-    assert not (run / "checkpoints" / "update-00000004").exists()
+@pytest.mark.parametrize("name", ["checkpoints", "checkpoints/update-00000004", "tensorboard"])
+def test_nothing_is_written_or_removed_where_a_link_leads(tmp_path, name):
+    run, elsewhere = toys.run(tmp_path, updates=4), tmp_path / "elsewhere"
+    (run / "tensorboard").mkdir()
+    (run / name).rename(elsewhere)
+    (elsewhere / ".model.safetensors.tmp").write_text("mine")
+    before = sorted(elsewhere.rglob("*"))
+    (run / name).symlink_to(elsewhere)
+    with pytest.raises(UserError, match=f"{name}: training would write to the place that this link names"):
+        toys.run(tmp_path, updates=8, resume=True)
+    assert sorted(elsewhere.rglob("*")) == before
 
 
 def rewritten(folder, change):

@@ -26,7 +26,7 @@ from headway.recipe import Recipe
 from headway.registry import foreign_code, import_paths
 from headway.runs.checkpoint_files import LEFTOVERS as CHECKPOINT_LEFTOVERS
 from headway.runs.checkpoint_files import list_checkpoints, update_of
-from headway.runs.own_code import changed_code, code_hashes
+from headway.runs.own_code import changed_code, code_hashes, code_versions
 from headway.runs.run_folder import LEFTOVERS, RunFolder, load_weights
 from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_latest, restore_optimizer
 from headway.runs.training.evaluation import baseline_scores
@@ -251,7 +251,8 @@ def _start_records(
     parameters = sum(parameter.numel() for name, parameter in model.named_parameters() if CHANGE not in name)
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     parts = {"train": corpora.train, "dev": corpora.dev and corpora.dev.corpus}
-    manifest, now, code = folder.read_manifest(), machine(), code_hashes(recipe.model_dump(mode="json"))
+    tree = recipe.model_dump(mode="json")
+    manifest, now, code, versions = folder.read_manifest(), machine(), code_hashes(tree), code_versions(tree)
     if state.update:
         _warn_of_another_machine(manifest.get("machine", {}), now)
         for name in changed_code(manifest.get("code", {}), code):
@@ -271,6 +272,7 @@ def _start_records(
             **origin,
             **({"code": code} if code else {}),
             **({} if state.update else {"dev_language": recipe.text.target.language}),
+            **({"code_versions": versions} if versions else {}),
             "machine": now,
             "processes": processes,
             "precision": arithmetic.precision,

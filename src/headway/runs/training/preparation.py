@@ -15,6 +15,7 @@ from headway.optimizers.optimizers import build_schedule
 from headway.optimizers.schedules import Schedule, TrainingProgress
 from headway.processing.text.text_processor import check_languages
 from headway.recipe import Recipe
+from headway.runs.checkpoint_files import list_checkpoints
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.origin import add_low_rank, fill_from_run, take_processors
 from headway.tasks import build_task, dev_metrics
@@ -149,4 +150,8 @@ def run_folder(path: Path, resume: bool) -> RunFolder:
             sync(made)
     except OSError as error:
         raise UserError(f"the run folder cannot be made ({error.strerror})", where=where) from error
+    for written in (folder.checkpoints, path / "tensorboard", *list_checkpoints(folder.checkpoints)):
+        if written.is_symlink():
+            what = "training would write to the place that this link names, and remove files there"
+            raise UserError(what, where=str(written), allowed="a link to the whole run folder")
     return folder

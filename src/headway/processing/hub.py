@@ -1,0 +1,106 @@
+"""The hub of Hugging Face, or the server that HF_ENDPOINT names, asked before libraries ask it.
+
+Libraries wait for it without end, take any page for its answer, and write all that it sends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from typing import Any, Literal
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from headway.documents import parse_json
+from headway.errors import RunError, UserError
+
+WAIT, LONGEST_WAIT = 10.0, 60.0  # seconds: for the next bytes, and for all of an answer
+LARGEST_ANSWER = 1 << 25
+LARGEST_FILE = 1 << 34
+NAME = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?", re.ASCII)
+LONGEST_NAME = 96
+ON = ("1", "ON", "YES", "TRUE")  # of environment variables, for the libraries
+
+
+def check_on_hub(name: str, where: str, kind: Literal["models", "datasets"] = "models") -> None:
+    """See that the hub has a repository, and what is in it, unless HF_HUB_OFFLINE forbids to ask.
+
+    Args:
+        name: `OWNER/NAME`.
+        where: the recipe key that names it.
+        kind: of repository.
+
+    Raises:
+        UserError: it has none by that name, or none that may be read.
+        RunError: it does not answer in time, or otherwise than a hub does.
+    """
+    if not NAME.fullmatch(name) or ".." in name or len(name) > LONGEST_NAME:
+        what = "this is no folder, and no name of a repository on the hub"
+        raise UserError(what, where=where, received=name, allowed="OWNER/NAME")
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ON:
+        return
+    endpoint = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+    address = f"{endpoint}/api/{kind}/{name}?blobs=true"
+    try:
+        answer = parse_json(_read(address), address, dict, what="the answer")
+        _check_files(answer)
+    except HTTPError as error:
+        error.close()
+        if error.code in (401, 403, 404):
+            what = f"the hub ({endpoint}) has no such repository that you may read (HTTP {error.code})"
+            raise UserError(what, where=where, received=name) from error
+        raise _out_of_order(where, endpoint, error) from error
+    except (OSError, HTTPException, ValueError, UserError) as error:
+        raise _out_of_order(where, endpoint, error) from error
+
+
+def _out_of_order(where: str, endpoint: str, error: Exception) -> RunError:
+    text = f"{where}: the hub ({endpoint}) does not answer as it should ({str(error) or type(error).__name__})"
+    return RunError(f"{text}; HF_HUB_OFFLINE=1 takes what was downloaded before")
+
+
+def _read(address: str) -> str:
+    """The text at an address. Raises OSError, HTTPException or ValueError where none comes in time."""
+    from huggingface_hub import get_token
+
+    if not address.startswith(("http://", "https://")):
+        raise ValueError("its address begins with neither http:// nor https://")
+    request, until, content = Request(address), time.monotonic() + LONGEST_WAIT, b""  # noqa: S310
+    if token := get_token():
+        request.add_unredirected_header("Authorization", f"Bearer {token}")  # another host is not told
+    with urlopen(request, timeout=WAIT) as answer:  # noqa: S310
+        while block := answer.read1(1 << 16):
+            content += block
+            if len(content) > LARGEST_ANSWER or time.monotonic() > until:
+                raise ValueError("its answer does not end")
+    return content.decode()
+
+
+def _check_files(answer: dict[str, Any]) -> None:
+    """Raise ValueError for a repository with files that have no such name or size as files have."""
+    files = answer.get("siblings")
+    if not isinstance(files, list) or not all(isinstance(file, dict) for file in files):
+        raise ValueError("it lists no files")
+    for file in files:
+        name, size = file.get("rfilename"), file.get("size") or 0
+        if not isinstance(name, str) or {"", ".", ".."} & set(name.split("/")) or "\\" in name or "\0" in name:
+            raise ValueError(f"it has a file that leads elsewhere: {name!r}")
+        if not isinstance(size, int) or size > LARGEST_FILE:
+            raise ValueError(f"{name} is larger than {LARGEST_FILE:,} bytes")
+
+
+@contextmanager
+def files_of_bounded_size() -> Iterator[None]:
+    """Within this context no file grows beyond what a repository has, whatever a server sends: OSError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    least = min(limit for limit in (LARGEST_FILE, soft, hard) if limit != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (least, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
