@@ -177,8 +177,9 @@ def predict_stream(
     size = RECORDINGS if isinstance(predictor.source, AudioProcessor) else WINDOW
     prefixes = Prefixes(output.prefix) if output.prefix else None
     total = _checked(predictor, options, sources, prefixes) if source is None else None
+    shown = source is None or not source.typed
     done, losses, repairs, read = 0, Counter[str](), RepairCount(), Counter[str]()
-    with writer.files() as write, progress("decoding", total, "lines") as line:
+    with writer.files() as write, progress("decoding", total, "lines", shown=shown) as line:
         for window in windows(sources, size, source):
             if prefixes is not None:
                 options = prefixes.given_to(options, done, len(window))

@@ -9,6 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headway.cli import console
 from headway.errors import UserError, printable
 from headway.files import whole_file
 from headway.formats.lines import BYTE_ORDER_MARK
@@ -23,6 +24,9 @@ GRACE = 0.02  # seconds in which a program that writes many lines writes the nex
 class StandardInput:
     """The lines of standard input without their ends, read as they come.
 
+    Attributes:
+        typed: whether somebody types them, who gets a prompt where a line is waited for.
+
     Raises:
         UserError: standard input is closed; while lines are read, one that is not UTF-8, with its number.
     """
@@ -33,7 +37,8 @@ class StandardInput:
         self._file: Any = sys.stdin.buffer
         self._complete, self._begun = deque[bytes](), list[bytes]()
         self._ended = False
-        if sys.stdin.isatty():
+        self.typed = sys.stdin.isatty()
+        if self.typed:
             say("reading lines as they are typed; Ctrl-D ends")
 
     def __iter__(self) -> Iterator[str]:
@@ -56,7 +61,12 @@ class StandardInput:
         while not self._complete and not self._ended:
             if seconds is not None and not _is_readable(self._file, seconds):
                 return False
+            waits = self.typed and seconds is None
+            if waits and not any(self._begun):
+                console.prompt("> ")
             self._read()
+            if waits and self._ended:
+                console.prompt("\n")
         return bool(self._complete)
 
     def _read(self) -> None:
@@ -111,13 +121,17 @@ def windows(items: Iterable[Item], size: int, source: StandardInput | None = Non
 def write(text: str, *, end: str = "\n", coloured: bool = False) -> None:
     """Write results to standard output: to a terminal only what it shows, to anything else the text itself.
 
+    A terminal has results in the place of bars.
+
     Args:
         text: the results.
         end: what stands behind them.
         coloured: the text has colours of ours, and nothing in it but these needs care.
     """
-    shown = printable(text) if sys.stdout.isatty() and not coloured else text
-    sys.stdout.write(shown + end)
+    if sys.stdout.isatty():
+        console.clear()
+        text = text if coloured else printable(text)
+    sys.stdout.write(text + end)
 
 
 @contextmanager
