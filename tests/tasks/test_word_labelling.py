@@ -284,6 +284,12 @@ def test_predict_writes_tsv_json_and_marks(learned: Learned, run_headway: Comman
     )  # two words and a blank line
 
 
+@pytest.mark.parametrize("sentence", ["he \ud83d", ("he", "\ud83d")])
+def test_half_of_a_character_is_no_word(predictor: LabelPredictor, sentence: Any) -> None:
+    with pytest.raises(UserError, match="half of a surrogate pair"):
+        predictor.predict([sentence])
+
+
 def test_labels_reach_a_file_from_a_terminal(learned: Learned, tmp_path: Path) -> None:
     ended = at_terminal("predict", learned.run, out="file", folder=tmp_path, stdin="he bad\n")
     assert [row.split("\t")[:2] for row in ended.out.splitlines()] == [["he", "c"], ["bad", "i"], [""]]

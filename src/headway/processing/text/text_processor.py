@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from headway.config import Section
-from headway.errors import UserError
+from headway.errors import UserError, check_characters
 from headway.files import write_json
 from headway.processing.processor import Encoded, Processor, Words
 from headway.processing.text.line_ends import on_one_line
@@ -68,7 +68,11 @@ class TextToken:
 
 
 def prepare(line: str, config: PreparationConfig) -> str:
-    """Normalise and segment a raw line, in which characters that end a line are spaces; a blank one becomes empty."""
+    """Normalise and segment a raw line, in which characters that end a line are spaces; a blank one becomes empty.
+
+    Raises UserError for what is no text: all text that a model reads comes this way, or by `prepare_with_spans`.
+    """
+    check_characters(line)
     line = on_one_line(line)
     for step in config.normalise:
         line = STEPS[step].apply(line, config.language)
@@ -78,6 +82,7 @@ def prepare(line: str, config: PreparationConfig) -> str:
 
 def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[Span]]:
     """`prepare`, and for each character of the result the characters [start, end) of `line` it came from."""
+    check_characters(line)
     text, spans = on_one_line(line), identity(len(line))
     for step in config.normalise:
         result = STEPS[step].apply(text, config.language)
