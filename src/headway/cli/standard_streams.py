@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from headway.cli import console
 from headway.errors import UserError, printable
 from headway.files import whole_file
-from headway.formats.lines import BYTE_ORDER_MARK
+from headway.formats.lines import BYTE_ORDER_MARK, LONGEST_LINE, check_length
 from headway.log import say
 
 Item = TypeVar("Item")
@@ -28,14 +28,14 @@ class StandardInput:
         typed: whether somebody types them, who gets a prompt where a line is waited for.
 
     Raises:
-        UserError: standard input is closed; while lines are read, one that is not UTF-8, with its number.
+        UserError: standard input is closed; while lines are read, one that is not UTF-8, or too long, with its number.
     """
 
     def __init__(self) -> None:
         if sys.stdin is None:
             raise UserError("standard input is closed", allowed="lines from a file, a pipe or a terminal")
         self._file: Any = sys.stdin.buffer
-        self._complete, self._begun = deque[bytes](), list[bytes]()
+        self._complete, self._begun = deque[bytes](), bytearray()
         self._ended = False
         self.typed = sys.stdin.isatty()
         if self.typed:
@@ -45,9 +45,10 @@ class StandardInput:
         number = 0
         while self._next_is_there(None):
             number += 1
-            raw = self._complete.popleft()
+            raw = self._complete.popleft().removeprefix(BYTE_ORDER_MARK if number == 1 else b"").removesuffix(b"\r")
+            check_length(raw, f"standard input:{number}")
             try:
-                yield raw.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").decode().removesuffix("\r")
+                yield raw.decode()
             except UnicodeDecodeError as error:
                 what = f"this is not UTF-8 ({error.reason} at byte {error.start + 1})"
                 raise UserError(what, where=f"standard input:{number}") from error
@@ -62,7 +63,7 @@ class StandardInput:
             if seconds is not None and not _is_readable(self._file, seconds):
                 return False
             waits = self.typed and seconds is None
-            if waits and not any(self._begun):
+            if waits and not self._begun:
                 console.prompt("> ")
             self._read()
             if waits and self._ended:
@@ -71,17 +72,16 @@ class StandardInput:
 
     def _read(self) -> None:
         chunk = self._file.read1(CHUNK)
-        if chunk:
-            *ended, rest = chunk.split(b"\n")
-            if ended:
-                self._complete.append(b"".join([*self._begun, ended[0]]))
-                self._complete.extend(ended[1:])
-                self._begun = []
-            self._begun.append(rest)
-            return
-        self._ended = True
-        if last := b"".join(self._begun):
-            self._complete.append(last)
+        *ended, rest = chunk.split(b"\n")
+        if ended:
+            self._complete.append(bytes(self._begun + ended[0]))
+            self._complete.extend(ended[1:])
+            self._begun.clear()
+        self._begun += rest
+        # A line that is refused whatever follows, with its marks of order and end aside, is the last.
+        self._ended = not chunk or len(self._begun) > LONGEST_LINE + len(BYTE_ORDER_MARK + b"\r")
+        if self._ended and self._begun:
+            self._complete.append(bytes(self._begun))
 
 
 def _is_readable(file: Any, seconds: float) -> bool:
