@@ -26,6 +26,7 @@ from headway.predictors.tree_formatter import RepairCount
 from headway.predictors.word_alignment import Aligner, WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.processor import Processor
+from headway.processing.text.line_ends import in_one_cell
 from headway.processing.text.text_processor import TextProcessor
 from headway.tasks.speech_recognition import read_manifest
 
@@ -48,6 +49,7 @@ class Writer:
     Attributes:
         shown: the alignments of the first `MOST_SHOWN` lines.
         short: how many inputs have had fewer outputs than `nbest`.
+        respaced: how many outputs have spaces for their tabs, which would be columns beside scores.
     """
 
     def __init__(
@@ -63,13 +65,17 @@ class Writer:
         self.with_scores, self.nbest, self.attention, self.patterns = with_scores, nbest, attention, patterns
         self.alignments, self.aligner = alignments, aligner
         self.shown: list[WordAlignment] = []
-        self.short = 0
+        self.short = self.respaced = 0
 
     def write(self, prediction: Prediction) -> None:
         """Write one prediction: `nbest` lines, with its hypotheses."""
         for hypothesis in prediction.hypotheses:
-            score = f"{hypothesis.score:.4f}\t" if self.with_scores else ""
-            write(f"{score}{hypothesis.text}")
+            if not self.with_scores:
+                write(hypothesis.text)
+                continue
+            text = in_one_cell(hypothesis.text)
+            self.respaced += text != hypothesis.text
+            write(f"{hypothesis.score:.4f}\t{text}")
         missing = self.nbest - len(prediction.hypotheses)
         self.short += missing > 0
         for _ in range(missing):
@@ -196,7 +202,7 @@ def predict_stream(
             read.update(_characters(predictor.source, map(formatter.source, window)))
             sys.stdout.flush()
             line.update(done)
-    _tell_losses(done, losses + Counter(short=writer.short))
+    _tell_losses(done, losses + Counter(short=writer.short, respaced=writer.respaced))
     if prefixes is not None:
         prefixes.check(done)
     _tell_repairs(repairs)
@@ -276,6 +282,8 @@ def _tell_losses(done: int, losses: Counter[str]) -> None:
         warn(f"{count:,} of {done:,} were skipped; their lines are empty")
     if count := losses["short"]:
         warn(f"{count:,} of {done:,} have fewer outputs than were asked for; lines with a score of -inf fill them up")
+    if count := losses["respaced"]:
+        say(f"{count:,} outputs have tabs, which are written as spaces beside scores")
 
 
 def _characters(processor: Processor, lines: Iterable[str]) -> Iterator[str]:
