@@ -15,6 +15,7 @@ import headway
 from headway.catalogue import CATALOGUE, registry_of
 from headway.config import Section, validated_options
 from headway.errors import UserError
+from headway.recipe import parse_recipe
 from headway.registry import config_of
 from headway.search.decoding_options import SearchOptions
 
@@ -84,3 +85,9 @@ def test_every_number_has_two_bounds() -> None:
 def test_true_and_false_are_no_numbers(given: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="input should be a number, not true or false"):
         validated_options(SearchOptions, given)
+
+
+def test_half_of_a_character_is_no_value() -> None:
+    """YAML can hold one; no file of a run could."""
+    with pytest.raises(UserError, match=r"text\.source\.language: this text holds half of a surrogate pair"):
+        parse_recipe({"data": {"train": {"tsv": "a.tsv"}}, "text": {"source": {"language": "\ud83d"}}})

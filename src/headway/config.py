@@ -10,11 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
-from headway.errors import UserError, in_lines, in_one_line, nearest, option, shortened
+from headway.errors import UserError, check_characters, in_lines, in_one_line, nearest, option, shortened
 from headway.files import check_figure, check_output_file, check_output_folder
 
 # Where results go: what cannot be written is found before the work.
@@ -46,6 +55,16 @@ class Section(BaseModel):
                 mistakes = [mistake("input should be a number, not true or false", name) for name in wrong]
                 raise ValidationError.from_exception_data(cls.__name__, mistakes)
         return values
+
+    @field_validator("*")
+    @classmethod
+    def _characters(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            try:
+                check_characters(value)  # YAML can hold halves
+            except UserError as error:
+                raise ValueError(error.what) from error
+        return value
 
 
 @cache

@@ -13,6 +13,7 @@ from pathlib import PurePath
 LONGEST_VALUE = 500  # characters of a value in a message
 LONGEST_PLACE = 1000  # of a file, a key or an override
 LONGEST_LINE = 2000  # of a message
+AROUND = 40  # characters on each side of what is wrong in a text
 LONGEST_LIST = 2000  # of the mistakes in a message
 # What a terminal obeys: control characters but tab and line feed, marks that turn the direction of writing, separators
 # of lines and paragraphs; and halves of characters, which cannot be written at all.
@@ -84,6 +85,19 @@ class UserError(HeadwayError):
         if self.allowed is not None:
             message += f"; allowed: {self.allowed}"
         super().__init__(message)
+
+
+def check_characters(text: str, where: str | None = None, what: str = "this text") -> None:
+    """Raise UserError for a text with half of a surrogate pair, which no encoding and no library in C++ can write.
+
+    JSON that was cut off has such halves, and so do arguments of a command that are not UTF-8.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        around = text[max(0, error.start - AROUND) : error.start + AROUND]
+        what = f"{what} holds half of a surrogate pair, which is no character"
+        raise UserError(what, where=where, received=around) from None
 
 
 def not_installed(who: str, packages: Sequence[str], extra: str, where: str | None = None) -> UserError:

@@ -112,10 +112,12 @@ def progress_shown(view: View) -> Iterator[None]:
 
 
 @contextmanager
-def progress(title: str, total: float | None = None, unit: str = "", *, long: bool = False) -> Iterator[Progress]:
+def progress(
+    title: str, total: float | None = None, unit: str = "", *, long: bool = False, shown: bool = True
+) -> Iterator[Progress]:
     """Progress of the work within this context, drawn where a program shows progress and notices are logged."""
     work, view = Progress(title, total, unit, long), _view.get()
-    if view is None or not logger.isEnabledFor(logging.INFO):
+    if view is None or not shown or not logger.isEnabledFor(logging.INFO):
         yield work
         return
     with view(work) as redraw:

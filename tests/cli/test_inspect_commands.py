@@ -1,6 +1,7 @@
 """`headway inspect`: its verbs, and the calls in which an option stands for the verb."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +59,14 @@ def test_help_lists_the_verbs_and_their_options(run_headway: Command) -> None:
     assert run_headway("inspect", "-h").out == shown
     assert all(verb in shown for verb in ("page", "figures", "parameters", "layers", "dependencies"))
     assert "--within" in run_headway("inspect", "figures", "--help").out
+
+
+@pytest.mark.parametrize("figure", ["page", "heat-map"])
+def test_half_of_a_character_is_no_sentence(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, figure: str
+) -> None:
+    output = tmp_path / ("a.html" if figure == "page" else "a.pdf")
+    ended = run_headway("inspect", figure, reversal.run, "--text", "caf\udce9", "--output", output)
+    assert ended.code == 2
+    assert "'caf\\udce9'" in ended.err
+    assert not output.exists()

@@ -12,6 +12,7 @@ import pytest
 import headway
 from headway.cli import prediction_stream as command
 from headway.predictors.captured_attention import END
+from headway.predictors.formatter import Formatted, Formatter
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.subwords import SubwordVocabulary
 from tests.conftest import Command, Reversal, start_headway
@@ -35,6 +36,19 @@ def test_no_line_no_output(run_headway: Command, reversal: Reversal) -> None:
 
 def test_a_byte_order_mark_is_no_text(run_headway: Command, reversal: Reversal) -> None:
     assert run_headway("predict", reversal.run, stdin=b"\xef\xbb\xbfabcd\n").out == "dcba\n"
+
+
+def test_scores_stand_in_a_column_of_their_own(
+    run_headway: Command, reversal: Reversal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Formatter, "output", lambda formatter, line, text: Formatted(f"{text}\t\u2028x"))
+    for options, count in ((("--scores",), 2), (("--nbest", "2", "--beam", "2"), 4)):
+        ended = run_headway("predict", reversal.run, *options, stdin="ab\nabcd\n")
+        rows = [row.split("\t") for row in ended.out.splitlines()]
+        assert [len(row) for row in rows] == [2] * count
+        assert rows[0][1] == "ba  x"
+        assert ended.err == f"{count} outputs have tabs, which are written as spaces beside scores\n"
+    assert run_headway("predict", reversal.run, stdin="ab\n") == (0, "ba\t\u2028x\n", "")
 
 
 def test_only_line_feeds_end_a_line(run_headway: Command, reversal: Reversal) -> None:

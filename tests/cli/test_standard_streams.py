@@ -14,7 +14,7 @@ import pytest
 from headway.cli import main
 from headway.cli.prediction_options import WriterOptions
 from headway.cli.prediction_stream import predict_stream
-from headway.cli.standard_streams import StandardInput, windows, write
+from headway.cli.standard_streams import CHUNK, StandardInput, windows, write
 from headway.errors import UserError
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -62,6 +62,22 @@ def test_lines(monkeypatch: pytest.MonkeyPatch, content: bytes, lines: list[str]
 def test_a_line_that_is_not_utf8_has_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="standard input:2: this is not UTF-8"):
         list(given(monkeypatch, b"a\n\xff\n"))
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\nc\n"])
+def test_a_line_that_is_too_long_is_refused_before_it_is_read_whole(
+    monkeypatch: pytest.MonkeyPatch, end: bytes
+) -> None:
+    monkeypatch.setattr("headway.formats.lines.LONGEST_LINE", CHUNK)
+    monkeypatch.setattr("headway.cli.standard_streams.LONGEST_LINE", CHUNK)
+    source = given(monkeypatch, b"a\n" + b"b" * 5 * CHUNK + end)
+    lines = windows(source, 2, source)
+    assert next(lines) == ["a"]
+    with pytest.raises(UserError, match="standard input:2: this line is longer than 65,536 bytes"):
+        next(lines)
+    assert len(sys.stdin.buffer.read()) > 2 * CHUNK  # the rest of the line
+    source = given(monkeypatch, b"b" * CHUNK + b"\r\nc")
+    assert list(source) == ["b" * CHUNK, "c"]
 
 
 def test_who_types_is_told_that_lines_are_waited_for(

@@ -179,3 +179,10 @@ def test_a_score_from_elsewhere_is_a_number(monkeypatch: pytest.MonkeyPatch, sco
     monkeypatch.setattr(Given, "score_given", score)
     with pytest.raises(UserError, match=r"given: Given\.aggregate gives no finite number"):
         Given().score(["a", "b"], [["a", "b"]])
+
+
+@pytest.mark.parametrize("name", ["bleu", "wer", "rouge-1", "exact_match"])
+def test_half_of_a_character_is_no_text(name: str) -> None:
+    for hypotheses, references in ((["a", "\ud83d"], ["a", "b"]), (["a", "b"], ["a", "\ud83d"])):
+        with pytest.raises(UserError, match="segment 2: this text holds half of a surrogate pair"):
+            build_metric(name).score(hypotheses, [references])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,25 @@ def test_a_prediction_has_text_score_tokens(reversal: Reversal) -> None:
     assert len(best.log_probabilities) == len(best.tokens) + 1
     assert said.score == pytest.approx(sum(best.log_probabilities) / ((5 + 6) / 6) ** 0.6)
     assert (blank.text, blank.score, blank.tokens, blank.attention) == ("", 0.0, [], {})
+
+
+HALF = "a\ud83db"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda predictor: predictor.predict([HALF]), lambda predictor: predictor.predict(["ab"] * 200 + [HALF]),
+        lambda predictor: predictor.predict(["ab"], prefixes=[HALF]),
+        lambda predictor: predictor.force([HALF], ["ba"]), lambda predictor: predictor.force(["ab"], [HALF]),
+        lambda predictor: predictor.can_read("ab", HALF), lambda predictor: predictor.source.encode_with_spans(HALF),
+    ],
+)  # fmt: skip
+def test_half_of_a_character_is_no_text(
+    predictor: SequencePredictor, call: Callable[[SequencePredictor], object]
+) -> None:
+    with pytest.raises(UserError, match=r"half of a surrogate pair.*'a\\ud83db'"):
+        call(predictor)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])

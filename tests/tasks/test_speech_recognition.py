@@ -25,6 +25,7 @@ from headway.runs.training.preparation import check_recipe
 from headway.tasks.speech_recognition import SpeechRecognition
 from tests.processing.audio.tones import RATE, WORDS, say, write, write_corpus
 from tests.runs.training.kills import assert_same, attempts
+from tests.terminal import at_terminal
 
 RECIPE = {
     "task": "speech_recognition",
@@ -111,6 +112,13 @@ def test_files_are_transcribed_in_their_order(heard, run_headway):
     assert (ended.code, ended.out.splitlines()) == (0, heard.texts)
     backwards = run_headway("predict", heard.run, *reversed(heard.recordings), "--batch-tokens", "60")
     assert backwards.out.splitlines() == heard.texts[::-1]
+
+
+def test_transcripts_reach_a_pipe_from_a_terminal(heard, tmp_path):
+    ended = at_terminal("predict", heard.run, *heard.recordings, out="pipe", folder=tmp_path)
+    assert ended.out.splitlines() == heard.texts
+    assert "decoding" in ended.drawn
+    assert ended.screen == []
 
 
 @pytest.mark.parametrize("kind", ["flac", "stereo", "44100 Hz", "24 bits"])

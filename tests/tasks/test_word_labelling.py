@@ -36,6 +36,7 @@ from tests.conftest import Command
 from tests.models.encoders import LAYERS, write_encoder
 from tests.rounding import rounding
 from tests.runs.inspect.test_inspection import read_values, sentences_of
+from tests.terminal import at_terminal
 
 WORDS = ["he", "she", "they", "goes", "home", "not", "bad", "xyz", "\u200b", "abcdefgh"]
 HARD = ["\u200b", "\U0001f600", "Ω", "abcdefgh" * 30, "don't", "\u00ad", "."]
@@ -281,6 +282,19 @@ def test_predict_writes_tsv_json_and_marks(learned: Learned, run_headway: Comman
     assert (
         run_headway("predict", learned.run, "--raw", stdin="bad.\n").out.count("\n") == 3
     )  # two words and a blank line
+
+
+@pytest.mark.parametrize("sentence", ["he \ud83d", ("he", "\ud83d")])
+def test_half_of_a_character_is_no_word(predictor: LabelPredictor, sentence: Any) -> None:
+    with pytest.raises(UserError, match="half of a surrogate pair"):
+        predictor.predict([sentence])
+
+
+def test_labels_reach_a_file_from_a_terminal(learned: Learned, tmp_path: Path) -> None:
+    ended = at_terminal("predict", learned.run, out="file", folder=tmp_path, stdin="he bad\n")
+    assert [row.split("\t")[:2] for row in ended.out.splitlines()] == [["he", "c"], ["bad", "i"], [""]]
+    assert "labelling" in ended.drawn
+    assert ended.screen == []
 
 
 def test_thresholds(learned: Learned, predictor: LabelPredictor, run_headway: Command) -> None:

@@ -54,6 +54,7 @@ NARROW = 80  # columns of a terminal below which the bar is half as long
 PARTS = " · "
 
 _stamped = ContextVar("_stamped", default=False)  # whether notices have the time
+_drawn = list[Bars]()  # what stands on the terminal, the outermost work first
 
 
 class ConsoleHandler(logging.Handler):
@@ -93,12 +94,25 @@ def view(work: Progress) -> Iterator[Callable[[], None]]:
         yield redraw
 
 
+def clear() -> None:
+    """Take the bars from the terminal, where results are to stand; their work goes on without them."""
+    while _drawn:
+        _drawn.pop().stop()
+
+
+def prompt(text: str) -> None:
+    """Show a text to who types at a terminal, without a line end behind it."""
+    if console.is_terminal and logger.isEnabledFor(logging.INFO):
+        console.print(text, end="")
+
+
 class _BarsAndLines(Bars):
     """Bars with the further lines of some work below them."""
 
-    def __init__(self, work: Progress, *columns: TextColumn | BarColumn, console: Console, transient: bool) -> None:
+    def __init__(self, work: Progress, *columns: TextColumn | BarColumn, console: Console) -> None:
         self.work = work
-        super().__init__(*columns, console=console, transient=transient)
+        # Results are written to standard output itself; rich would send them to standard error while a bar is drawn.
+        super().__init__(*columns, console=console, transient=True, redirect_stdout=False)
 
     def get_renderables(self) -> Iterator[RenderableType]:
         """The bars, then the lines as they are."""
@@ -113,9 +127,16 @@ def _live_line(work: Progress) -> Iterator[Callable[[], None]]:
     text = TextColumn("{task.fields[text]}", markup=False)
     columns = (TextColumn(title, markup=False), BarColumn(bar_width=bar_width), text)
     room = console.width - cell_len(title) - bar_width - 2  # a space beside the bar, on each side
-    with _BarsAndLines(work, *columns, console=console, transient=True) as bars:
+    with _BarsAndLines(work, *columns, console=console) as bars:
+        _drawn.append(bars)
         line = bars.add_task("", total=work.total, text="")
-        yield lambda: bars.update(line, completed=work.done, total=work.total, text=fitting(printable(work.text), room))
+        try:
+            yield lambda: bars.update(
+                line, completed=work.done, total=work.total, text=fitting(printable(work.text), room)
+            )
+        finally:
+            if bars in _drawn:
+                _drawn.remove(bars)
 
 
 def fitting(text: str, room: int) -> str:

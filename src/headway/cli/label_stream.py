@@ -39,7 +39,7 @@ def predict_labels(
     options = predictor.settled(options)
     done, coloured = 0, style is as_marked
     total = sum(1 for _ in lines) if source is None else None
-    with progress("labelling", total, "lines") as line:
+    with progress("labelling", total, "lines", shown=source is None or not source.typed) as line:
         for window in windows(lines, WINDOW, source):
             for sentence in predictor.predict(window, options, first_line=done + 1):
                 write(style(sentence, predictor), coloured=coloured)

@@ -24,6 +24,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.tree_formatter import RepairCount
 from headway.predictors.word_alignment import Aligner, WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
+from headway.processing.text.line_ends import in_one_cell
 from headway.processing.text.text_processor import TextProcessor
 from headway.tasks.speech_recognition import read_manifest
 
@@ -46,6 +47,7 @@ class Writer:
     Attributes:
         shown: the alignments of the first `MOST_SHOWN` lines.
         short: how many inputs have had fewer outputs than `nbest`.
+        respaced: how many outputs have spaces for their tabs, which would be columns beside scores.
     """
 
     def __init__(
@@ -61,13 +63,17 @@ class Writer:
         self.with_scores, self.nbest, self.attention, self.patterns = with_scores, nbest, attention, patterns
         self.alignments, self.aligner = alignments, aligner
         self.shown: list[WordAlignment] = []
-        self.short = 0
+        self.short = self.respaced = 0
 
     def write(self, prediction: Prediction) -> None:
         """Write one prediction: `nbest` lines, with its hypotheses."""
         for hypothesis in prediction.hypotheses:
-            score = f"{hypothesis.score:.4f}\t" if self.with_scores else ""
-            write(f"{score}{hypothesis.text}")
+            if not self.with_scores:
+                write(hypothesis.text)
+                continue
+            text = in_one_cell(hypothesis.text)
+            self.respaced += text != hypothesis.text
+            write(f"{hypothesis.score:.4f}\t{text}")
         missing = self.nbest - len(prediction.hypotheses)
         self.short += missing > 0
         for _ in range(missing):
@@ -175,8 +181,9 @@ def predict_stream(
     size = RECORDINGS if isinstance(predictor.source, AudioProcessor) else WINDOW
     prefixes = Prefixes(output.prefix) if output.prefix else None
     total = _checked(predictor, options, sources, prefixes) if source is None else None
+    shown = source is None or not source.typed
     done, losses, repairs = 0, Counter[str](), RepairCount()
-    with accounted(), writer.files() as write, progress("decoding", total, "lines") as line:
+    with accounted(), writer.files() as write, progress("decoding", total, "lines", shown=shown) as line:
         for window in windows(sources, size, source):
             if prefixes is not None:
                 options = prefixes.given_to(options, done, len(window))
@@ -192,7 +199,7 @@ def predict_stream(
                 write(prediction, done)
             sys.stdout.flush()
             line.update(done)
-    _tell_losses(done, losses + Counter(short=writer.short))
+    _tell_losses(done, losses + Counter(short=writer.short, respaced=writer.respaced))
     if prefixes is not None:
         prefixes.check(done)
     _tell_repairs(repairs)
@@ -271,6 +278,8 @@ def _tell_losses(done: int, losses: Counter[str]) -> None:
         warn(f"{count:,} of {done:,} were skipped; their lines are empty")
     if count := losses["short"]:
         warn(f"{count:,} of {done:,} have fewer outputs than were asked for; lines with a score of -inf fill them up")
+    if count := losses["respaced"]:
+        say(f"{count:,} outputs have tabs, which are written as spaces beside scores")
 
 
 def _tell_repairs(repairs: RepairCount) -> None:

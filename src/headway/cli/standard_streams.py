@@ -9,9 +9,10 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headway.cli import console
 from headway.errors import UserError, printable
 from headway.files import whole_file
-from headway.formats.lines import BYTE_ORDER_MARK
+from headway.formats.lines import BYTE_ORDER_MARK, LONGEST_LINE, check_length
 from headway.log import say
 
 Item = TypeVar("Item")
@@ -23,26 +24,31 @@ GRACE = 0.02  # seconds in which a program that writes many lines writes the nex
 class StandardInput:
     """The lines of standard input without their ends, read as they come.
 
+    Attributes:
+        typed: whether somebody types them, who gets a prompt where a line is waited for.
+
     Raises:
-        UserError: standard input is closed; while lines are read, one that is not UTF-8, with its number.
+        UserError: standard input is closed; while lines are read, one that is not UTF-8, or too long, with its number.
     """
 
     def __init__(self) -> None:
         if sys.stdin is None:
             raise UserError("standard input is closed", allowed="lines from a file, a pipe or a terminal")
         self._file: Any = sys.stdin.buffer
-        self._complete, self._begun = deque[bytes](), list[bytes]()
+        self._complete, self._begun = deque[bytes](), bytearray()
         self._ended = False
-        if sys.stdin.isatty():
+        self.typed = sys.stdin.isatty()
+        if self.typed:
             say("reading lines as they are typed; Ctrl-D ends")
 
     def __iter__(self) -> Iterator[str]:
         number = 0
         while self._next_is_there(None):
             number += 1
-            raw = self._complete.popleft()
+            raw = self._complete.popleft().removeprefix(BYTE_ORDER_MARK if number == 1 else b"").removesuffix(b"\r")
+            check_length(raw, f"standard input:{number}")
             try:
-                yield raw.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").decode().removesuffix("\r")
+                yield raw.decode()
             except UnicodeDecodeError as error:
                 what = f"this is not UTF-8 ({error.reason} at byte {error.start + 1})"
                 raise UserError(what, where=f"standard input:{number}") from error
@@ -56,22 +62,26 @@ class StandardInput:
         while not self._complete and not self._ended:
             if seconds is not None and not _is_readable(self._file, seconds):
                 return False
+            waits = self.typed and seconds is None
+            if waits and not self._begun:
+                console.prompt("> ")
             self._read()
+            if waits and self._ended:
+                console.prompt("\n")
         return bool(self._complete)
 
     def _read(self) -> None:
         chunk = self._file.read1(CHUNK)
-        if chunk:
-            *ended, rest = chunk.split(b"\n")
-            if ended:
-                self._complete.append(b"".join([*self._begun, ended[0]]))
-                self._complete.extend(ended[1:])
-                self._begun = []
-            self._begun.append(rest)
-            return
-        self._ended = True
-        if last := b"".join(self._begun):
-            self._complete.append(last)
+        *ended, rest = chunk.split(b"\n")
+        if ended:
+            self._complete.append(bytes(self._begun + ended[0]))
+            self._complete.extend(ended[1:])
+            self._begun.clear()
+        self._begun += rest
+        # A line that is refused whatever follows, with its marks of order and end aside, is the last.
+        self._ended = not chunk or len(self._begun) > LONGEST_LINE + len(BYTE_ORDER_MARK + b"\r")
+        if self._ended and self._begun:
+            self._complete.append(bytes(self._begun))
 
 
 def _is_readable(file: Any, seconds: float) -> bool:
@@ -111,13 +121,17 @@ def windows(items: Iterable[Item], size: int, source: StandardInput | None = Non
 def write(text: str, *, end: str = "\n", coloured: bool = False) -> None:
     """Write results to standard output: to a terminal only what it shows, to anything else the text itself.
 
+    A terminal has results in the place of bars.
+
     Args:
         text: the results.
         end: what stands behind them.
         coloured: the text has colours of ours, and nothing in it but these needs care.
     """
-    shown = printable(text) if sys.stdout.isatty() and not coloured else text
-    sys.stdout.write(shown + end)
+    if sys.stdout.isatty():
+        console.clear()
+        text = text if coloured else printable(text)
+    sys.stdout.write(text + end)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from headway.errors import UserError, not_installed
+from headway.errors import UserError, check_characters, not_installed
 from headway.files import exists
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import PAIRS, RECORDINGS, CorpusFormat, Pair, PairSource, content_hash
@@ -167,6 +167,5 @@ def field_of(record: Any, name: str, where: str) -> str:
         value = value[part]
     if not isinstance(value, str):
         raise UserError(f"field {name} holds no text", where=where, received=value)
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise UserError(f"field {name} holds half of a surrogate pair, which is no character", where=where)
+    check_characters(value, where, f"field {name}")
     return value

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError, shortened
+from headway.errors import UserError, check_characters, shortened
 from headway.formats.lines import read_lines
 from headway.formats.rows import REMEDIES, rows_kind
 from headway.languages import look_unspaced
@@ -172,7 +172,7 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
     """The number of reference sets.
 
     Raises:
-        UserError: no hypotheses, no references, or not as many of each reference set as of hypotheses.
+        UserError: no hypotheses, no references, or not as many of each reference set as of hypotheses; what is no text.
     """
     if not references:
         raise UserError("scoring needs at least one set of references", where="references")
@@ -182,6 +182,9 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
         if len(lines) != len(hypotheses):
             what = f"{len(lines)} references for {len(hypotheses)} hypotheses; there must be one a segment"
             raise UserError(what, where=f"references, set {index}")
+    for number, texts in enumerate(zip(hypotheses, *references, strict=True), start=1):
+        for text in texts:
+            check_characters(text, f"segment {number}")
     return len(references)
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from pydantic import TypeAdapter
 
 from headway.documents import read_json, shaped
-from headway.errors import HeadwayError, UserError, not_installed
+from headway.errors import HeadwayError, UserError, check_characters, not_installed
 from headway.files import exists, write_json
 from headway.memory import is_out_of_memory
 from headway.processing.hub import check_on_hub, files_of_bounded_size
@@ -187,6 +187,7 @@ class WordProcessor(Processor):
     def word_ids(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word, one at least: a word that the tokenizer drops becomes the unknown token."""
         result: list[list[int]] = [[] for _ in words]
+        check_characters(" ".join(words))
         if words:
             # Not verbose: of sentences that are longer than the encoder reads, windows are read.
             encoded = self.tokenizer(list(words), is_split_into_words=True, add_special_tokens=False, verbose=False)

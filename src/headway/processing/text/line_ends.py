@@ -13,6 +13,11 @@ def has_line_end(text: str) -> bool:
     return _ANY.search(text) is not None
 
 
+def in_one_cell(text: str) -> str:
+    """The text as a cell of lines whose columns are separated by tabs: `on_one_line`, with spaces for tabs as well."""
+    return on_one_line(text).replace("\t", " ")
+
+
 def on_one_line(text: str) -> str:
     """The text with a space in the place of each character that ends a line; it is as long as before."""
     return text.translate(_SPACES) if _ANY.search(text) is not None else text

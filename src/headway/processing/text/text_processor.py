@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from headway.config import Section
-from headway.errors import UserError
+from headway.errors import UserError, check_characters
 from headway.files import write_json
 from headway.languages import UNDETERMINED, base_language, is_language, language_name, nearest_language
 from headway.log import warn
@@ -78,7 +78,11 @@ class TextToken:
 
 
 def normalised(line: str, config: PreparationConfig) -> str:
-    """A raw line without what no model writes again: characters that end a line, and all that the steps take away."""
+    """A raw line without what no model writes again: characters that end a line, and all that the steps take away.
+
+    Raises UserError for what is no text: all text that a model reads comes this way, or by `prepare_with_spans`.
+    """
+    check_characters(line)
     line = on_one_line(line)
     for step in config.normalise:
         line = STEPS[step].apply(line, config.language)
@@ -98,6 +102,7 @@ def prepare(line: str, config: PreparationConfig) -> str:
 
 def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[Span]]:
     """`prepare`, and for each character of the result the characters [start, end) of `line` it came from."""
+    check_characters(line)
     text, spans = on_one_line(line), identity(len(line))
     for step in config.normalise:
         result = STEPS[step].apply(text, config.language)
