@@ -152,15 +152,16 @@ def profile(report: Path, arguments: list[str]) -> None:
         report.write_text(json.dumps(ours), encoding="utf-8")
 
 
-def environment() -> dict[str, str]:
-    """That of all processes: this package, one thread, no accelerator."""
-    return os.environ | {"PYTHONPATH": str(SOURCE.parent), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+def environment(folder: Path) -> dict[str, str]:
+    """That of all processes: this package, one thread, no accelerator, a cache of their own."""
+    ours = {"PYTHONPATH": str(SOURCE.parent), "HEADWAY_CACHE": str(folder / "cache")}
+    return os.environ | ours | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def run(folder: Path, *arguments: str) -> None:
     """Run Python in a folder, with a line on its standard input; what it says is shown where it fails."""
-    command = [sys.executable, *arguments]
-    ended = subprocess.run(command, cwd=folder, env=environment(), input=f"{LINE}\n", text=True, capture_output=True)  # noqa: S603
+    command, given = [sys.executable, *arguments], environment(folder)
+    ended = subprocess.run(command, cwd=folder, env=given, input=f"{LINE}\n", text=True, capture_output=True)  # noqa: S603
     if ended.returncode:
         sys.exit(f"{' '.join(command)}\n{ended.stderr}")
 
