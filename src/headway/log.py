@@ -24,6 +24,11 @@ def warn(message: str) -> None:
     logger.warning("%s", message)
 
 
+def last_word(message: str) -> None:
+    """Log why this process ends at once, at the level CRITICAL, also where all else is silenced."""
+    logger.handle(logger.makeRecord(logger.name, logging.CRITICAL, __file__, 0, "%s", (message,), None))
+
+
 @contextmanager
 def silenced() -> Iterator[None]:
     """Log nothing within this context, and show no progress."""

@@ -58,7 +58,7 @@ _drawn = list[Bars]()  # what stands on the terminal, the outermost work first
 
 
 class ConsoleHandler(logging.Handler):
-    """Prints messages as they are, and warnings as such."""
+    """Prints messages as they are, warnings and the last words of a process as such."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message."""
@@ -66,6 +66,8 @@ class ConsoleHandler(logging.Handler):
             message, style = record.getMessage(), None
             if record.levelno >= logging.WARNING:
                 message, style = f"warning: {message}", "yellow"
+            if record.levelno == logging.CRITICAL:
+                message, style = f"error: {record.getMessage()}", None
             if _stamped.get():
                 message = f"{stamp()} {message}"
             console.print(printable(message), style=style, markup=False)

@@ -106,7 +106,7 @@ class TrainingConfig(Section):
     `compile`: training steps are compiled first, which takes minutes and makes later ones quicker; the numbers are
     those of the compiler.
     `max_bad_updates`: how many NaN or infinite losses in a row are skipped.
-    `wait_minutes`: of several processes, how long one waits for another before it gives up.
+    `wait_minutes`: of several processes, how long one waits for another that works before it gives up.
     """
 
     updates: Count | None = None

@@ -9,7 +9,7 @@ import torch
 
 from headway.runs.training.batches import ahead, in_time, planned_updates, prepare_update, update_seed
 from headway.runs.training.checkpoints import TrainingState
-from headway.runs.training.parallel import launch
+from headway.runs.training.parallel import Parallel
 from headway.tensors.batch import collate
 from tests.runs.training import toys
 
@@ -27,8 +27,9 @@ class Noisy:
 
 def test_draws_go_on_where_collating_ended(tmp_path):
     config = toys.recipe(tmp_path, accumulate=2).training
+    alone = Parallel(0, 1, torch.device("cpu"), config)
     updates = planned_updates(Noisy(), config, TrainingState(update=4))
-    for update in (prepare_update(Noisy(), plan, launch(config)) for plan, _ in zip(updates, range(3), strict=False)):
+    for update in (prepare_update(Noisy(), plan, alone) for plan, _ in zip(updates, range(3), strict=False)):
         torch.manual_seed(update_seed(config.seed, update.plan.number, 0))
         expected = [Noisy().collate(indices).source for indices in update.plan.indices]
         after = torch.rand(4)

@@ -19,7 +19,7 @@ from headway.runs.training import evaluation, opening, session, updates
 from headway.runs.training.batches import PlannedUpdate, prepare_update
 from headway.runs.training.evaluation import Evaluation
 from headway.runs.training.loop import train
-from headway.runs.training.parallel import launch
+from headway.runs.training.parallel import Parallel
 from headway.runs.training.records import Records
 from headway.runs.training.updates import TrainingStep, compute_gradients, step_if
 from headway.tensors.batch import collate
@@ -380,7 +380,7 @@ def test_accumulated_gradients_are_those_of_the_mean_loss_a_token(tmp_path, obje
     model = models.model()
     step = TrainingStep(model, Objective(ObjectiveConfig.model_validate(objective)))
     indices = [torch.tensor([0, 2]).numpy(), torch.tensor([1]).numpy()]
-    parallel = launch(config.training)
+    parallel = Parallel(0, 1, torch.device("cpu"), config.training)
     batches = prepare_update(corpus, PlannedUpdate(1, 0, indices, ends_epoch=False), parallel).batches
     records = Records(RunFolder(tmp_path), write=False, tensorboard=False)
     records.add(PlannedUpdate(1, 0, indices, ends_epoch=False), compute_gradients(step, batches, parallel, None, None))

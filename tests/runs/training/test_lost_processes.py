@@ -1,5 +1,6 @@
 """Of two processes that train together one dies or hangs: the other says so in time, and the run can be resumed."""
 
+import logging
 import os
 import signal
 import socket
@@ -12,9 +13,10 @@ import pytest
 import torch
 
 from headway.errors import HeadwayError
+from headway.log import logger
 from headway.recipe import Recipe
 from headway.runs.checkpoint_files import list_checkpoints
-from headway.runs.training import loop
+from headway.runs.training import heartbeat, loop
 from headway.runs.training.loop import train
 from tests.runs.training import toys
 
@@ -40,6 +42,17 @@ def fail_in_update(number: int, fail: Callable[[], object]) -> None:
     loop.make_update = failing
 
 
+class LastWords(logging.Handler):
+    """Writes to a pipe why the process ends."""
+
+    def __init__(self, pipe: int) -> None:
+        super().__init__(logging.CRITICAL)
+        self.pipe = pipe
+
+    def emit(self, record: logging.LogRecord) -> None:
+        os.write(self.pipe, record.getMessage().encode())
+
+
 def together(recipe: Recipe, output: Path, fails: int, fail: Callable[[], object]) -> tuple[int, str, float]:
     """Train in two processes, of which one fails in its third update: the other's exit status, message and seconds."""
     port, children = free_port(), []
@@ -53,6 +66,8 @@ def together(recipe: Recipe, output: Path, fails: int, fail: Callable[[], object
             )
             if rank == fails:
                 fail_in_update(3, fail)
+            else:
+                logger.addHandler(LastWords(send))
             code, message = 1, ""
             try:
                 code = train(recipe, output)
@@ -88,3 +103,28 @@ def test_the_other_process_says_so(tmp_path: Path, how: str, fails: int) -> None
     assert seconds < 60
     assert [folder.name for folder in list_checkpoints(tmp_path / "run" / "checkpoints")] == ["update-00000002"]
     toys.run(tmp_path, resume=True, precision="float32")
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_a_process_that_is_stopped_is_named_long_before_the_wait_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: int
+) -> None:
+    monkeypatch.setattr(heartbeat, "EVERY", 0.2)
+    monkeypatch.setattr(heartbeat, "SILENCE", 2.0)
+    recipe = toys.recipe(tmp_path, precision="float32")
+    code, message, seconds = together(recipe, tmp_path / "run", fails, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    assert code == 1
+    assert seconds < 60
+    assert message.startswith(f"rank {fails}")
+    assert message.count("no sign of life for 2 seconds") == 1
+    toys.run(tmp_path, resume=True, precision="float32")
+
+
+def test_a_process_that_works_longer_than_the_silence_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "EVERY", 0.1)
+    monkeypatch.setattr(heartbeat, "SILENCE", 1.0)
+    recipe = toys.recipe(tmp_path, precision="float32")
+    code, message, _ = together(recipe, tmp_path / "run", 1, lambda: time.sleep(3))
+    assert (code, message) == (0, "")

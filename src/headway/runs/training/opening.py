@@ -2,13 +2,12 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 import headway
@@ -32,7 +31,7 @@ from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_la
 from headway.runs.training.evaluation import baseline_scores
 from headway.runs.training.lock import training_lock
 from headway.runs.training.origin import check_origin, provenance
-from headway.runs.training.parallel import Parallel, launch, shut_down
+from headway.runs.training.parallel import Parallel, joined
 from headway.runs.training.preparation import (
     Corpora,
     check_compiler,
@@ -67,30 +66,30 @@ FREE_TO_CHANGE = (
 def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session]:
     """Prepare a run, new or resumed, and end its process group afterwards. Raises as `train` does."""
     keep_freed_memory()
-    parallel = launch(recipe.training)
-    try:
-        trusted = foreign_code(bool(import_paths(recipe.model_dump(mode="json"))))  # and with it, its own run
-        with trusted, ExitStack() as held, nullcontext() if parallel.first else silenced():
-            folder = RunFolder(output)
-            parallel.from_first(partial(check_recipe, recipe, begun=folder.has_begun()))
-            if not folder.has_begun():
-                parallel.from_first(partial(check_origin, recipe))
-            arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel.device, held))
-            parallel = replace(parallel, precision=arithmetic.precision)
-            with threads_set(arithmetic.threads.number):
-                corpora = parallel.on_first(partial(prepare, recipe, folder))
-                session = _session(recipe, folder, corpora or prepare(recipe, folder), parallel, arithmetic)
-                with closing(session.records):
-                    yield session
-    finally:
-        shut_down()
+    trusted = foreign_code(bool(import_paths(recipe.model_dump(mode="json"))))  # and with it, its own run
+    with joined(recipe.training) as parallel, trusted, ExitStack() as held:
+        if not parallel.first:
+            held.enter_context(silenced())
+        folder = RunFolder(output)
+        parallel.from_first(partial(check_recipe, recipe, begun=folder.has_begun()))
+        if not folder.has_begun():
+            parallel.from_first(partial(check_origin, recipe))
+        arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel, held))
+        parallel = replace(parallel, precision=arithmetic.precision)
+        with threads_set(arithmetic.threads.number):
+            corpora = parallel.on_first(partial(prepare, recipe, folder))
+            session = _session(recipe, folder, corpora or prepare(recipe, folder), parallel, arithmetic)
+            with closing(session.records):
+                yield session
 
 
-def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device, held: ExitStack) -> Arithmetic:
+def _claim(recipe: Recipe, output: Path, resume: bool, parallel: Parallel, held: ExitStack) -> Arithmetic:
     """Make the folder ours, hold its lock, see that a resumed run has this recipe; gives how the run computes."""
+    resume = resume or parallel.claimed(output)
     folder = run_folder(output, resume)
     held.enter_context(training_lock(folder.path))
     run_folder(output, resume)  # a run may have begun there before this process had the lock
+    parallel.claim(output)
     if folder.recipe_file.exists():
         compared_recipe, changes = compared_with_run(folder, recipe)
         if folder.has_begun():
@@ -100,7 +99,7 @@ def _claim(recipe: Recipe, output: Path, resume: bool, device: torch.device, hel
             shutil.rmtree(folder.vocabulary)
     remove_leftovers(folder.path, LEFTOVERS)
     remove_leftovers(folder.checkpoints, CHECKPOINT_LEFTOVERS)
-    arithmetic = choose_arithmetic(recipe, folder.read_manifest(), device)
+    arithmetic = choose_arithmetic(recipe, folder.read_manifest(), parallel.device)
     folder.write_recipe(recipe)
     if arithmetic.precision == "bf16" and arithmetic.bf16_speed is not None and arithmetic.bf16_speed < 1:
         warn(f"training.precision: bf16 {compared(arithmetic.bf16_speed)} on this processor ({instruction_set()})")

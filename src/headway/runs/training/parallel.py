@@ -10,19 +10,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from headway.device import pick_device
 from headway.errors import RunError, UserError, option
 from headway.recipe import TrainingConfig
+from headway.runs.training.heartbeat import heartbeat
 from headway.tensors.precision import autocast
 
 Result = TypeVar("Result")
@@ -38,6 +43,7 @@ class Parallel:
     config: TrainingConfig
     control: ProcessGroup | None = None  # of numbers on the CPU, by which processes decide
     precision: str = "float32"
+    job: Store | None = None  # of torchrun, which outlives the processes that it starts again
 
     @property
     def first(self) -> bool:
@@ -84,6 +90,16 @@ class Parallel:
         distributed.all_reduce(tensor, group=self.control)
         return float(tensor)
 
+    def claimed(self, output: Path) -> bool:
+        """Whether a process of this job that has died began the run in `output`."""
+        key = f"headway/{output.absolute()}"
+        return self.job is not None and self.job.check([key]) and self.job.get(key).decode() != str(os.getpid())
+
+    def claim(self, output: Path) -> None:
+        """Let the processes that torchrun starts when these have died go on with the run in `output`."""
+        if self.job is not None:
+            self.job.set(f"headway/{output.absolute()}", str(os.getpid()))
+
     def from_first(self, work: Callable[[], Any]) -> Any:
         """The first process does `work`; all get what it gave, or stop where it failed."""
         if self.world_size == 1:
@@ -107,8 +123,9 @@ class Parallel:
         return results[0] if results else None
 
 
-def launch(config: TrainingConfig) -> Parallel:
-    """Join the processes that torchrun started, if it did, and pick this one's device."""
+@contextmanager
+def joined(config: TrainingConfig) -> Iterator[Parallel]:
+    """Join the processes that torchrun started, if it did, with this one's device, and part from them in the end."""
     world_size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if accelerator is None:
@@ -116,13 +133,46 @@ def launch(config: TrainingConfig) -> Parallel:
     else:
         device = pick_device(f"{accelerator.type}:{os.environ.get('LOCAL_RANK', 0)}")
         torch.accelerator.set_device_index(device.index)
-    if world_size > 1:
-        wait = timedelta(minutes=config.wait_minutes)
-        with lost_processes_named(config):
-            distributed.init_process_group(distributed.get_default_backend_for_device(device), timeout=wait)
+    agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun keeps the store
+    wait, job = timedelta(minutes=config.wait_minutes), None
+    if world_size > 1 or agent:
+        job, _, _ = next(rendezvous("env://", rank, world_size, timeout=wait))
+    if job is None or world_size == 1:
+        yield Parallel(rank, world_size, device, config, job=job)
+        return
+    attempt, backend = _attempt(job, rank, world_size, wait), distributed.get_default_backend_for_device(device)
+    host = f"the store of this run at {os.environ['MASTER_ADDR']}" if agent else "rank 0"
+    with heartbeat(PrefixStore(f"{attempt}/beats", job.clone()), rank, world_size, host):
+        try:
+            store = PrefixStore(attempt, job)
+            distributed.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=wait)
             control = distributed.new_group(backend="gloo", timeout=wait) if device.type != "cpu" else None
-        return Parallel(rank, world_size, device, config, control)
-    return Parallel(rank, world_size, device, config)
+            yield Parallel(rank, world_size, device, config, control, job=job)
+        finally:
+            _shut_down()
+
+
+def _attempt(job: Store, rank: int, world_size: int, wait: timedelta) -> str:
+    """A name that the processes of this attempt alone know: what dead ones have left in their job's store is not read.
+
+    Counts of restarts are no such name, as each machine has its own. The first process tells the name to whoever asks,
+    also to dead ones, until all others have confirmed it.
+    """
+    mine, others = uuid4().hex, range(1, world_size)
+    if rank > 0:
+        job.set(f"headway/{rank}", mine)
+        name = job.get(mine).decode()
+        job.set(f"{name}/{rank}", "")
+        return name
+    end = time.monotonic() + wait.total_seconds()
+    while not job.check([f"{mine}/{other}" for other in others]):
+        for question in (f"headway/{other}" for other in others):
+            if job.check([question]):
+                job.set(job.get(question).decode(), mine)
+        if time.monotonic() > end:
+            raise distributed.DistStoreError("not all processes have come")
+        time.sleep(0.05)
+    return mine
 
 
 @contextmanager
@@ -150,7 +200,7 @@ def lost_processes_named(config: TrainingConfig) -> Iterator[None]:
         ) from error
 
 
-def shut_down() -> None:
+def _shut_down() -> None:
     """End the process group, without which a process may abort at exit."""
     if distributed.is_initialized():
         # A group's end waits for its threads while it holds the interpreter's lock; a thread that still has to let go

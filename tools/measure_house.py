@@ -1,0 +1,230 @@
+"""Measure the size of the house: lines, files, errors, options, functions that run, floors, words and start times.
+
+    python tools/measure_house.py
+
+Prints one Markdown table. The work that is profiled is a toy of 400 pairs on the CPU, in a temporary folder. Functions
+count by name: lambdas, comprehensions and class bodies are left out. They run in the main process, in any thread, from
+the first import on.
+"""
+
+import ast
+import inspect
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from types import CodeType, FrameType
+from typing import Any
+
+HOUSE = Path(__file__).resolve().parents[1]
+SOURCE = HOUSE / "src" / "headway"
+STARTS = 5  # of which the median is told
+LINE = "bas cot dir"  # that is predicted
+RECIPE: dict[str, Any] = {
+    "data": {"train": {"tsv": "train.tsv"}, "dev": {"tsv": "dev.tsv"}},
+    "vocabulary": {"kind": "bpe", "size": 40},
+    "model": {"dim": 32, "feed_forward": 64, "heads": 2, "encoder": {"layers": 1}, "decoder": {"layers": 1}},
+    "optimizer": {"warmup": 5},
+    "training": {"updates": 20, "batch_tokens": 512, "checkpoint_every": 10, "precision": "float32"},
+}
+GRID: dict[str, Any] = {
+    "recipe": "recipe.yaml",
+    "variants": {"narrow": {}, "wide": {"model.feed_forward": 128}},
+    "seeds": [1, 2],
+    "test": {"test": {"tsv": "dev.tsv"}},
+    "metrics": ["bleu"],
+    "margin": {"bleu": 1},
+}
+
+
+def modules(folder: Path) -> list[Path]:
+    """The files of Python below a folder; links are not followed."""
+    found = (Path(where) / name for where, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in found if path.suffix == ".py")
+
+
+def lines(folder: Path) -> int:
+    """The lines of all modules below a folder."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in modules(folder))
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    """The room of each module of the package, which is its first folder or its own name, and its syntax tree."""
+    for path in modules(SOURCE):
+        yield path.relative_to(SOURCE).parts[0].removesuffix(".py"), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def raises() -> int:
+    """The `raise` statements of the package."""
+    return sum(isinstance(node, ast.Raise) for _, tree in trees() for node in ast.walk(tree))
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """The full names that a module imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            whole = node.module == "headway"
+            yield from (f"headway.{name.name}" for name in node.names) if whole else [str(node.module)]
+
+
+def ways() -> dict[str, set[str]]:
+    """The rooms that each room imports."""
+    found: dict[str, set[str]] = {}
+    for room, tree in trees():
+        others = {name.split(".")[1] for name in imported(tree) if name.startswith("headway.")}
+        found.setdefault(room, set()).update(others - {room})
+    return {room: others & found.keys() for room, others in found.items()}
+
+
+def floors(graph: Mapping[str, set[str]]) -> tuple[int, int]:
+    """The rooms of the longest chain of imports, where a circle counts as one room, and the circles."""
+
+    @cache
+    def reached(room: str) -> frozenset[str]:
+        seen, left = set[str](), [room]
+        while left:
+            new = graph[left.pop()] - seen
+            seen |= new
+            left += new
+        return frozenset(seen)
+
+    def circle(room: str) -> frozenset[str]:
+        return frozenset({room, *(other for other in reached(room) if room in reached(other))})
+
+    @cache
+    def height(rooms: frozenset[str]) -> int:
+        below = {circle(other) for room in rooms for other in graph[room]} - {rooms}
+        return 1 + max(map(height, below), default=0)
+
+    all_circles = {circle(room) for room in graph}
+    return max(map(height, all_circles)), sum(len(rooms) > 1 for rooms in all_circles)
+
+
+def verbs(command: Any) -> Iterator[Any]:
+    """The commands below a command that have none below them."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield command
+    for each in (below or {}).values():
+        yield from verbs(each)
+
+
+def slots() -> tuple[int, int, int]:
+    """The verbs of the command line, and the options and the arguments of all of them, those of `headway` left out."""
+    sys.path.insert(0, str(SOURCE.parent))
+    import typer
+
+    from headway.cli.commands import app
+
+    found = list(verbs(typer.main.get_command(app)))
+    kinds = [parameter.param_type_name for verb in found for parameter in verb.params]
+    return len(found), kinds.count("option"), kinds.count("argument")
+
+
+def profile(report: Path, arguments: list[str]) -> None:
+    """Run a command line in this process, and write which functions of the package ran, by file."""
+    ran = set[CodeType]()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            ran.add(frame.f_code)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        from headway.cli import main
+
+        main(arguments)
+    finally:
+        sys.setprofile(None)
+        functions = (code for code in ran if not code.co_name.startswith("<") and code.co_flags & inspect.CO_NEWLOCALS)
+        ours = [code.co_filename for code in functions if Path(code.co_filename).is_relative_to(SOURCE)]
+        report.write_text(json.dumps(ours), encoding="utf-8")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """That of all processes: this package, one thread, no accelerator, a cache of their own."""
+    ours = {"PYTHONPATH": str(SOURCE.parent), "HEADWAY_CACHE": str(folder / "cache")}
+    return os.environ | ours | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def run(folder: Path, *arguments: str) -> None:
+    """Run Python in a folder, with a line on its standard input; what it says is shown where it fails."""
+    command, given = [sys.executable, *arguments], environment(folder)
+    ended = subprocess.run(command, cwd=folder, env=given, input=f"{LINE}\n", text=True, capture_output=True)  # noqa: S603
+    if ended.returncode:
+        sys.exit(f"{' '.join(command)}\n{ended.stderr}")
+
+
+def ran(folder: Path, *arguments: str) -> str:
+    """The functions that ran for a command line in a folder, and their files."""
+    report = folder / "report.json"
+    run(folder, str(Path(__file__).resolve()), str(report), *arguments)
+    files = json.loads(report.read_text(encoding="utf-8"))
+    return f"{len(files):,} in {len(set(files)):,}"
+
+
+def start_seconds(folder: Path, *arguments: str) -> str:
+    """The processor time of a command line in a folder."""
+    taken = []
+    for _ in range(STARTS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run(folder, "-m", "headway", *arguments)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return f"{median(taken):.2f} s"
+
+
+def write_toy(folder: Path) -> None:
+    """A recipe and a grid of 400 pairs; JSON is YAML."""
+    draw, words = random.Random(1), [a + b + c for a in "abcd" for b in "aeio" for c in "rst"]
+    for name, count in (("train", 400), ("dev", 20)):
+        sentences = [draw.choices(words, k=draw.randint(3, 8)) for _ in range(count)]
+        rows = "".join(f"{' '.join(each)}\t{' '.join(reversed(each))}\n" for each in sentences)
+        (folder / f"{name}.tsv").write_text(rows, encoding="utf-8")
+    for name, content in (("recipe", RECIPE), ("grid", GRID)):
+        (folder / f"{name}.yaml").write_text(json.dumps(content), encoding="utf-8")
+
+
+def measures() -> Iterator[tuple[str, str]]:
+    """The rows of the table."""
+    source, tests = HOUSE / "src", HOUSE / "tests"
+    yield "src, lines / files", f"{lines(source):,} / {len(modules(source))}"
+    yield "tests, lines / files", f"{lines(tests):,} / {len(modules(tests))}"
+    yield "`raise` in src", f"{raises():,}"
+    number, options, arguments = slots()
+    yield "verbs / option slots of the command line (arguments)", f"{number} / {options} ({arguments})"
+    with TemporaryDirectory(prefix="measure-house-") as name:
+        folder = Path(name)
+        write_toy(folder)
+        yield "functions and files that run: `train`", ran(folder, "train", "recipe.yaml", "--output", "run")
+        yield "the same, `predict`", ran(folder, "predict", "run")
+        yield "the same, `compare GRID` (parent)", ran(folder, "compare", "grid.yaml", "--output", "grid")
+        yield "floors / circles", "{} / {}".format(*floors(ways()))
+        pages = (HOUSE / "docs" / "results.md").read_text(encoding="utf-8")
+        yield "docs/results.md", f"{len(pages.split()):,} words"
+        yield "start, processor time: `headway --help`", start_seconds(folder, "--help")
+        yield "the same, `predict` of one line", start_seconds(folder, "predict", "run")
+
+
+def main() -> None:
+    """Print the table."""
+    rows = "".join(f"| {measure} | {value} |\n" for measure, value in measures())
+    sys.stdout.write(f"| measure | value |\n|---|---|\n{rows}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        profile(Path(sys.argv[1]), sys.argv[2:])
+    else:
+        main()
