@@ -17,11 +17,11 @@ import hypothesis.strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from headway.device import machine
-from tests.campaigns.campaign import Campaign, unharmed
-from tests.campaigns.command_line import Ended, run_command
-from tests.campaigns.damage import Damage, damages, files_of, forge
-from tests.campaigns.runs import LINES
-from tests.campaigns.sample_files import prepared_files
+from tools.campaigns.campaign import Campaign, unharmed
+from tools.campaigns.command_line import Ended, run_command
+from tools.campaigns.damage import Damage, damages, files_of, forge
+from tools.campaigns.runs import LINES
+from tools.campaigns.sample_files import prepared_files
 
 CANARY = "canary"  # the name of the file that code writes where it is executed, in the folder of the case
 CODE = f"open({CANARY!r}, 'w').close()\nclass Evil:\n    def __init__(self, *a, **k): pass\n"
@@ -46,12 +46,29 @@ TEXTS = (
     "../../evil", "/etc/passwd", "=cmd|' /C calc'!A0", "a" * 3000, "\ud800", "日本語" * 500,
 )  # fmt: skip
 ENTRIES = (
-    "../evil.py", "/tmp/evil-of-a-pack", "vocabulary/../../evil.py", "vocabulary/evil.py", "source/evil.py", "evil.py",
+    "../evil.py", "/tmp/evil-of-a-pack", "vocabulary/../../evil.py", "vocabulary/../evil.py", "source/../../../evil.py",
+    "vocabulary/a/../../../../evil.py", "vocabulary/..", "vocabulary/./a", "vocabulary/evil.py", "source/evil.py",
+    "evil.py",
     "vocabulary\\..\\evil", "./recipe.yaml", "recipe.yaml/", "vocabulary/", "source/../recipe.yaml", "C:evil", "a\x00b",
     "vocabulary/" + "a/" * 200 + "b", "vocabulary/" + "a" * 300, "\x1b]0;x\x07", "source.json", "checkpoints/x", "",
     "manifest.json", "recipe.yaml", "model.safetensors", "README.md", "vocabulary/source/spm.model", "SOURCE/x",
 )  # fmt: skip
-KINDS = ("name", "name", "tokenizer", "pickle", "zip", "text", "text", "page", "huge", "damage", "source", "entity")
+HARMLESS = ("vocabulary/evil.py", "source/evil.py", "vocabulary/" + "a/" * 200 + "b")  # names that a pack may have
+KINDS = (
+    "name",
+    "name",
+    "tokenizer",
+    "pickle",
+    "zip",
+    "zip",
+    "text",
+    "text",
+    "page",
+    "huge",
+    "damage",
+    "source",
+    "entity",
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +104,7 @@ class HostileCampaign(Campaign[HostileCase]):
 
     name = "hostile"
     about = "runs, packs, tokenizers, treebanks, sentences and labels made to execute code, escape, inject or exhaust"
-    quick, together = 16, 16
+    quick, together = 32, 16
 
     def prepare(self, folder: Path) -> None:
         """Make runs, use each once, and note the elements of pages of harmless sentences."""
@@ -108,6 +125,12 @@ class HostileCampaign(Campaign[HostileCase]):
     def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in EVENTS or (event == "import" and str(arguments[0]).rpartition(".")[2] == "evil"):
             self.executed.append(f"{event} {arguments[0]}")
+
+    def first(self) -> list[HostileCase]:
+        """Packs that climb or grow, and code that has a name or comes with a tokenizer."""
+        climbs = [index for index, entry in enumerate(ENTRIES) if ".." in entry]
+        packs = [HostileCase("zip", "run", at, value) for value in climbs for at in (0, 1)]
+        return [*packs, HostileCase("zip", "run", 2, ENTRIES.index(HARMLESS[0]))]
 
     def cases(self) -> SearchStrategy[HostileCase]:
         return st.builds(
@@ -237,15 +260,19 @@ class HostileCampaign(Campaign[HostileCase]):
         content = {0: CODE.encode(), 1: b"../../evil.py", 2: b"\0" * 3_000_000, 3: BOMB}.get(kind, b"{}")
         with zipfile.ZipFile(pack, "a") as archive:
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED if kind == 2 else zipfile.ZIP_STORED)
+        refused = entry.filename not in HARMLESS or kind == 2
         if kind > 3:
             raw = pack.read_bytes()
             at = case.value * len(raw) // 1000
             pack.write_bytes(raw[:at] + bytes([case.at % 256, 255, 0, 255]) + raw[at + 4 :])
+            refused = False  # unless the damage says so
         if kind % 2:
-            run_command(["unpack", str(pack), str(use / "made")], use).check()
+            ended = run_command(["unpack", str(pack), str(use / "made")], use)
             assert all(path.resolve().is_relative_to(use) for path in use.rglob("*")), "a link out of the run"
         else:
-            run_command(["predict", str(pack), "--device", "cpu"], use, stdin=b"a dog .\n").check()
+            ended = run_command(["predict", str(pack), "--device", "cpu"], use, stdin=b"a dog .\n")
+        ended.check()
+        assert not refused, f"a pack with {entry.filename!r} is accepted"
         assert not Path("/tmp/evil-of-a-pack").exists()
 
     def _source(self, case: HostileCase, run: Path, use: Path) -> None:
