@@ -236,7 +236,8 @@ class DataCampaign(Campaign[DataCase]):
         """Lines without an end, equal pairs, and scores of segments that differ from each other."""
         one, other = ((b"a dog\na dog\nb\nno end", 1),), ((b"A dog\nA dog\nb\nthe end", 1),)
         scores = [DataCase("scores", (one, other), option=metric) for metric in OPTIONS["scores"][:6]]
-        return [DataCase("parallel", (one, other)), DataCase("encode", (one, other), option="char"), *scores]
+        table = DataCase("tsv", (((b"a\tA\nb\tB\n", 1),),), option="1 2")
+        return [table, DataCase("parallel", (one, other)), DataCase("encode", (one, other), option="char"), *scores]
 
     def cases(self) -> SearchStrategy[DataCase]:
         return st.sampled_from(sorted(KINDS)).flatmap(_case)

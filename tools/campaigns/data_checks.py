@@ -31,6 +31,7 @@ from headway.processing.text.vocabulary import VocabularyConfig
 from headway.trees.linear_form import linearise, repair
 from tools.campaigns.mutations import LINE_ENDS
 
+FILTERS = Filters(max_length=50, drop_duplicates=True)
 MOST_LINES = 20_000  # whose tokens are looked at
 TEXT = ("a b c dog Haus 日本語 . ,", "A B C dog Haus 日本語 . ,")
 _sides: dict[str, tuple[TextProcessor, TextProcessor]] = {}
@@ -202,7 +203,7 @@ def check_encoding(kind: str, paths: Sequence[Path], option: str) -> None:
     """Every pair is kept or counted as dropped; ids become the text again."""
     corpus_config, cache = corpus_of(kind, paths, option), paths[0].parent / "cache"
     source, sides = open_source(corpus_config, "data.train"), _sides[option]
-    corpus = build_corpus(source, sides, Filters(max_length=50), name="data.train", filter=True, cache=cache)
+    corpus = build_corpus(source, sides, FILTERS, name="data.train", filter=True, cache=cache)
     report = corpus.report
     assert report.pairs_read == count_lines(paths[0])
     assert report.pairs_kept + sum(report.dropped.values()) == report.pairs_read
@@ -211,7 +212,7 @@ def check_encoding(kind: str, paths: Sequence[Path], option: str) -> None:
         pair = pairs[int(corpus.lines[index])]
         assert corpus.source(index).tolist() == sides[0].encode(pair.source).values
         assert not set(sides[1].decode(corpus.target(index).tolist())) & set(LINE_ENDS), "a line end in an output"
-    again = build_corpus(source, sides, Filters(max_length=50), name="data.train", filter=True, cache=cache)
+    again = build_corpus(source, sides, FILTERS, name="data.train", filter=True, cache=cache)
     assert again.report == report
     if count_lines(paths[0]) >= 3:
         parts = [path.with_suffix(f".{side}") for path, side in zip(paths, "st", strict=True)]

@@ -8,18 +8,20 @@ import pickle
 import shutil
 import sys
 import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import yaml
 from hypothesis.strategies import SearchStrategy
 
 from headway.device import machine
 from tools.campaigns.campaign import Campaign, unharmed
 from tools.campaigns.command_line import Ended, run_command
-from tools.campaigns.damage import Damage, damages, files_of, forge
+from tools.campaigns.damage import Damage, damages, files_of, forge, places_of, share
 from tools.campaigns.runs import LINES
 from tools.campaigns.sample_files import prepared_files
 
@@ -104,7 +106,7 @@ class HostileCampaign(Campaign[HostileCase]):
 
     name = "hostile"
     about = "runs, packs, tokenizers, treebanks, sentences and labels made to execute code, escape, inject or exhaust"
-    quick, together = 32, 16
+    quick, together = 34, 17
 
     def prepare(self, folder: Path) -> None:
         """Make runs, use each once, and note the elements of pages of harmless sentences."""
@@ -127,10 +129,25 @@ class HostileCampaign(Campaign[HostileCase]):
             self.executed.append(f"{event} {arguments[0]}")
 
     def first(self) -> list[HostileCase]:
-        """Packs that climb or grow, and code that has a name or comes with a tokenizer."""
+        """Packs that climb or grow, code that is named or comes with a tokenizer, markup, and orders to terminals."""
         climbs = [index for index, entry in enumerate(ENTRIES) if ".." in entry]
         packs = [HostileCase("zip", "run", at, value) for value in climbs for at in (0, 1)]
-        return [*packs, HostileCase("zip", "run", 2, ENTRIES.index(HARMLESS[0]))]
+        recipe = yaml.load((self.paths["run"] / "recipe.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+        places = list(places_of(recipe))
+        mixer = share(places.index((recipe["model"]["encoder"]["mixer"], "kind")), len(places))
+        named = next(at for at in self._of_recipe((".yaml", ".json")) if (at + mixer) % len(NAMES) == 0)
+        key = next(at for at in self._of_recipe((".yaml", ".json", ".jsonl")) if at % 4 == 0)
+        title = next(index for index, text in enumerate(TEXTS) if text.startswith("\x1b]"))
+        return [
+            *packs, HostileCase("zip", "run", 2, ENTRIES.index(HARMLESS[0])), HostileCase("name", "run", named, mixer),
+            HostileCase("tokenizer", "tagger", 0, 1), HostileCase("page", "run", 2, 0),
+            HostileCase("text", "run", key, title),
+        ]  # fmt: skip
+
+    def _of_recipe(self, suffixes: Sequence[str]) -> Iterator[int]:
+        """The shares at which the recipe stands among the files with these suffixes."""
+        names = [path.name for path in files_of(self.paths["run"]) if path.suffix in suffixes]
+        return (at for at in range(1000) if names[at * len(names) // 1000] == "recipe.yaml")
 
     def cases(self) -> SearchStrategy[HostileCase]:
         return st.builds(

@@ -177,10 +177,9 @@ class NumericsCampaign(Campaign[NumericsCase]):
     def first(self) -> list[NumericsCase]:
         """Each limit of outputs, and weights of each kind that are no numbers."""
         limits = (
-            {"min_length": 3},
+            {"min_length": 3, "nbest": 4, "beam": 4},
             {"max_length": 2},
             {"no_repeat_ngram": 2, "min_length": 9},
-            {"nbest": 4, "beam": 4},
         )
         spoilt = [NumericsCase(weight=(5, value, False)) for value in (NAN, INF, -INF)]
         return [*spoilt, *(NumericsCase(decoding=tuple(options.items())) for options in limits)]
