@@ -96,7 +96,7 @@ FAULTS = {
         "hostile", "runs.packing", "if entry.compress_type != zipfile.ZIP_STORED or", "if False and",
     ),
     "a run imports what it names": Fault(
-        "hostile", "registry", "with foreign_code(_foreign_code.get() is True):", "with foreign_code(True):",
+        "hostile", "registry", "if _foreign_code.get() is False:", "if _foreign_code.get() is False and not name:",
     ),
     "a tokenizer brings code": Fault(
         "hostile", "processing.pretrained", "add_prefix_space=True, trust_remote_code=False",

@@ -139,7 +139,7 @@ class KillsCampaign(Campaign[KillCase]):
 
     def first(self) -> list[KillCase]:
         """A process killed while it writes, between checkpoints, and beside another."""
-        while_it_writes = [Death("change", number) for number in (9, 14, 19, 24, 31, 38)]
+        while_it_writes = [Death("change", number) for number in range(10, 42, 2)]
         stopped = [Death("moment", 500, "SIGTERM"), Death("double", 300), Death("change", 12, "SIGTERM")]
         return [KillCase("last", (*while_it_writes, *stopped))]
 

@@ -177,7 +177,7 @@ class NumericsCampaign(Campaign[NumericsCase]):
     def first(self) -> list[NumericsCase]:
         """Each limit of outputs, and weights of each kind that are no numbers."""
         limits = (
-            {"min_length": 3, "nbest": 4, "beam": 4},
+            {"min_length": 1},
             {"max_length": 2},
             {"no_repeat_ngram": 2, "min_length": 9},
         )
