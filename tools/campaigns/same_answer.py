@@ -106,7 +106,7 @@ class SameAnswerCampaign(Campaign[SameCase]):
         written = [SameCase(run, lines, many=120, way="cli") for run in (RUN, *LABELS)]
         return [
             *written, *beams, SameCase(RUN, lines, many=120, window=60, way="cli"), SameCase(RUN, lines, many=120),
-            SameCase(RUN, lines, BUDGETS[2], sample=True, nbest=3),
+            SameCase(RUN, lines, sample=True, nbest=3),
         ]  # fmt: skip
 
     def cases(self) -> SearchStrategy[SameCase]:
@@ -123,7 +123,9 @@ class SameAnswerCampaign(Campaign[SameCase]):
         texts = self._texts(case.run, case.lines)
         if case.run in LABELS:
             return self._check_labels(case, texts, folder)
-        options: dict[str, Any] = {"sample": True, "seed": 3} if case.sample else {"beam": case.beam}
+        options: dict[str, Any] = (
+            {"sample": True, "seed": 3, "temperature": 2.0} if case.sample else {"beam": case.beam}
+        )
         options["nbest"] = case.nbest if case.sample else min(case.nbest, case.beam)
         predictor: SequencePredictor = self.runs[case.run]
         alone = [predictor.predict([text], first_line=row, **options)[0] for row, text in enumerate(texts, start=1)]
@@ -170,7 +172,7 @@ class SameAnswerCampaign(Campaign[SameCase]):
     ) -> None:
         """The command line writes the same texts, as many lines as outputs are asked for."""
         flags = ["--scores", "--nbest", str(options["nbest"])]
-        flags += ["--sample", "--seed", "3"] if case.sample else ["--beam", str(case.beam)]
+        flags += ["--sample", "--seed", "3", "--temperature", "2"] if case.sample else ["--beam", str(case.beam)]
         written = self._written(case, texts, flags, folder).split("\n")
         assert written.pop() == ""
         count = options["nbest"]
