@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.campaigns import CAMPAIGNS, build_campaign
+from tools.campaigns import CAMPAIGNS, build_campaign
 
 ROOT = Path(__file__).parents[2]
 LONGER = 10  # times the cases of a moment, for the slow tests; hours are for people
@@ -19,7 +19,7 @@ LONGER = 10  # times the cases of a moment, for the slow tests; hours are for pe
 
 def run(*arguments: str, timeout: float) -> list[dict[str, Any]]:
     """The records of campaigns, which the process writes as JSON."""
-    command = [sys.executable, "-m", "tests.campaigns", *arguments, "--seed", "1", "--json"]
+    command = [sys.executable, "-m", "tools.campaigns", *arguments, "--seed", "1", "--json"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
     assert ended.returncode in (0, 1), ended.stderr[-3000:]
     records: list[dict[str, Any]] = json.loads(ended.stdout)

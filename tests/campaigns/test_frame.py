@@ -4,6 +4,7 @@ import ctypes
 import os
 import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -13,12 +14,13 @@ from pydantic import BaseModel, field_serializer
 
 import headway.cli
 from headway.errors import RunError, UserError
-from tests.campaigns.campaign import Campaign, Limits, unharmed
-from tests.campaigns.command_line import run_command
-from tests.campaigns.engine import run_campaign
-from tests.campaigns.isolation import try_case
-from tests.campaigns.mutations import Change, changed, expanded
-from tests.campaigns.report import BEGIN, END, PAGE, page_with_table, store, table
+from tools.campaigns.campaign import Campaign, Limits, unharmed
+from tools.campaigns.command_line import run_command
+from tools.campaigns.engine import run_campaign
+from tools.campaigns.history import commit, git, moved_too_far
+from tools.campaigns.isolation import try_case
+from tools.campaigns.mutations import Change, changed, expanded
+from tools.campaigns.report import BEGIN, END, PAGE, page_with_table, sound_records, store, table
 
 
 class Toy(Campaign[int]):
@@ -139,12 +141,14 @@ def test_trials_and_time() -> None:
 
 def test_records_become_a_table(tmp_path: Path) -> None:
     record = run_campaign(Large(), 7, cases=5)
-    record.commit = "0123456789"
+    record.commit = commit().removesuffix("+")
     assert store(record, tmp_path).name == "toy-7.json"
-    rows = table(tmp_path).splitlines()
+    records, refused = sound_records(tmp_path)
+    assert refused == []
+    rows = table(records).splitlines()
     assert rows[-1].startswith("| toy")
-    assert "| 0123456789 |" in rows[-1]
-    page = page_with_table(f"before\n{BEGIN}\nold\n{END}\nafter\n", table(tmp_path))
+    assert f"| {record.commit} |" in rows[-1]
+    page = page_with_table(f"before\n{BEGIN}\nold\n{END}\nafter\n", table(records))
     assert page.startswith(f"before\n{BEGIN}\n\n| campaign")
     assert page.endswith(f"|\n\n{END}\nafter\n")
     assert "old" not in page
@@ -152,7 +156,65 @@ def test_records_become_a_table(tmp_path: Path) -> None:
 
 def test_the_page_is_not_stale() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == page_with_table(page, table()), "run `python -m tests.campaigns report`"
+    records, _ = sound_records()
+    assert page == page_with_table(page, table(records)), "run `python -m tools.campaigns report`"
+
+
+def repository(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[str], str]:
+    """Makes another repository that of the campaigns; gives what commits a file of src and names the commit."""
+    monkeypatch.setattr("tools.campaigns.history.ROOT", folder)
+    (folder / "src").mkdir()
+    git("init", "--quiet")
+    git("config", "user.name", "a")
+    git("config", "user.email", "a@example.org")
+
+    def committed(text: str) -> str:
+        (folder / "src" / "a.py").write_text(text)
+        git("add", "src")
+        git("commit", "--quiet", "--message", "a")
+        return commit()
+
+    return committed
+
+
+def test_a_record_is_refused_once_src_has_moved_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = repository(monkeypatch, tmp_path)
+    first = committed("a\n" * 100)
+    assert moved_too_far(first) == ""
+    committed("b\n" * 5 + "a\n" * 95)
+    assert moved_too_far(first) == ""
+    record = run_campaign(Large(), 7, cases=1)
+    record.commit = first
+    store(record, tmp_path / "records")
+    assert len(sound_records(tmp_path / "records")[0]) == 1
+    committed("b\n" * 15 + "a\n" * 85)
+    assert (
+        moved_too_far(first) == f"15% of the lines of src were written or removed since {first}: run the campaign again"
+    )
+    assert sound_records(tmp_path / "records") == ([], [f"toy-7.json: {moved_too_far(first)}"])
+    assert "no commit of this repository" in moved_too_far("0123456789")
+
+
+def test_a_record_names_a_commit_without_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = repository(monkeypatch, tmp_path)
+    name = committed("a\n")
+    (tmp_path / "src" / "a.py").write_text("b\n")
+    assert commit() == f"{name}+"
+    record = run_campaign(Large(), 7, cases=1)
+    with pytest.raises(AssertionError, match="the working tree had changes"):
+        store(record, tmp_path / "records")
+
+
+def test_a_campaign_begins_with_its_first_cases() -> None:
+    class First(Toy):
+        def first(self) -> list[int]:
+            return [400, 20]
+
+    record = run_campaign(First(), 1, cases=2)
+    assert (record.cases, record.outcomes) == (2, {"exception": 1, "right": 1})
+    assert [failure.case for failure in record.failures] == ["400"]
+    record = run_campaign(First(), 1, cases=50, to_the_first_failure=True)
+    assert (record.cases, len(record.failures)) == (1, 1)
 
 
 def test_files_that_are_lost_are_told(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from headway.errors import UserError
-from tests.campaigns.command_line import Ended
-from tests.campaigns.hostile import BOMB, HostileCampaign, HostileCase
-from tests.campaigns.isolation import try_case
+from tools.campaigns.command_line import Ended
+from tools.campaigns.hostile import BOMB, HostileCampaign, HostileCase
+from tools.campaigns.isolation import try_case
 
 
 class Executing(HostileCampaign):

@@ -188,6 +188,26 @@ def test_sampling_is_reproducible(run_headway: Command, reversal: Reversal) -> N
     assert draw("--top-k", "1") == draw("--top-p", "0.001") == greedy * 8
 
 
+@pytest.mark.parametrize(("count", "window"), [(2100, command.WINDOW), (120, 60), (120, 7)])
+def test_many_lines_keep_their_order(
+    run_headway: Command,
+    reversal: Reversal,
+    predictor: SequencePredictor,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    window: int,
+) -> None:
+    """More lines than one window, and than any batch, has, of which no two neighbours have the same answer."""
+    monkeypatch.setattr(command, "WINDOW", window)
+    words = reversal.words[:40]
+    alone = {word: predictor.predict([word])[0].text for word in words}
+    assert len(set(alone.values())) > 30
+    given = [words[(7 * number) % len(words)] for number in range(count)]
+    assert [one.text for one in predictor.predict(given)] == [alone[word] for word in given]
+    code, out, _ = run_headway("predict", reversal.run, stdin=lines(*given))
+    assert (code, out) == (0, lines(*(alone[word] for word in given)))
+
+
 def test_prefixes_across_windows(
     run_headway: Command, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

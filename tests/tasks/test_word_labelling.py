@@ -16,6 +16,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 import headway
+from headway.cli import label_stream
 from headway.comparison.grid import NamedCorpus
 from headway.comparison.run_results import result_of_run
 from headway.errors import UserError
@@ -607,3 +608,15 @@ def test_a_dev_set_with_other_labels_is_refused_before_training(tmp_path: Path, 
         assert ended.code == 2
         said = "data.dev: no word here has a label that data.train has; received 'PRP'; allowed: PRON, VERB"
         assert said in " ".join(ended.err.split())
+
+
+@pytest.mark.parametrize("window", [1000, 60, 7])
+def test_many_lines_keep_their_order(
+    run_headway: Command, learned: Learned, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    monkeypatch.setattr(label_stream, "WINDOW", window)
+    given = [f"{WORDS[number % 7]} line{number} {WORDS[number % 8]}" for number in range(130)]
+    stdin = "".join(f"{line}\n" for line in given)
+    code, out, _ = run_headway("predict", learned.run, "--format", "json", stdin=stdin)
+    assert code == 0
+    assert [" ".join(json.loads(line)["words"]) for line in out.splitlines()] == given

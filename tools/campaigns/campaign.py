@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +78,10 @@ class Campaign(ABC, Generic[Case]):
 
         Cases begin in a copy of the process as this leaves it. No threads may be left running.
         """
+
+    def first(self) -> Sequence[Case]:
+        """The cases that every run of the campaign begins with, for what random draws seldom meet."""
+        return ()
 
     @abstractmethod
     def cases(self) -> SearchStrategy[Case]:

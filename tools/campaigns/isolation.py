@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError
-from tests.campaigns.campaign import Campaign, Limits, Outcome
+from tools.campaigns.campaign import Campaign, Limits, Outcome
 
 LONGEST_MESSAGE = 4000  # characters of an error that a person may be asked to read
 CLOCK = 3  # times the seconds of processor time may pass by the clock

@@ -14,8 +14,8 @@ from xml.sax.saxutils import quoteattr
 import hypothesis.strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tests.campaigns.campaign import Campaign
-from tests.campaigns.mutations import LINE_ENDS, Change, Content, changed, changes, expanded, words
+from tools.campaigns.campaign import Campaign
+from tools.campaigns.mutations import LINE_ENDS, Change, Content, changed, changes, expanded, words
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ KINDS: dict[str, SearchStrategy[tuple[bytes, ...]]] = {
 OPTIONS: dict[str, tuple[str, ...]] = {
     "tsv": ("", "1 2", "2 1", "1 3", "s t", "3 2 1"),
     "columns": ("1 2", "2 1", "1 1"),
-    "conllu": ("upos", "deprel", "constituents", "parses"),
+    "conllu": ("upos", "deprel", "parses"),
     "m2": ("", "0", "1"),
     "jsonl": ("s t", "s n.deep", "s t n.deep", "n t"),
     "scores": ("bleu", "chrf", "wer", "cer", "exact_match", "rouge-l", "aer", "bracket-f1", "accuracy"),
@@ -228,15 +228,22 @@ class DataCampaign(Campaign[DataCase]):
     quick, together = 150, 20
 
     def prepare(self, folder: Path) -> None:
-        from tests.campaigns import data_checks
+        from tools.campaigns import data_checks
 
         data_checks.prepare(folder)
+
+    def first(self) -> list[DataCase]:
+        """Lines without an end, equal pairs, and scores of segments that differ from each other."""
+        one, other = ((b"a dog\na dog\nb\nno end", 1),), ((b"A dog\nA dog\nb\nthe end", 1),)
+        scores = [DataCase("scores", (one, other), option=metric) for metric in OPTIONS["scores"][:6]]
+        table = DataCase("tsv", (((b"a\tA\nb\tB\n", 1),),), option="1 2")
+        return [table, DataCase("parallel", (one, other)), DataCase("encode", (one, other), option="char"), *scores]
 
     def cases(self) -> SearchStrategy[DataCase]:
         return st.sampled_from(sorted(KINDS)).flatmap(_case)
 
     def check(self, case: DataCase, folder: Path) -> None:
-        from tests.campaigns import data_checks
+        from tools.campaigns import data_checks
 
         paths = [folder / f"file{index}{case.suffix}" for index in range(len(case.files))]
         for index, (path, content) in enumerate(zip(paths, case.files, strict=True)):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from headway.files import write_json, write_text
 from headway.tables import Column, Table
-from tests.campaigns.engine import ROOT, Record
+from tools.campaigns.engine import Record
+from tools.campaigns.history import ROOT, moved_too_far
 
 RECORDS = ROOT / "results" / "reliability"
 PAGE = ROOT / "docs" / "reliability.md"
@@ -18,15 +20,27 @@ BEGIN, END = "<!-- table of results/reliability -->", "<!-- end of the table -->
 
 def store(record: Record, folder: Path) -> Path:
     """Write a record as `CAMPAIGN-SEED.json`, in place of an older one."""
+    assert not record.commit.endswith("+"), "a record names a commit, and the working tree had changes"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record.campaign}-{record.seed}.json"
     write_json(path, record.to_json())
     return path
 
 
-def table(folder: Path = RECORDS) -> str:
-    """The records of a folder as a table in Markdown, a row each."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+def sound_records(folder: Path = RECORDS) -> tuple[list[dict[str, Any]], list[str]]:
+    """The records of a folder that speak of today's headway, and why each of the others is refused."""
+    records, refused = list[dict[str, Any]](), list[str]()
+    for path in sorted(folder.glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if reason := moved_too_far(record["commit"]):
+            refused.append(f"{path.name}: {reason}")
+        else:
+            records.append(record)
+    return records, refused
+
+
+def table(records: Sequence[dict[str, Any]]) -> str:
+    """Records as a table in Markdown, a row each."""
     columns = [
         Column("campaign"), Column("what is attacked"), Column("tried", format=","), Column("survived", format=","),
         Column("right", format=","), Column("refused", format=","), Column("failures"), Column("minutes", format=".1f"),
@@ -52,6 +66,8 @@ def page_with_table(text: str, markdown: str) -> str:
     return pattern.sub(lambda _: f"{BEGIN}\n\n{markdown.strip()}\n\n{END}", text)
 
 
-def write_page() -> None:
-    """Bring the table of docs/reliability.md up to date."""
-    write_text(PAGE, page_with_table(PAGE.read_text(encoding="utf-8"), table()))
+def write_page() -> list[str]:
+    """Bring the table of docs/reliability.md up to date, and give the records that were refused."""
+    records, refused = sound_records()
+    write_text(PAGE, page_with_table(PAGE.read_text(encoding="utf-8"), table(records)))
+    return refused

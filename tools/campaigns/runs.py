@@ -5,15 +5,18 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
+import yaml
 from hypothesis.strategies import SearchStrategy
 
 from headway.runs.run_folder import RunFolder
-from tests.campaigns.campaign import Campaign, unharmed
-from tests.campaigns.command_line import Ended, run_command
-from tests.campaigns.damage import Damage, damages, forge
-from tests.campaigns.sample_files import prepared_files
+from tools.campaigns.campaign import Campaign, unharmed
+from tools.campaigns.command_line import Ended, run_command
+from tools.campaigns.damage import Damage, damages, files_of, forge, places_of, share
+from tools.campaigns.mutations import Change
+from tools.campaigns.sample_files import prepared_files
 
 # By the name of a run: what is on standard input of predict, and what is scored.
 LINES = {
@@ -21,6 +24,10 @@ LINES = {
     "parser": b"a dog\n", "dependency": b"a dog\n", "recurrent": b"a dog\n", "speech": b"",
 }  # fmt: skip
 SCORED = {"tagger": "--source @tsv@", "detector": "--source @tsv@", "speech": "--source @spoken@"}
+MINE = (
+    "mine.txt", ".mine.tmp", "checkpoints/update-notes.txt", "checkpoints/update-notes/x", "checkpoints/mine/x",
+    "checkpoints/.mine.tmp", "checkpoints/update-00000002-copy/x",
+)  # fmt: skip
 VERBS = ("predict",) * 6 + ("resume",) * 2 + ("score", "parameters", "average")
 
 
@@ -39,7 +46,7 @@ class RunsCampaign(Campaign[RunCase]):
 
     name = "runs"
     about = "damaged run folders of every task: predict, resume, score, inspect"
-    quick, together = 16, 16
+    quick, together = 20, 16
 
     def prepare(self, folder: Path) -> None:
         """Make runs, and use each once."""
@@ -52,6 +59,27 @@ class RunsCampaign(Campaign[RunCase]):
             assert ended.code == 0, ended.err
             self.expected[name] = ended.out
 
+    def first(self) -> list[RunCase]:
+        """A byte of each kind of file, and the recipe, changed."""
+        names = [path.relative_to(self.paths["run"]).as_posix() for path in files_of(self.paths["run"])]
+        names = sorted([*names, *(name for name in MINE)])
+        recipe = yaml.load((self.paths["run"] / "recipe.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+        places = list(places_of(recipe))
+        local = next(mixer for mixer in recipe["model"]["decoder"]["mixer"] if mixer["kind"] == "local")
+        width = share(places.index((local, "n")), len(places))  # which the shapes of weights do not depend on
+
+        def case(name: str, verb: str, kind: str = "bytes", place: int = 990) -> RunCase:
+            flip = (Change("flip", place, 1, (b"", 0)),)
+            return RunCase("run", verb, (Damage(kind, share(names.index(name), len(names)), width, 1, flip),))
+
+        pieces = next(name for name in names if name.endswith("spm.model"))  # with numbers that nothing depends on
+        checkpoint = max(name for name in names if name.endswith("/model.safetensors"))
+        return [
+            case("model.safetensors", "predict"), case("model.safetensors", "score"), case(checkpoint, "average"),
+            case("recipe.yaml", "predict", "value"), case("mine.txt", "resume", "empty"),
+            *(case(pieces, "predict", place=place) for place in range(100, 1000, 150)),
+        ]  # fmt: skip
+
     def cases(self) -> SearchStrategy[RunCase]:
         return st.builds(
             RunCase, st.sampled_from(("run", "run", *LINES)), st.sampled_from(VERBS), damages(), st.booleans()
@@ -61,10 +89,10 @@ class RunsCampaign(Campaign[RunCase]):
         run, other = folder / "run", self.paths["other" if case.run == "run" else "run"]
         shutil.copytree(self.paths[case.run], run)
         notes = folder / "notes"
-        for mine in (run / "mine.txt", run / "checkpoints" / "update-notes.txt", run / "checkpoints" / "mine" / "x"):
-            mine.parent.mkdir(parents=True, exist_ok=True)
-            mine.write_text("mine", encoding="utf-8")
-        mine = [run / "mine.txt", run / "checkpoints" / "update-notes.txt", run / "checkpoints" / "mine"]
+        mine = [run / name for name in MINE]
+        for path in mine:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("mine", encoding="utf-8")
         touched = {name for damage in case.damages for name in damage.apply(run, other)}
         if case.forged:
             forge(run, sorted(touched))
@@ -73,8 +101,25 @@ class RunsCampaign(Campaign[RunCase]):
         with unharmed(self.shared, *kept):
             ended = self._use(case.run, case.verb, run, notes)
             ended.check()
-        if case.verb == "predict" and not case.forged and not touched & {"recipe.yaml", "manifest.json"}:
+        if case.forged or "manifest.json" in touched:
+            return
+        if case.verb == "predict" and "recipe.yaml" not in touched:
             assert ended.out == self.expected[case.run], "damage is used in silence"
+        changed = self._changed(case, run)
+        assert not changed, f"{changed} is used, and is not what training wrote"
+
+    def _changed(self, case: RunCase, run: Path) -> str:
+        """A file that the verb reads and whose hash is known, where its content is another one than before."""
+        whole = self.paths[case.run]
+        if case.verb != "resume" and _of_weights(run / "recipe.yaml") != _of_weights(whole / "recipe.yaml"):
+            return "recipe.yaml"
+        read = [path for path in files_of(whole / "vocabulary") if case.verb != "parameters"]
+        if case.verb in ("predict", "score"):
+            read.append(whole / "model.safetensors")
+        if case.verb == "average":
+            read.append(max((whole / "checkpoints").glob("update-*")) / "model.safetensors")
+        names = [path.relative_to(whole) for path in read]
+        return next((str(name) for name in names if _content(run / name) != _content(whole / name)), "")
 
     def _use(self, name: str, verb: str, run: Path, folder: Path) -> Ended:
         arguments = {
@@ -101,3 +146,13 @@ class RunsCampaign(Campaign[RunCase]):
         """Two more updates than the run has made."""
         updates = RunFolder(self.paths[name]).read_manifest()["updates"]
         return [f"training.updates={updates + 2}"]
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() and not path.is_symlink() else None
+
+
+def _of_weights(recipe: Path) -> dict[str, Any]:
+    """The keys of a recipe that say what weights are of."""
+    tree = yaml.load(recipe.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    return {name: tree.get(name) for name in ("task", "model")}

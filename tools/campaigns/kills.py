@@ -23,13 +23,13 @@ from hypothesis.strategies import SearchStrategy
 
 from headway.cli import main
 from headway.comparison.cell_results import CellResult
-from tests.campaigns.campaign import Campaign, Limits
 from tests.comparison import grid_attempts
 from tests.comparison.grids import write_grid
 from tests.conftest import REVERSAL, write_reversal
 from tests.runs.old_runs import copied
 from tests.runs.training.attempts import die_before_change
 from tests.runs.training.kills import TIMINGS, assert_same
+from tools.campaigns.campaign import Campaign, Limits
 
 MODEL = {
     "dim": 16, "feed_forward": 16, "heads": 2, "dropout": 0.2, "encoder": {"layers": 1}, "decoder": {"layers": 1},
@@ -136,6 +136,12 @@ class KillsCampaign(Campaign[KillCase]):
         with contextlib.redirect_stderr(io.StringIO()) as said:
             assert run_here("train", str(recipe), "--output", str(self.folder / "warm")) == 0, said.getvalue()
         assert len(list(Path("/proc/self/task").iterdir())) == 1
+
+    def first(self) -> list[KillCase]:
+        """A process killed while it writes, between checkpoints, and beside another."""
+        while_it_writes = [Death("change", number) for number in (12, 30, 81, 86, 93, 98, 116, 121)]
+        stopped = [Death("moment", 500, "SIGTERM"), Death("double", 300), Death("change", 12, "SIGTERM")]
+        return [KillCase("last", (*while_it_writes, *stopped))]
 
     def cases(self) -> SearchStrategy[KillCase]:
         return _cases()

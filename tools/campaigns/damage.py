@@ -18,7 +18,7 @@ from hypothesis.strategies import SearchStrategy
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
-from tests.campaigns.mutations import Change, changed, changes, expanded
+from tools.campaigns.mutations import Change, changed, changes, expanded
 
 DTYPES = ("float16", "bfloat16", "float64", "int64", "int8", "bool", "complex64", "float8_e4m3fn")
 VALUES: tuple[Any, ...] = (
@@ -108,7 +108,7 @@ class Damage:
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
 
     def _edited(self, tree: Any) -> str:
-        places = list(_places(tree))
+        places = list(places_of(tree))
         if not places or self.deep == 999:
             return json.dumps(self.value)
         holder, key = places[self.deep * len(places) // 1000]
@@ -147,18 +147,23 @@ class Damage:
         path.write_bytes(save(tensors))
 
 
-def _places(tree: Any) -> Any:
+def places_of(tree: Any) -> Any:
     """Every place in a tree that holds a value, as what holds it and the key there."""
     if isinstance(tree, dict | list):
         for key, value in list(tree.items() if isinstance(tree, dict) else enumerate(tree)):
             yield tree, key
-            yield from _places(value)
+            yield from places_of(value)
 
 
 def files_of(run: Path) -> list[Path]:
     """The regular files of a run folder."""
     found = [Path(above) / name for above, _, names in os.walk(run) for name in names]
     return sorted(path for path in found if path.is_file() and not path.is_symlink())
+
+
+def share(index: int, count: int) -> int:
+    """The thousandths at which the file or value of this index stands among so many."""
+    return -(-1000 * index // count)
 
 
 def damages(least: int = 1, most: int = 3) -> SearchStrategy[tuple[Damage, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,7 @@ class Ended:
         assert "Traceback (most recent call last)" not in self.err, self.err[-LONGEST:]
         assert not set("\x1b\x07\x85\u202e") & set(self.err), "what a terminal obeys stands in standard error"
         assert self.code in (0, 1, 2), f"exit code {self.code}"
+        assert self.code or not re.search("^error: ", self.err, re.MULTILINE), "an error ends with exit code 0"
         if self.code == 2 or (self.code == 1 and self.heard and not self.out):
             raise UserError(self.err[-LONGEST:])
 

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
 from headway.runs.load import load
 from headway.runs.training.loop import train
-from tests.campaigns.campaign import Campaign
-from tests.campaigns.mutations import LINE_ENDS
+from tools.campaigns.campaign import Campaign
+from tools.campaigns.mutations import LINE_ENDS
 
 NAN, INF = math.nan, math.inf
 REALS: tuple[Any, ...] = (
@@ -173,6 +174,16 @@ class NumericsCampaign(Campaign[NumericsCase]):
             "decoding": {"max_length_offset": 8},
         }  # fmt: skip
 
+    def first(self) -> list[NumericsCase]:
+        """Each limit of outputs, and weights of each kind that are no numbers."""
+        limits = (
+            {"min_length": 1},
+            {"max_length": 2},
+            {"no_repeat_ngram": 2, "min_length": 9},
+        )
+        spoilt = [NumericsCase(weight=(5, value, False)) for value in (NAN, INF, -INF)]
+        return [*spoilt, *(NumericsCase(decoding=tuple(options.items())) for options in limits)]
+
     def cases(self) -> SearchStrategy[NumericsCase]:
         some = st.one_of(st.just(()), _settings(TRAINING, 3), _settings(TRAINING, 1))
         weight = st.tuples(st.integers(0, 60), st.sampled_from(WEIGHTS), st.booleans())
@@ -197,6 +208,7 @@ class NumericsCampaign(Campaign[NumericsCase]):
             spoil(run, *case.weight)
         predictor = load(run, device="cpu", precision=case.precision)
         assert isinstance(predictor, SequencePredictor)
+        assert case.weight is None or math.isfinite(case.weight[1]), "weights that are no numbers are loaded"
         check_outputs(predictor, dict(case.decoding))
 
 
@@ -236,6 +248,14 @@ def spoil(run: Path, number: int, value: float, everywhere: bool) -> None:
     (run / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 
 
+def check_limits(tokens: Sequence[str], options: dict[str, Any]) -> None:
+    """An output is as long as it may be, and has no n-gram twice."""
+    assert options.get("min_length", 0) <= len(tokens) <= options.get("max_length", INF), f"{len(tokens)} tokens"
+    if size := options.get("no_repeat_ngram", 0):
+        ngrams = [tuple(tokens[start : start + size]) for start in range(len(tokens) - size + 1)]
+        assert len(ngrams) == len(set(ngrams)), f"the same {size} tokens twice"
+
+
 def check_outputs(predictor: SequencePredictor, options: dict[str, Any]) -> None:
     """As many outputs as lines, each of one line, with scores that are numbers, best first, the same each time."""
     predictions = predictor.predict(LINES, **options)
@@ -248,6 +268,8 @@ def check_outputs(predictor: SequencePredictor, options: dict[str, Any]) -> None
         assert all(map(math.isfinite, scores)), f"scores {scores}"
         assert options.get("sample") or scores == sorted(scores, reverse=True), "not the best first"
         assert line or not prediction.text
+        for hypothesis in prediction.hypotheses if line else ():
+            check_limits(hypothesis.tokens, options)
     again = predictor.predict(LINES, **options)
     assert [one.text for one in again] == [one.text for one in predictions], "a second call differs"
     targets = ["ba" for _ in LINES]

@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headway.corpora.constituents import convert_conllu
 
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
@@ -25,13 +24,14 @@ from headway.formats.pairs import open_source
 from headway.formats.recordings import open_recordings, read_utterances
 from headway.formats.treebanks import read_trees
 from headway.metrics import build_metric
-from headway.metrics.score_report import score_files
+from headway.metrics.score_report import score_files, score_texts
 from headway.parses.parsers import read_conllu as read_parses
 from headway.processing.text.text_processor import TextConfig, TextProcessor, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig
 from headway.trees.linear_form import linearise, repair
-from tests.campaigns.mutations import LINE_ENDS
+from tools.campaigns.mutations import LINE_ENDS
 
+FILTERS = Filters(max_length=50, drop_duplicates=True)
 MOST_LINES = 20_000  # whose tokens are looked at
 TEXT = ("a b c dog Haus 日本語 . ,", "A B C dog Haus 日本語 . ,")
 _sides: dict[str, tuple[TextProcessor, TextProcessor]] = {}
@@ -66,6 +66,12 @@ def count_lines(path: Path) -> int:
     return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
 
 
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file."""
+    *lines, last = plain(path).decode().removeprefix("\ufeff").split("\n")
+    return [line.removesuffix("\r") for line in lines] + [last] * bool(last)
+
+
 def corpus_of(kind: str, paths: Sequence[Path], option: str) -> dict[str, Any]:
     """The corpus as a recipe writes it."""
     columns = [int(column) if column.isdigit() else column for column in option.split()]
@@ -97,6 +103,9 @@ def check_pairs(kind: str, paths: Sequence[Path], option: str) -> None:
     assert source.fingerprint() == source.fingerprint()
     header = bool(option) and kind == "tsv" and not option[0].isdigit()
     assert [pair.line for pair in pairs] == list(range(1 + header, count_lines(paths[0]) + 1)), "lines are lost"
+    if kind.startswith("parallel"):
+        for path, texts in zip(paths, zip(*((pair.source, pair.target) for pair in pairs), strict=True), strict=False):
+            assert list(texts) == lines_of(path), "other lines than those of the file"
     check_texts(pairs)
 
 
@@ -117,11 +126,8 @@ def check_labelled(kind: str, paths: Sequence[Path], option: str) -> None:
 
 
 def check_conllu(kind: str, paths: Sequence[Path], option: str) -> None:
-    """Labels, constituents or parses of Universal Dependencies."""
-    if option == "constituents":
-        for converted in convert_conllu(paths[0]):
-            check_tree(converted.tree)
-    elif option == "parses":
+    """Labels or parses of Universal Dependencies."""
+    if option == "parses":
         for text, parse in read_parses(paths[0]):
             visible = len("".join(text.split()))
             assert all(0 <= token.start <= token.end <= visible for token in parse.tokens)
@@ -174,10 +180,18 @@ def check_recordings(kind: str, paths: Sequence[Path], option: str) -> None:
 
 
 def check_scores(kind: str, paths: Sequence[Path], option: str) -> None:
-    """A score with its interval, and text that can be read."""
+    """A score with its interval, and text that can be read; the order of segments does not matter to it."""
     report = score_files([build_metric(option)], [paths[0]], [paths[1]])
     score = report.scores[0][0].score
     assert score.value == score.value, "the score is no number"
+    if option in ("bleu", "chrf", "wer", "cer", "exact_match", "rouge-l"):
+        outputs, references = lines_of(paths[0]), lines_of(paths[1])
+        assert report.segments == score.segments == len(outputs), "segments are lost"
+        turned = score_texts([build_metric(option)], {"x": outputs[::-1]}, [references[::-1]]).scores[0][0].score
+        assert abs(turned.value - score.value) < 1e-6, "the order of segments changes the score"
+        if option == "exact_match":
+            equal = [one.strip() == other.strip() for one, other in zip(outputs, references, strict=True)]
+            assert abs(score.value - 100 * sum(equal) / len(equal)) < 1e-6, "another score than by hand"
     assert report.text()
     assert report.to_json()
 
@@ -186,7 +200,7 @@ def check_encoding(kind: str, paths: Sequence[Path], option: str) -> None:
     """Every pair is kept or counted as dropped; ids become the text again."""
     corpus_config, cache = corpus_of(kind, paths, option), paths[0].parent / "cache"
     source, sides = open_source(corpus_config, "data.train"), _sides[option]
-    corpus = build_corpus(source, sides, Filters(max_length=50), name="data.train", filter=True, cache=cache)
+    corpus = build_corpus(source, sides, FILTERS, name="data.train", filter=True, cache=cache)
     report = corpus.report
     assert report.pairs_read == count_lines(paths[0])
     assert report.pairs_kept + sum(report.dropped.values()) == report.pairs_read
@@ -195,7 +209,7 @@ def check_encoding(kind: str, paths: Sequence[Path], option: str) -> None:
         pair = pairs[int(corpus.lines[index])]
         assert corpus.source(index).tolist() == sides[0].encode(pair.source).values
         assert not set(sides[1].decode(corpus.target(index).tolist())) & set(LINE_ENDS), "a line end in an output"
-    again = build_corpus(source, sides, Filters(max_length=50), name="data.train", filter=True, cache=cache)
+    again = build_corpus(source, sides, FILTERS, name="data.train", filter=True, cache=cache)
     assert again.report == report
     if count_lines(paths[0]) >= 3:
         parts = [path.with_suffix(f".{side}") for path, side in zip(paths, "st", strict=True)]

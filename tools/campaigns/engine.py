@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,10 +18,10 @@ import hypothesis
 from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
 
-from tests.campaigns.campaign import Campaign, Outcome
-from tests.campaigns.isolation import try_case, try_cases
+from tools.campaigns.campaign import Campaign, Outcome
+from tools.campaigns.history import commit
+from tools.campaigns.isolation import try_case, try_cases
 
-ROOT = Path(__file__).parents[2]
 BATCH = 1000  # cases of one call of hypothesis
 SHRINKS = 400  # cases that are tried to make a failing one smaller
 SLOW_SHRINKS = 3  # where each of them waits for the limit of time
@@ -73,22 +72,27 @@ class _StillFailsError(Exception):
 class _Run:
     """The state of a campaign while it runs."""
 
-    def __init__(self, campaign: Campaign[Any], record: Record, folder: Path, over: Callable[[Record], bool]) -> None:
-        self.campaign, self.record, self.folder, self.over = campaign, record, folder, over
+    def __init__(
+        self, campaign: Campaign[Any], record: Record, folder: Path, over: Callable[[Record], bool], *, shrinks: bool
+    ) -> None:
+        self.campaign, self.record, self.folder, self.over, self.shrinks = campaign, record, folder, over, shrinks
         self.seen: set[bytes] = set()
         self.known: dict[str, Failure] = {}
 
     def batch(self, seed: str, size: int) -> None:
         """Draw up to `size` cases, try those that were not seen before, and shrink what fails in a new way."""
-        cases = list[Any]()
+        drawn = list[Any]()
+        _draw(self.campaign, seed, size, drawn.append)
+        self.try_new(drawn, seed, size)
 
-        def collect(case: Any) -> None:
+    def try_new(self, given: Iterable[Any], seed: str = "", size: int = 0) -> None:
+        """Try those cases that were not seen before; `seed` and `size` are those that they were drawn with, if any."""
+        cases = list[Any]()
+        for case in given:
             key = hashlib.blake2b(repr(case).encode("utf-8", "backslashreplace"), digest_size=16).digest()
             if key not in self.seen:
                 self.seen.add(key)
                 cases.append(case)
-
-        _draw(self.campaign, seed, size, collect)
         while cases and not self.over(self.record):
             some = [cases.pop(0) for _ in range(min(len(cases), self.campaign.together))]
             for case, outcome in zip(some, try_cases(self.campaign, some, self.folder), strict=True):
@@ -105,7 +109,8 @@ class _Run:
             return
         failure = Failure(outcome.kind, outcome.signature, outcome.message, repr(case))
         self.known[outcome.signature] = failure
-        self._shrink(failure, seed, size)
+        if self.shrinks and seed:
+            self._shrink(failure, seed, size)
 
     def _shrink(self, failure: Failure, seed: str, size: int) -> None:
         """Draw the same cases again up to the one that failed, and let hypothesis make it smaller."""
@@ -154,6 +159,7 @@ def run_campaign(
     minutes: float | None = None,
     cases: int | None = None,
     progress: Callable[[Record], object] = lambda record: None,
+    to_the_first_failure: bool = False,
 ) -> Record:
     """Try cases until the time is over or there were as many as asked for.
 
@@ -163,6 +169,7 @@ def run_campaign(
         minutes: the time of the cases, without that of the preparation.
         cases: their number.
         progress: called after each batch, and every half minute in between.
+        to_the_first_failure: end there, and leave its case as large as it is.
     """
     record = Record(campaign.name, campaign.about, seed, commit())
     with tempfile.TemporaryDirectory(prefix=f"campaign-{campaign.name}-") as name:
@@ -183,11 +190,15 @@ def run_campaign(
             now = time.monotonic()
             if now - told >= TELL_EVERY:
                 tell()
-            return (minutes is not None and now - began >= 60 * minutes) or (
-                cases is not None and record.cases >= cases
+            return (
+                (minutes is not None and now - began >= 60 * minutes)
+                or (cases is not None and record.cases >= cases)
+                or (to_the_first_failure and bool(run.known))
             )
 
-        run, batch = _Run(campaign, record, folder / "cases", over), 0
+        run, batch = _Run(campaign, record, folder / "cases", over, shrinks=not to_the_first_failure), 0
+        run.try_new(campaign.first())
+        tell()
         while not over(record):
             before = record.cases
             run.batch(f"{seed} {batch}", BATCH if cases is None else min(BATCH, cases))
@@ -196,14 +207,6 @@ def run_campaign(
             if record.cases == before:  # the campaign has no further cases
                 break
     return record
-
-
-def commit() -> str:
-    """The commit of the working tree, with a plus where it was changed."""
-    git = ["git", "-C", str(ROOT)]
-    name = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=True).stdout
-    changed = subprocess.run([*git, "status", "--porcelain", "--", "src"], capture_output=True, text=True, check=True)
-    return name.strip() + ("+" if changed.stdout.strip() else "")
 
 
 def report_failures(failures: Iterable[Failure]) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import yaml
 from hypothesis.strategies import SearchStrategy
 
-from tests.campaigns.campaign import Campaign
-from tests.campaigns.engine import ROOT
-from tests.campaigns.mutations import Change, changed, changes, expanded
+from tools.campaigns.campaign import Campaign
+from tools.campaigns.history import ROOT
+from tools.campaigns.mutations import Change, changed, changes, expanded
 
 FOLDER = ROOT / "recipes"
 
@@ -78,6 +79,15 @@ class RecipeCase:
     edits: tuple[Edit, ...] = ()
     text: tuple[Change, ...] = ()
     overrides: tuple[str, ...] = ()
+    twice: int = 0  # thousandths: the line of the text that stands twice, if any
+
+
+def keys_twice(node: yaml.Node | None) -> bool:
+    """Whether a key stands twice in one of the mappings of a document."""
+    if isinstance(node, yaml.MappingNode):
+        keys = [key.value for key, _ in node.value]
+        return len(set(map(str, keys))) < len(keys) or any(keys_twice(value) for _, value in node.value)
+    return isinstance(node, yaml.SequenceNode) and any(map(keys_twice, node.value))
 
 
 SCALARS: tuple[Any, ...] = (
@@ -137,6 +147,13 @@ class RecipesCampaign(Campaign[RecipeCase]):
         names = {name for kind in CATALOGUE for name in registry_of(kind)} | set(PRESETS)
         self.values = (*SCALARS, *sorted(names))
 
+    def first(self) -> list[RecipeCase]:
+        name = "dates/transformer.yaml"
+        lines = len(self.texts[name].splitlines())
+        twice = [RecipeCase(name, False, twice=1 + 1000 * line // lines) for line in range(1, lines)]
+        numbers = ("training.updates=7", "model.heads=2", "optimizer.learning_rate=0.5")
+        return [*twice, RecipeCase(name, False, overrides=numbers)]
+
     def cases(self) -> SearchStrategy[RecipeCase]:
         scalars = st.sampled_from(self.values)
         keys = st.one_of(st.sampled_from(self.keys), st.sampled_from(self.values).map(str))
@@ -162,6 +179,7 @@ class RecipesCampaign(Campaign[RecipeCase]):
             st.builds(RecipeCase, names, st.booleans(), edits=some),
             st.builds(RecipeCase, names, st.just(False), text=changes(tokens)),
             st.builds(RecipeCase, names, st.just(False), overrides=lists),
+            st.builds(RecipeCase, names, st.just(False), twice=st.integers(1, 999)),
             st.builds(RecipeCase, names, st.booleans(), edits=some, overrides=lists),
         )
 
@@ -176,15 +194,32 @@ class RecipesCampaign(Campaign[RecipeCase]):
         if case.edits:
             recipe = load_recipe(self._tree(case), case.overrides)
         else:
-            path.write_bytes(expanded(changed(((self.texts[case.recipe].encode(), 1),), case.text)))
+            lines = self.texts[case.recipe].splitlines(keepends=True)
+            if case.twice:
+                lines.insert(case.twice * len(lines) // 1000, lines[case.twice * len(lines) // 1000])
+            path.write_bytes(expanded(changed((("".join(lines).encode(), 1),), case.text)))
             recipe = load_recipe(path, case.overrides)
         written = recipe.model_dump(mode="json")
+        if not case.edits:
+            assert not keys_twice(yaml.compose(path.read_text(encoding="utf-8"), yaml.CSafeLoader)), (
+                "a key stands twice"
+            )
+        self._check_override(case, written)
         with foreign_code(bool(import_paths(written))):
             check_recipe(recipe)
             run.write_recipe(recipe)
             again = run.read_recipe()
         assert again == recipe, "the recipe of the run is another"
         assert again.model_dump(mode="json") == written, "the recipe of the run has other values"
+
+    def _check_override(self, case: RecipeCase, written: dict[str, Any]) -> None:
+        """The last override, where it is a plain number, is what the recipe says."""
+        from headway.recipe import flatten
+
+        key, _, text = (case.overrides or ("",))[-1].partition("=")
+        value = flatten(written).get(key)
+        if re.fullmatch(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?", text) and isinstance(value, int | float):
+            assert value == float(text), f"{key} is {value}"
 
     def _tree(self, case: RecipeCase) -> dict[str, Any]:
         tree: dict[str, Any] = copy.deepcopy(self.trees[case.recipe, case.whole])

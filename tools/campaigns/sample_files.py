@@ -16,6 +16,7 @@ RUNS = {
     "speech": "speech_recognition", "dependency": "translation-dependency", "detector": "error_detection",
     "recurrent": "translation-recurrent-luong",
 }  # fmt: skip
+TAGGED = "a\tNOUN\ndog\tX\n" + "".join(f"\n{word}\tX\n" for word in "bcdefghij")
 CONLLU = "1\ta\ta\tDET\tDT\t_\t2\tdet\t_\t_\n2\tdog\tdog\tNOUN\tNN\t_\t0\troot\t_\t_\n\n"
 
 
@@ -42,7 +43,7 @@ def write_files(folder: Path) -> dict[str, Path]:
     paths = {name: write_run(name, folder / name) for name in RUNS}
     texts: dict[str, str | bytes] = {
         "text": "a dog .\nhaus 12\n日本語\n", "empty": "", "odd": "a\u2028b\x85c\x1b[31m\r\n\ufeff日本\u202e\n",
-        "binary": b"\xff\xfe\x00\n\x80\x81", "tsv": "a\tNOUN\ndog\tX\n\nb\tX\n", "conllu": CONLLU * 3,
+        "binary": b"\xff\xfe\x00\n\x80\x81", "tsv": TAGGED, "conllu": CONLLU * 3,
         "trees": "(S (NN a) (VB b))\n", "json": '{"s": "a", "t": "b"}\n', "grid": "recipes: {}\n",
     }  # fmt: skip
     for name, content in texts.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import os
 import random
 import sys
@@ -15,20 +17,28 @@ import numpy as np
 import torch
 from hypothesis.strategies import SearchStrategy
 
+from headway.cli import label_stream, prediction_stream
+from headway.predictors.backend import SearchRequest, TorchBackend
 from headway.predictors.label_predictor import LabelledWords, LabelPredictor
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.load import load
 from headway.runs.packing import pack_run
-from tests.campaigns.campaign import Campaign
-from tests.campaigns.kills import run_here
+from headway.search.hypotheses import Hypothesis
+from headway.search.limits import Limits
+from headway.tensors.batch import collate
 from tests.rounding import rounding
 from tests.runs.old_runs import CASES, copied
+from tests.search.test_reference_search import one_sentence
+from tools.campaigns.campaign import Campaign
+from tools.campaigns.kills import run_here
 
+RUN = "translation-transformer"
 SPEECH = "speech_recognition"
 LABELS = ("error_detection", "tagging")
 LONG = 16  # words of the line that pads the others
 BUDGETS = (10**6, 1, 7, 64, 512)
+WINDOWS = (2000, 60, 3)
 
 
 @dataclass(frozen=True)
@@ -41,11 +51,12 @@ class SameCase:
         batch_tokens: the budget of a batch.
         order: of the shuffled lines; 0 leaves them as they are.
         padded: whether a long line is among them.
-        twice: whether each line is there twice.
+        many: how many lines there are, which go round those of `lines`; 0 for these alone.
         beam, nbest: of search.
         sample: whether outputs are drawn; then the order stays.
         threads: of torch.
         way: `python`, `pack` (the run packed into one file), `cli` (the command line) or `parts` (two calls).
+        window: the lines that the command line reads together.
     """
 
     run: str
@@ -53,20 +64,24 @@ class SameCase:
     batch_tokens: int = BUDGETS[0]
     order: int = 0
     padded: bool = False
-    twice: bool = False
+    many: int = 0
     beam: int = 1
     nbest: int = 1
     sample: bool = False
     threads: int = 1
     way: str = "python"
+    window: int = WINDOWS[0]
 
 
 class SameAnswerCampaign(Campaign[SameCase]):
-    """Compares with each line alone: equal texts and lists, scores as close as float32 is, forced scores as those."""
+    """Compares with each line alone: equal texts and lists, scores as close as float32 is, forced scores as those.
+
+    One line of each case is searched by a slow search, too, which knows nothing of batches.
+    """
 
     name = "same-answer"
     about = "ten committed runs of all tasks: other batches, orders, padding, beams, threads, packs, the command line"
-    quick, together = 20, 10
+    quick, together = 30, 10
 
     def prepare(self, folder: Path) -> None:
         os.environ["HEADWAY_CACHE"] = str(folder / "cache")
@@ -85,20 +100,32 @@ class SameAnswerCampaign(Campaign[SameCase]):
         between = "" if "".join(known).isascii() and max(map(len, known)) == 1 and run.endswith("transformer") else " "
         return [between.join(known[number % len(known)] for number in line) for line in lines]
 
+    def first(self) -> list[SameCase]:
+        lines = tuple((number, number + 1, number + 2) for number in range(8))
+        beams = [SameCase(run, lines[:3], order=1, padded=True, beam=4, nbest=3) for run in CASES]
+        written = [SameCase(run, lines, many=120, way="cli") for run in (RUN, *LABELS)]
+        return [
+            *written, *beams, SameCase(RUN, lines, many=120, window=60, way="cli"), SameCase(RUN, lines, many=120),
+            SameCase(RUN, lines, sample=True, nbest=3),
+        ]  # fmt: skip
+
     def cases(self) -> SearchStrategy[SameCase]:
         lines = st.lists(st.lists(st.integers(0, 40), max_size=9).map(tuple), min_size=1, max_size=10).map(tuple)
         return st.builds(
             SameCase, st.sampled_from(CASES), lines, st.sampled_from(BUDGETS), st.integers(0, 5), st.booleans(),
-            st.booleans(), st.sampled_from((1, 4)), st.sampled_from((1, 1, 3)), st.sampled_from((False,) * 4 + (True,)),
-            st.sampled_from((1, 1, 1, 2)), st.sampled_from(("python", "python", "parts", "pack", "cli")),
+            st.sampled_from((0, 0, 10, 120)), st.sampled_from((1, 4)), st.sampled_from((1, 1, 3)),
+            st.sampled_from((False,) * 4 + (True,)), st.sampled_from((1, 1, 1, 2)),
+            st.sampled_from(("python", "cli", "parts", "pack", "cli")), st.sampled_from(WINDOWS),
         )  # fmt: skip
 
     def check(self, case: SameCase, folder: Path) -> int:
         torch.set_num_threads(1)
         texts = self._texts(case.run, case.lines)
         if case.run in LABELS:
-            return self._check_labels(case, texts)
-        options: dict[str, Any] = {"sample": True, "seed": 3} if case.sample else {"beam": case.beam}
+            return self._check_labels(case, texts, folder)
+        options: dict[str, Any] = (
+            {"sample": True, "seed": 3, "temperature": 2.0} if case.sample else {"beam": case.beam}
+        )
         options["nbest"] = case.nbest if case.sample else min(case.nbest, case.beam)
         predictor: SequencePredictor = self.runs[case.run]
         alone = [predictor.predict([text], first_line=row, **options)[0] for row, text in enumerate(texts, start=1)]
@@ -111,6 +138,8 @@ class SameAnswerCampaign(Campaign[SameCase]):
             if row >= 0:
                 assert_same_prediction(prediction, alone[row])
         check_forced(predictor, texts, alone)
+        if not case.sample:
+            check_search(predictor, texts[0], alone[0], options)
         return len(rows)
 
     def _rows(self, case: SameCase) -> list[int]:
@@ -118,7 +147,7 @@ class SameAnswerCampaign(Campaign[SameCase]):
         rows = list(range(len(case.lines)))
         if case.sample:  # what is drawn depends on the number of the line
             return rows + [-1] * case.padded
-        rows = rows * (1 + case.twice) + [-1] * case.padded
+        rows = [number % len(rows) for number in range(case.many or len(rows))] + [-1] * case.padded
         if case.order:
             random.Random(case.order).shuffle(rows)
         return rows
@@ -142,23 +171,9 @@ class SameAnswerCampaign(Campaign[SameCase]):
         self, case: SameCase, texts: list[str], options: dict[str, Any], alone: list[Any], folder: Path
     ) -> None:
         """The command line writes the same texts, as many lines as outputs are asked for."""
-        (folder / "input").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-        flags = [
-            "--batch-tokens",
-            str(case.batch_tokens),
-            "--device",
-            "cpu",
-            "--scores",
-            "--nbest",
-            str(options["nbest"]),
-        ]
-        flags += ["--sample", "--seed", "3"] if case.sample else ["--beam", str(case.beam)]
-        with (folder / "input").open("rb") as source, (folder / "output").open("wb") as target:
-            os.dup2(source.fileno(), 0)
-            os.dup2(target.fileno(), 1)
-            assert run_here("predict", str(self.folders[case.run]), *flags) == 0
-            sys.stdout.flush()
-        written = (folder / "output").read_text(encoding="utf-8").split("\n")
+        flags = ["--scores", "--nbest", str(options["nbest"])]
+        flags += ["--sample", "--seed", "3", "--temperature", "2"] if case.sample else ["--beam", str(case.beam)]
+        written = self._written(case, texts, flags, folder).split("\n")
         assert written.pop() == ""
         count = options["nbest"]
         assert len(written) == count * len(texts), "lines are lost"
@@ -169,7 +184,21 @@ class SameAnswerCampaign(Campaign[SameCase]):
                 for (score, _, _), each in zip(found, prediction.hypotheses, strict=True):
                     assert abs(float(score) - each.score) < 1e-4 + tolerance(each)
 
-    def _check_labels(self, case: SameCase, texts: list[str]) -> int:
+    def _written(self, case: SameCase, texts: list[str], flags: list[str], folder: Path) -> str:
+        """The standard output of `predict`."""
+        for stream in (prediction_stream, label_stream):
+            assert stream.WINDOW > 0
+            stream.WINDOW = case.window
+        (folder / "input").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        flags = ["--batch-tokens", str(case.batch_tokens), "--device", "cpu", *flags]
+        with (folder / "input").open("rb") as source, (folder / "output").open("wb") as target:
+            os.dup2(source.fileno(), 0)
+            os.dup2(target.fileno(), 1)
+            assert run_here("predict", str(self.folders[case.run]), *flags) == 0
+            sys.stdout.flush()
+        return (folder / "output").read_text(encoding="utf-8")
+
+    def _check_labels(self, case: SameCase, texts: list[str], folder: Path) -> int:
         """Equal labels, and probabilities as close as float32 is."""
         predictor: LabelPredictor = self.runs[case.run]
         alone = [predictor.predict([text])[0] for text in texts]
@@ -178,6 +207,10 @@ class SameAnswerCampaign(Campaign[SameCase]):
         found = predictor.predict([texts[row] for row in rows], batch_tokens=case.batch_tokens)
         for row, labelled in zip(rows, found, strict=True):
             assert_same_labels(labelled, alone[row])
+        if case.way == "cli":
+            written = self._written(case, [texts[row] for row in rows], ["--format", "json"], folder).splitlines()
+            shown = [(sentence["words"], sentence["labels"]) for sentence in map(json.loads, written)]
+            assert shown == [(list(alone[row].words), list(alone[row].labels)) for row in rows], "other lines"
         return len(rows)
 
 
@@ -200,6 +233,30 @@ def assert_same_labels(found: LabelledWords, expected: LabelledWords) -> None:
     assert found.words == expected.words
     assert found.labels == expected.labels, "other labels"
     assert np.abs(found.probabilities - expected.probabilities).max(initial=0) <= rounding(), "other probabilities"
+
+
+class SlowBackend(TorchBackend):
+    """Searches one sentence after the other, over lists."""
+
+    def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
+        found, limits = list[list[Hypothesis]](), request.limits
+        for source, longest in zip(request.sources, limits.longest, strict=True):
+            batch = collate([np.asarray(source)], None)
+            with torch.inference_mode():
+                state = self.model.start(self.model.encode(batch.source, batch.source_mask), longest + 1)
+                alone = Limits(limits.shortest, [longest], (), limits.no_repeat)
+                found.append(
+                    one_sentence(self.model, state, 0, alone, request.search.beam, request.search.length_penalty)
+                )
+        return found
+
+
+def check_search(predictor: SequencePredictor, text: str, expected: Prediction, options: dict[str, Any]) -> None:
+    """A slow search finds the same outputs."""
+    assert isinstance(predictor.backend, TorchBackend)
+    slow = copy.copy(predictor)
+    slow.backend = SlowBackend(predictor.backend.model, predictor.device)
+    assert_same_prediction(slow.predict([text], **options)[0], expected)
 
 
 def check_forced(predictor: SequencePredictor, texts: Sequence[str], found: Sequence[Prediction]) -> None:

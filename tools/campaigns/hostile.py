@@ -8,20 +8,22 @@ import pickle
 import shutil
 import sys
 import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import yaml
 from hypothesis.strategies import SearchStrategy
 
 from headway.device import machine
-from tests.campaigns.campaign import Campaign, unharmed
-from tests.campaigns.command_line import Ended, run_command
-from tests.campaigns.damage import Damage, damages, files_of, forge
-from tests.campaigns.runs import LINES
-from tests.campaigns.sample_files import prepared_files
+from tools.campaigns.campaign import Campaign, unharmed
+from tools.campaigns.command_line import Ended, run_command
+from tools.campaigns.damage import Damage, damages, files_of, forge, places_of, share
+from tools.campaigns.runs import LINES
+from tools.campaigns.sample_files import prepared_files
 
 CANARY = "canary"  # the name of the file that code writes where it is executed, in the folder of the case
 CODE = f"open({CANARY!r}, 'w').close()\nclass Evil:\n    def __init__(self, *a, **k): pass\n"
@@ -46,12 +48,29 @@ TEXTS = (
     "../../evil", "/etc/passwd", "=cmd|' /C calc'!A0", "a" * 3000, "\ud800", "日本語" * 500,
 )  # fmt: skip
 ENTRIES = (
-    "../evil.py", "/tmp/evil-of-a-pack", "vocabulary/../../evil.py", "vocabulary/evil.py", "source/evil.py", "evil.py",
+    "../evil.py", "/tmp/evil-of-a-pack", "vocabulary/../../evil.py", "vocabulary/../evil.py", "source/../../../evil.py",
+    "vocabulary/a/../../../../evil.py", "vocabulary/..", "vocabulary/./a", "vocabulary/evil.py", "source/evil.py",
+    "evil.py",
     "vocabulary\\..\\evil", "./recipe.yaml", "recipe.yaml/", "vocabulary/", "source/../recipe.yaml", "C:evil", "a\x00b",
     "vocabulary/" + "a/" * 200 + "b", "vocabulary/" + "a" * 300, "\x1b]0;x\x07", "source.json", "checkpoints/x", "",
     "manifest.json", "recipe.yaml", "model.safetensors", "README.md", "vocabulary/source/spm.model", "SOURCE/x",
 )  # fmt: skip
-KINDS = ("name", "name", "tokenizer", "pickle", "zip", "text", "text", "page", "huge", "damage", "source", "entity")
+HARMLESS = ("vocabulary/evil.py", "source/evil.py", "vocabulary/" + "a/" * 200 + "b")  # names that a pack may have
+KINDS = (
+    "name",
+    "name",
+    "tokenizer",
+    "pickle",
+    "zip",
+    "zip",
+    "text",
+    "text",
+    "page",
+    "huge",
+    "damage",
+    "source",
+    "entity",
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +106,7 @@ class HostileCampaign(Campaign[HostileCase]):
 
     name = "hostile"
     about = "runs, packs, tokenizers, treebanks, sentences and labels made to execute code, escape, inject or exhaust"
-    quick, together = 16, 16
+    quick, together = 34, 17
 
     def prepare(self, folder: Path) -> None:
         """Make runs, use each once, and note the elements of pages of harmless sentences."""
@@ -108,6 +127,27 @@ class HostileCampaign(Campaign[HostileCase]):
     def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in EVENTS or (event == "import" and str(arguments[0]).rpartition(".")[2] == "evil"):
             self.executed.append(f"{event} {arguments[0]}")
+
+    def first(self) -> list[HostileCase]:
+        """Packs that climb or grow, code that is named or comes with a tokenizer, markup, and orders to terminals."""
+        climbs = [index for index, entry in enumerate(ENTRIES) if ".." in entry]
+        packs = [HostileCase("zip", "run", at, value) for value in climbs for at in (0, 1)]
+        recipe = yaml.load((self.paths["run"] / "recipe.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+        places = list(places_of(recipe))
+        mixer = share(places.index((recipe["model"]["encoder"]["mixer"], "kind")), len(places))
+        named = next(at for at in self._of_recipe((".yaml", ".json")) if (at + mixer) % len(NAMES) == 0)
+        key = next(at for at in self._of_recipe((".yaml", ".json", ".jsonl")) if at % 4 == 0)
+        title = next(index for index, text in enumerate(TEXTS) if text.startswith("\x1b]"))
+        return [
+            *packs, HostileCase("zip", "run", 2, ENTRIES.index(HARMLESS[0])), HostileCase("name", "run", named, mixer),
+            HostileCase("tokenizer", "tagger", 0, 1), HostileCase("page", "run", 2, 0),
+            HostileCase("text", "run", key, title),
+        ]  # fmt: skip
+
+    def _of_recipe(self, suffixes: Sequence[str]) -> Iterator[int]:
+        """The shares at which the recipe stands among the files with these suffixes."""
+        names = [path.name for path in files_of(self.paths["run"]) if path.suffix in suffixes]
+        return (at for at in range(1000) if names[at * len(names) // 1000] == "recipe.yaml")
 
     def cases(self) -> SearchStrategy[HostileCase]:
         return st.builds(
@@ -237,15 +277,19 @@ class HostileCampaign(Campaign[HostileCase]):
         content = {0: CODE.encode(), 1: b"../../evil.py", 2: b"\0" * 3_000_000, 3: BOMB}.get(kind, b"{}")
         with zipfile.ZipFile(pack, "a") as archive:
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED if kind == 2 else zipfile.ZIP_STORED)
+        refused = entry.filename not in HARMLESS or kind == 2
         if kind > 3:
             raw = pack.read_bytes()
             at = case.value * len(raw) // 1000
             pack.write_bytes(raw[:at] + bytes([case.at % 256, 255, 0, 255]) + raw[at + 4 :])
+            refused = False  # unless the damage says so
         if kind % 2:
-            run_command(["unpack", str(pack), str(use / "made")], use).check()
+            ended = run_command(["unpack", str(pack), str(use / "made")], use)
             assert all(path.resolve().is_relative_to(use) for path in use.rglob("*")), "a link out of the run"
         else:
-            run_command(["predict", str(pack), "--device", "cpu"], use, stdin=b"a dog .\n").check()
+            ended = run_command(["predict", str(pack), "--device", "cpu"], use, stdin=b"a dog .\n")
+        ended.check()
+        assert not refused, f"a pack with {entry.filename!r} is accepted"
         assert not Path("/tmp/evil-of-a-pack").exists()
 
     def _source(self, case: HostileCase, run: Path, use: Path) -> None:

@@ -1,0 +1,44 @@
+"""Headway broken on purpose: each fault is noticed by the campaign that must, which finds nothing in a sound headway.
+
+That it finds nothing is what `test_campaigns.test_longer` asks of the same and more cases.
+"""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.campaigns.test_campaigns import LONGER, ROOT
+from tools.campaigns import CAMPAIGNS, build_campaign
+from tools.campaigns.faults import FAULTS
+
+FAST = ("lines swapped on their way out", "the hash of weights is not compared", "a pack climbs out of its folder")
+
+
+def test_every_campaign_has_faults_to_notice() -> None:
+    counts = Counter(fault.campaign for fault in FAULTS.values())
+    assert counts.keys() == CAMPAIGNS.keys()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_can_be_made(name: str) -> None:
+    spec = importlib.util.find_spec(FAULTS[name].name)
+    assert spec is not None
+    assert spec.origin is not None
+    compile(FAULTS[name].applied(Path(spec.origin).read_text(encoding="utf-8")), name, "exec")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in FAULTS]
+)
+def test_a_fault_is_noticed(name: str) -> None:
+    cases = LONGER * build_campaign(FAULTS[name].campaign).quick
+    command = [sys.executable, "-m", "tools.campaigns", "--fault", name, "--cases", str(cases), "--json"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert ended.returncode == 1, ended.stderr[-3000:]
+    ((failure,),) = [record["failures"] for record in json.loads(ended.stdout)]
+    assert failure["kind"] in ("wrong", "exception", "unclear", "hang", "allocation", "crash")

@@ -1,0 +1,212 @@
+"""Faults: headway broken on purpose, each with the campaign that must notice it.
+
+A fault is a line of one module of headway with another in its place. It is made while the module is imported, in the
+process of the campaign alone: `python -m tools.campaigns --fault NAME` runs the campaign on that product and ends with
+exit code 1 where it notices.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A campaign, a module below headway, and the text that stands there once, with the broken one in its place."""
+
+    campaign: str
+    module: str
+    sound: str
+    broken: str
+
+    @property
+    def name(self) -> str:
+        """The full name of the module."""
+        return f"headway.{self.module}"
+
+    def applied(self, source: str) -> str:
+        """The broken source of the module."""
+        count = source.count(self.sound)
+        assert count == 1, f"{self.name} has {count} times, not once: {self.sound}"
+        return source.replace(self.sound, self.broken)
+
+
+FAULTS = {
+    # Lines, windows, batches and search.
+    "lines swapped on their way out": Fault(
+        "same-answer", "cli.prediction_stream",
+        "in _answers(predictor, window, options, done + 1):",
+        "in (lambda all: all[:50] + all[50:52][::-1] + all[52:])([*_answers(predictor, window, options, done + 1)]):",
+    ),
+    "a full window in another order": Fault(
+        "same-answer", "cli.standard_streams",
+        "yield window\n                window = []", "yield window[1:] + window[:1]\n                window = []",
+    ),
+    "rows of a large batch swapped": Fault(
+        "same-answer", "predictors.sequence_predictor",
+        "zip(rows, replaced, captured, limits.ends(), strict=True):",
+        "zip(rows, replaced[:50] + replaced[50:52][::-1] + replaced[52:], captured, limits.ends()):",
+    ),
+    "labelled lines swapped on their way out": Fault(
+        "same-answer", "cli.label_stream",
+        "in predictor.predict(window, options):",
+        "in (lambda all: all[:50] + all[50:52][::-1] + all[52:])(predictor.predict(window, options)):",
+    ),
+    "padding is read": Fault(
+        "same-answer", "tensors.batch", "return values, padding_mask(lengths + 1, values.shape[1])",
+        "return values, padding_mask(lengths * 0 + values.shape[1], values.shape[1])",
+    ),
+    "a beam forgets what ends": Fault(
+        "same-answer", "search.beam", "candidates.first(self.rows.shape[1])", "candidates.first(1)",
+    ),
+    "a mixer rounds step by step": Fault(
+        "same-answer", "mixers.attention", "query, key, value = self._project(x, positions)",
+        "query, key, value = (part.bfloat16().to(x.dtype) for part in self._project(x, positions))",
+    ),
+    "what is drawn depends on the batch": Fault(
+        "same-answer", "search.sampling", "for line in lines]", "for line in range(len(lines))]",
+    ),
+    # Damage.
+    "the hash of weights is not compared": Fault(
+        "runs", "runs.run_folder", "elif digest not in known:", "elif not digest:",
+    ),
+    "the hash of a vocabulary is not compared": Fault(
+        "runs", "runs.run_folder", "if now.get(name) != known:", "if name not in now:",
+    ),
+    "the hash of a checkpoint is not compared": Fault(
+        "runs", "runs.checkpoint_files", "not isinstance(known, dict) or known.get(name) != value", "known is None",
+    ),
+    "an edited recipe is believed": Fault(
+        "runs", "runs.run_folder", "if now.get(key) != trained.get(key))", "if key not in trained)",
+    ),
+    "files of the user are cleared away": Fault(
+        "runs", "files", "if temporary.fullmatch(path.name):", 'if path.name.endswith(".tmp"):',
+    ),
+    # Strangers.
+    "a pack climbs out of its folder": Fault(
+        "hostile", "runs.packing", 'below[0] in FOLDERS and ".." not in below)', "below[0] in FOLDERS)",
+    ),
+    "a pack grows on its way out": Fault(
+        "hostile", "runs.packing", "if entry.compress_type != zipfile.ZIP_STORED or", "if False and",
+    ),
+    "a run imports what it names": Fault(
+        "hostile", "registry", "if _foreign_code.get() is False:", "if _foreign_code.get() is False and not name:",
+    ),
+    "a tokenizer brings code": Fault(
+        "hostile", "processing.pretrained", "add_prefix_space=True, trust_remote_code=False",
+        "add_prefix_space=True, trust_remote_code=True",
+    ),
+    "sentences are markup": Fault(
+        "hostile", "runs.inspect.html_page", """content.replace("<", "\\\\u003c")""", "content",
+    ),
+    "errors are orders to terminals": Fault(
+        "hostile", "errors", "return CONTROL.sub(lambda control: repr(control[0])[1:-1], text)", "return text",
+    ),
+    # Interruptions.
+    "a checkpoint is written in place": Fault(
+        "kills", "storage", """unfinished = folder.with_name(f".{folder.name}.tmp")""", "unfinished = folder",
+    ),
+    "a file is written in place": Fault(
+        "kills", "files", "            temporary.replace(path)\n",
+        "            path.write_bytes(b'')\n            temporary.replace(path)\n",
+    ),
+    "a resumed run repeats a batch": Fault(
+        "kills", "runs.training.batches", "number, epoch, first = state.update, state.epoch, state.batch",
+        "number, epoch, first = state.update, state.epoch, max(0, state.batch - 1)",
+    ),
+    "two processes train in a folder": Fault(
+        "kills", "runs.training.lock", "if free is False:", "if free is False and holder is None:",
+    ),
+    # Recipes and the command line.
+    "a key stands twice": Fault("recipes", "documents", "_check_keys(node)\n", "pass\n"),
+    "a mistake is a traceback": Fault(
+        "recipes", "recipe.reading", "        raise UserError(explain(error, Recipe)) from error", "        raise",
+    ),
+    "an override is lost": Fault(
+        "recipes", "recipe.reading", "else overrides:", "else overrides[:1]:",
+    ),
+    "a bad recipe ends well": Fault(
+        "cli", "cli.failures", "_fail(error.spelled(spell), error.exit_code)", "_fail(error.spelled(spell), 0)",
+    ),
+    "a sound command is refused": Fault(
+        "cli", "files", "if not os.access(above, os.W_OK):", "if os.access(above, os.W_OK):",
+    ),
+    # Data and metrics.
+    "lines are counted from 0": Fault(
+        "data", "formats.tsv", "enumerate(read_rows(self.files[0]), start=1)",
+        "enumerate(read_rows(self.files[0]), start=0)",
+    ),
+    "a last line without its end is dropped": Fault(
+        "data", "formats.lines", "elif not line:  # nothing but a byte order mark", "else:",
+    ),
+    "source and target change places": Fault(
+        "data", "formats.parallel_files", "Pair.of(line, cast(tuple[str, ...], texts))",
+        "Pair.of(line, cast(tuple[str, ...], texts)[::-1])",
+    ),
+    "a metric ignores the last segment": Fault(
+        "data", "metrics.score_report", "statistics = [metric.counted(output, references) for output in outputs]",
+        "statistics = [metric.counted(output, references)[:-1] for output in outputs]",
+    ),
+    "pairs are dropped and not counted": Fault(
+        "data", "corpora.corpus", "counts.pairs_read += len(chunk.lines) + len(chunk.duplicates)",
+        "counts.pairs_read += len(chunk.lines)",
+    ),
+    # Recordings and numbers.
+    "a recording that was cut off is a shorter one": Fault(
+        "audio", "processing.audio.audio_files", "if (missing := file.tell() + length - size) > 0:",
+        "if (missing := file.tell() + length - size) > 1 << 40:",
+    ),
+    "one channel is read": Fault(
+        "audio", "processing.audio.audio_files", "block[:, 0] if file.channels == 1 else block.mean(axis=1)",
+        "block[:, 0]",
+    ),
+    "weights that are no numbers are loaded": Fault(
+        "numerics", "runs.run_folder", "if bad := not_finite(weights, model):",
+        "if (bad := not_finite(weights, model)) and not where:",
+    ),
+    "outputs repeat themselves": Fault(
+        "numerics", "search.limits", "if 0 < self.no_repeat <= time:", "if 0 < self.no_repeat < time:",
+    ),
+    "outputs are too short": Fault(
+        "numerics", "search.limits", "return len(NEVER) if time < self.shortest else NEVER.index(EOS)",
+        "return len(NEVER) if time < self.shortest - 1 else NEVER.index(EOS)",
+    ),
+}  # fmt: skip
+
+
+class _Loader(SourceFileLoader):
+    """Compiles the source of one module with a fault in it, and keeps nothing of that."""
+
+    fault: Fault
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return compile(self.fault.applied(Path(path).read_text(encoding="utf-8")), path, "exec")
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path) if fullname == self.fault.name else None
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Loader(fullname, spec.origin)
+            spec.loader.fault = self.fault
+        return spec
+
+
+def break_headway(name: str) -> Fault:
+    """Let this process import a headway with the fault of this name, and give the fault."""
+    fault = FAULTS[name]
+    assert fault.name not in sys.modules, f"{fault.name} is imported already"
+    sys.meta_path.insert(0, _Finder(fault))
+    return fault
