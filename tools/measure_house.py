@@ -161,7 +161,7 @@ def environment(folder: Path) -> dict[str, str]:
 def run(folder: Path, *arguments: str) -> None:
     """Run Python in a folder, with a line on its standard input; what it says is shown where it fails."""
     command, given = [sys.executable, *arguments], environment(folder)
-    ended = subprocess.run(command, cwd=folder, env=given, input=f"{LINE}\n", text=True, capture_output=True)  # noqa: S603
+    ended = subprocess.run(command, cwd=folder, env=given, input=f"{LINE}\n", text=True, capture_output=True)
     if ended.returncode:
         sys.exit(f"{' '.join(command)}\n{ended.stderr}")
 

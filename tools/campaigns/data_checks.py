@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
 from headway.corpora.split import SplitOptions, split_parallel
