@@ -1,6 +1,7 @@
 """Alignments of words: merged from pieces, alike from search and forced decoding, right where that is known."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +74,20 @@ def test_the_gold_of_dev_says_which_layer(run_headway: Command, backwards: Path,
     ended = run_headway("predict", backwards / "run", *flags, tmp_path / "short", stdin="a b c\n")
     assert ended.code == 2
     assert "1 alignments for 30 pairs" in ended.err
+
+
+@pytest.mark.parametrize("verb", ["predict", "score"])
+def test_gold_between_words_that_dev_does_not_have(
+    run_headway: Command, backwards: Path, tmp_path: Path, verb: str
+) -> None:
+    shifted = re.sub(r"\d+", lambda number: str(int(number[0]) + 1), (backwards / "gold").read_text())
+    (tmp_path / "gold").write_text(shifted)
+    targets = ("--source", backwards / "dev.source", "--target", backwards / "dev.target") if verb == "score" else ()
+    flags = (*targets, "--alignments", tmp_path / "a", "--alignment-gold", tmp_path / "gold")
+    ended = run_headway(verb, backwards / "run", *flags, stdin="a b c\n")
+    assert (ended.code, ended.out) == (2, "")
+    assert "gold, line 1: these links are between words that the sentences do not have" in ended.err
+    assert "numbered from 0" in ended.err
 
 
 def test_layers_of_a_transformer(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError, option
+from headway.formats.alignments import Links, check_links
 from headway.predictors.captured_attention import AttentionName, alignment_layer
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -131,3 +132,14 @@ def cross_layers(predictor: SequencePredictor) -> list[str]:
     if not names:
         raise UserError("this model has no attention to the source, so nothing to align by", where=option("alignments"))
     return names
+
+
+def check_gold(
+    predictor: SequencePredictor, sources: Sequence[Any], targets: Sequence[str], gold: Sequence[str], where: str
+) -> list[Links]:
+    """The gold links of pairs, as lines of Pharaoh links. Raises UserError for links beyond the words of a pair."""
+    read = predictor.formatter(predictor.Options()).source
+    sides = (predictor.source, map(read, sources)), (predictor.target, targets)
+    words = [[processor.words(processor.encode(raw).values) for raw in texts] for processor, texts in sides]
+    counts = [[len(each.texts) - each.tags for each in side] for side in words]
+    return check_links(gold, zip(*counts, strict=True), where)

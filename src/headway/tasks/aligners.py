@@ -8,7 +8,7 @@ from headway.formats.pairs import open_source
 from headway.log import say
 from headway.metrics import build_metric
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.predictors.word_alignment import Aligner, build_aligner, cross_layers
+from headway.predictors.word_alignment import Aligner, build_aligner, check_gold, cross_layers
 
 
 def choose_aligner(
@@ -36,18 +36,19 @@ def choose_aligner(
 
 def error_rates(predictor: SequencePredictor, gold: Path, heads: Sequence[int] | None = None) -> dict[str, float]:
     """AER of each layer, by name, on the dev set's own targets. Raises UserError as `choose_aligner` does."""
-    metric, dev = build_metric("aer"), predictor.recipe.data.dev
+    metric, dev, where = build_metric("aer"), predictor.recipe.data.dev, f"{option('alignment_gold')} {gold}"
     if dev is None:
         raise UserError("this run has no dev set that the gold alignments could be of", where=option("alignment_gold"))
     pairs, references = list(open_source(dev, "data.dev", predictor.recipe.data.broken)), metric.read(gold)
     if len(pairs) != len(references):
         raise UserError(
             "gold alignments are of the dev set, a line a pair",
-            where=f"{option('alignment_gold')} {gold}",
+            where=where,
             received=f"{len(references)} alignments for {len(pairs)} pairs",
         )
-    names = cross_layers(predictor)
-    forced = predictor.force([pair.source for pair in pairs], [pair.target for pair in pairs], capture=tuple(names))
+    names, sources, targets = cross_layers(predictor), [pair.source for pair in pairs], [pair.target for pair in pairs]
+    check_gold(predictor, sources, targets, references, where)
+    forced = predictor.force(sources, targets, capture=tuple(names))
     rates = {}
     for name in names:
         aligner = Aligner(name, None if heads is None else tuple(heads))

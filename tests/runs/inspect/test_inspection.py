@@ -136,6 +136,8 @@ def test_alignments_are_of_the_output_or_of_the_reference_that_gold_is_of(predic
     assert said.alignment.error_rate == pytest.approx(100 * (1 - hits / (len(links) + 1)))
     with pytest.raises(UserError, match=r"words that the sentences do not have.*2 source and 2 target words"):
         list(inspect(predictor, raw(["ab cd"], ["dc ba"]), ["2-0"]))
+    with pytest.raises(UserError, match=r"line 2: .*words that the sentences do not have.*1 source and 0 target words"):
+        list(inspect(predictor, raw(["ab", "ab"], ["ba", ""]), ["0-0", "0-0"]))
 
 
 def test_single_words_are_aligned_by_their_tokens(predictor: SequencePredictor) -> None:
