@@ -105,7 +105,7 @@ def keep_first(built: Path, folder: Path) -> None:
 
 
 def kept_folder(folder: Path, make: Callable[[Path], object], read: Callable[[Path], Kept]) -> Kept:
-    """What `read` gives of a folder in the cache, which `make` fills where it is not there, or is damaged.
+    """The value that `read` gives of a folder in the cache, which `make` fills where it is not there, or is damaged.
 
     Args:
         folder: named by all that decides its content, in the folder of what is kept of its kind.

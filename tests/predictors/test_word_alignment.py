@@ -68,7 +68,7 @@ def test_weights_and_a_picture(run_headway: Command, backwards: Path, tmp_path: 
 def test_the_gold_of_dev_says_which_layer(run_headway: Command, backwards: Path, tmp_path: Path) -> None:
     flags = ("--alignments", tmp_path / "a", "--alignment-gold")
     ended = run_headway("predict", backwards / "run", *flags, backwards / "gold", stdin="a b c\n")
-    assert "AER on dev by layer: decoder.0.cross" in ended.err
+    assert "AER on dev by layer: decoder.1.cross" in ended.err
     assert (tmp_path / "a").read_text() == "0-2 1-1 2-0\n"
     (tmp_path / "short").write_text("0-0\n")
     ended = run_headway("predict", backwards / "run", *flags, tmp_path / "short", stdin="a b c\n")
@@ -92,12 +92,12 @@ def test_gold_between_words_that_dev_does_not_have(
 
 def test_layers_of_a_transformer(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
     predictor = load(reversal.run, device="cpu")
-    assert cross_layers(predictor) == ["decoder.0.cross", "decoder.1.cross"]
-    assert build_aligner(predictor).layer == "decoder.0.cross"
-    assert build_aligner(predictor, 1, [1]) == Aligner("decoder.1.cross", (1,))
+    assert cross_layers(predictor) == ["decoder.1.cross", "decoder.2.cross"]
+    assert build_aligner(predictor).layer == "decoder.1.cross"
+    assert build_aligner(predictor, 2, [1]) == Aligner("decoder.2.cross", (1,))
     for flags, message in (
-        (("--alignment-layer", "2"), "error: --alignment-layer: no attention to the source there; received 2"),
-        (("--alignment-heads", "0,2"), "error: --alignment-heads: there is no such head; received 2; allowed: 0 to 1"),
+        (("--alignment-layer", "3"), "error: --alignment-layer: no attention to the source there; received 3"),
+        (("--alignment-heads", "0,2"), "error: --alignment-heads: there is no such head; received 0; allowed: 1 to 2"),
         (("--alignment-heads", "x"), "error: --alignment-heads: these are no numbers, separated by commas"),
     ):
         ended = run_headway("predict", reversal.run, "--alignments", tmp_path / "a", *flags, stdin="ab\n")
@@ -139,7 +139,7 @@ def test_heads_are_averaged_before_words_are_linked() -> None:
         "a b", ["a", "b"], [TextHypothesis("a b", 0.0, ["a", "b"], [])], {"x": weights}, words, words
     )
     assert Aligner("x")(prediction).pharaoh() == "1-0 1-1"
-    assert Aligner("x", (0,))(prediction).pharaoh() == "0-0 1-1"
+    assert Aligner("x", (1,))(prediction).pharaoh() == "0-0 1-1"
     assert Aligner("x")(Prediction("", [], [TextHypothesis("", 0.0, [], [])])).pharaoh() == ""
 
 

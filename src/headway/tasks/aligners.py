@@ -18,8 +18,8 @@ def choose_aligner(
 
     Args:
         predictor: the model.
-        layer: the decoder's layer, from 0.
-        heads: from 0; all by default.
+        layer: the decoder's layer, from 1.
+        heads: from 1; all by default.
         gold: alignments of the recipe's dev set, in any format that AER reads.
 
     Raises:

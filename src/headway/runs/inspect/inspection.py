@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a map: its name, such as `decoder.0.cross`, values (K, T, S), T row and S column names."""
+    """One layer of a map: its name, such as `decoder.1.cross`, values (K, T, S), T row and S column names."""
 
     name: str
     values: Floats
@@ -218,9 +218,9 @@ def _arcs(predictor: SequencePredictor, prediction: Prediction) -> Iterator[Arcs
             # The decoder's row t writes the token t; `input` lets rows and columns stand for the token that is read.
             first = int(side == "target" and config.index_by == "input")
             real = slice(first, first + len(tokens))
-            weights = prediction.attention[name][list(config.heads)].mean(0)[real, real]
+            weights = prediction.attention[name][[head - 1 for head in config.heads]].mean(0)[real, real]
             heads = weights.argmax(1)
-            title = f"{AttentionName.parse(name).title}, head {', '.join(str(head + 1) for head in config.heads)}"
+            title = f"{AttentionName.parse(name).title}, head {', '.join(map(str, config.heads))}"
             best = weights[np.arange(len(heads)), heads]
             yield Arcs(title, list(tokens), heads.tolist(), best.astype(float).tolist())
 
