@@ -1,6 +1,7 @@
 """The cache folder, work in progress and growing arrays."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,11 @@ from headway.storage import (
     GrowingArray,
     cache_folder,
     check_new,
+    hashes_of,
     keep_first,
     keep_folder,
-    open_kept,
+    kept_folder,
+    kept_value,
     put_in_place,
     read_array,
     workspace,
@@ -147,15 +150,104 @@ def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_another_process_puts_there_stays(tmp_path: Path) -> None:
-    def read(folder: Path) -> str:
-        return (folder / "whole").read_text(encoding="utf-8")
+def read_whole(folder: Path) -> str:
+    return (folder / "whole").read_text(encoding="utf-8")
 
-    kept = tmp_path / "kept"
-    assert open_kept(kept, read) is None
-    kept.mkdir()
-    (kept / "whole").write_text("x", encoding="utf-8")
-    assert open_kept(kept, read) == "x"
-    (kept / "whole").unlink()
-    assert open_kept(kept, read) is None
-    assert not kept.exists()
+
+def test_what_is_kept_is_made_once_and_again_where_it_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made: list[Path] = []
+
+    def make(folder: Path) -> None:
+        made.append(folder)
+        (folder / "whole").write_text("x", encoding="utf-8")
+
+    kept = tmp_path / "kinds" / "kept"
+    assert [kept_folder(kept, make, read_whole) for _ in range(2)] == ["x", "x"]
+    assert (len(made), caplog.messages) == (1, [])
+
+    def swap(file: Path) -> None:
+        size, times = file.stat().st_size, (file.stat().st_atime_ns, file.stat().st_mtime_ns)
+        file.write_text("y" * size, encoding="utf-8")
+        os.utime(file, ns=times)  # as a disk does that loses a bit
+
+    for number, damage in enumerate((swap, Path.unlink), start=2):
+        damage(kept / "whole")
+        caplog.clear()
+        assert [kept_folder(kept, make, read_whole) for _ in range(2)] == ["x", "x"]
+        assert len(made) == number
+        assert len(caplog.messages) == 1
+        assert f"{kept} is damaged" in caplog.text
+    shutil.rmtree(kept)
+    kept.mkdir()  # of an older version, without hashes
+    assert kept_folder(kept, make, read_whole) == "x"
+
+
+def test_another_process_that_made_it_again_is_not_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, reads = tmp_path / "kept", list[Path]()
+
+    def make(folder: Path) -> None:
+        (folder / "whole").write_text("x", encoding="utf-8")
+
+    kept_folder(kept, make, read_whole)
+
+    def read(folder: Path) -> str:
+        reads.append(folder)
+        if len(reads) == 1:
+            raise ValueError("it was damaged, and is made again by another process now")
+        return read_whole(folder)
+
+    monkeypatch.setattr("headway.storage.shutil.rmtree", None)  # would fail if called
+    assert kept_folder(kept, make, read) == "x"
+
+
+def test_values_are_made_once_and_again_where_they_are_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, made = tmp_path / "kind" / "value.json", list[int]()
+
+    def make() -> dict[str, int]:
+        made.append(1)
+        return {"a": 1}
+
+    assert [kept_value(file, make) for _ in range(2)] == [{"a": 1}] * 2
+    assert len(made) == 1
+    for text in (file.read_text().replace('"a": 1', '"a": 2'), "{", "[]"):
+        file.write_text(text)
+        caplog.clear()
+        assert [kept_value(file, make) for _ in range(2)] == [{"a": 1}] * 2
+        assert len(caplog.messages) == 1
+    assert kept_value(tmp_path / "kind" / "value.json" / "below.json", make) == {"a": 1}  # which cannot be written
+
+
+def test_files_are_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("headway.storage.SETTLED", -1e6)  # the files of this test are new
+    files, read = [tmp_path / "a", tmp_path / "b"], list[str]()
+    for file in files:
+        file.write_text(file.name)
+
+    def digest(path: Path) -> str:
+        read.append(path.name)
+        return path.read_text()
+
+    assert [hashes_of(files, digest) for _ in range(2)] == [["a", "b"]] * 2
+    assert read == ["a", "b"]
+    times = files[0].stat().st_atime_ns, files[0].stat().st_mtime_ns
+    files[0].write_text("c")
+    os.utime(files[0], ns=times)  # the same size, and the times of before
+    assert hashes_of(files, digest) == ["c", "b"]
+    files[0].replace(files[1])
+    assert hashes_of(files[1:], digest) == ["c"]
+    files[0].symlink_to(files[1])
+    assert hashes_of(files[:1], digest) == ["c"]
+
+
+def test_the_hash_of_a_file_that_changed_a_moment_ago_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "a").write_text("a")
+    hashes_of([tmp_path / "a"])
+    assert not (tmp_path / "cache").exists()

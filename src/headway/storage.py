@@ -1,12 +1,16 @@
-"""Where encoded corpora are kept: the cache folder, work in progress in it, and arrays that grow on disk."""
+"""The cache of what was prepared once: its folder, what is kept there and checked, and arrays that grow on disk."""
 
+import hashlib
+import json
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -15,10 +19,15 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from headway.errors import RunError, UserError, option
-from headway.files import sync, take_lock
+from headway.files import sha256, sync, take_lock, write_json
 from headway.log import warn
 
 Kept = TypeVar("Kept")
+
+HASHES = "hashes.json"  # of the other files in a folder that is kept
+SETTLED = 2.0  # seconds after which a change gives a file another time, on any file system
+WAIT = 3600.0  # seconds for another process to check what is damaged
+DAMAGED = (OSError, ValueError, KeyError, TypeError, UserError)
 
 
 def cache_folder() -> Path:
@@ -95,18 +104,130 @@ def keep_first(built: Path, folder: Path) -> None:
         raise UserError("a folder is needed there, and there is something else", where=str(folder))
 
 
-def open_kept(folder: Path, read: Callable[[Path], Kept]) -> Kept | None:
-    """Read a folder by `read`; gives None where there is none, or where it was cut off, and then removes it.
+def kept_folder(folder: Path, make: Callable[[Path], object], read: Callable[[Path], Kept]) -> Kept:
+    """The value that `read` gives of a folder in the cache, which `make` fills where it is not there, or is damaged.
+
+    Args:
+        folder: named by all that decides its content, in the folder of what is kept of its kind.
+        make: fills an empty folder, which gets the name when it is whole, with the hashes of its files.
+        read: raises where a file is missing or cut off.
+
+    Raises:
+        RunError: the cache cannot be written; whatever `make` raises.
+    """
+    if (kept := _open_kept(folder, read)) is not None:
+        return kept
+    with cache_named(folder.parent), workspace(folder.parent) as work:
+        (built := work / "kept").mkdir()
+        make(built)
+        write_json(built / HASHES, file_hashes(built))
+        keep_first(built, folder)
+    return read(folder)
+
+
+@contextmanager
+def cache_named(folder: Path) -> Iterator[None]:
+    """Within this context an OSError is a RunError, which names the folder of the cache."""
+    try:
+        yield
+    except OSError as error:
+        what = f"cannot keep what was prepared in {folder} ({error}); HEADWAY_CACHE names another folder"
+        raise RunError(what) from error
+
+
+def _open_kept(folder: Path, read: Callable[[Path], Kept]) -> Kept | None:
+    """Read a folder; gives None where there is none, or where it is damaged, and then removes it.
 
     Another process may put it there at any moment: what was not there at first stays.
     """
+
+    def checked() -> Kept:
+        if json.loads((folder / HASHES).read_text(encoding="utf-8")) != file_hashes(folder):
+            raise ValueError("a file is not the one that was written")
+        return read(folder)
+
     if not folder.is_dir():
         return None
+    with suppress(*DAMAGED):
+        return checked()
+    with locked(folder.parent / ".lock", wait=WAIT):
+        try:  # another process may have made it again by now
+            return checked() if folder.is_dir() else None
+        except DAMAGED as error:
+            warn(f"{folder} is damaged, or of an older version ({error}); it is made again")
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+
+
+def file_hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of all files in a folder by their names there, without those that are kept beside them."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != HASHES)
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
+
+
+def kept_value(path: Path, make: Callable[[], Any]) -> Any:
+    """A value as JSON has it, made once and kept in a file of the cache, where that can be written."""
+    if (value := _read_value(path)) is None:
+        value = make()
+        _write_value(path, value)
+    return value
+
+
+def _read_value(path: Path) -> Any:
     try:
-        return read(folder)
-    except (OSError, ValueError, KeyError, TypeError, UserError):
-        shutil.rmtree(folder, ignore_errors=True)
+        entry = json.loads(path.read_text(encoding="utf-8"))
+        if entry["sha256"] != fingerprint(entry["value"]):
+            raise ValueError("it is not what was written")
+        return entry["value"]
+    except FileNotFoundError:
         return None
+    except DAMAGED as error:
+        warn(f"{path} is damaged ({error}); it is made again")
+        return None
+
+
+def _write_value(path: Path, value: Any) -> None:
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"value": value, "sha256": fingerprint(value)})
+
+
+def fingerprint(content: Any) -> str:
+    """A hash of a value that JSON can hold."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def hashes_of(files: Sequence[Path], digest: Callable[[Path], str] = sha256) -> list[str]:
+    """The hash of each file's content, which is read only where a file's size, times or inode are not as they were.
+
+    A file that was changed a moment ago could change again without another time: its hash is not kept.
+    """
+    before = [_identity(path) for path in files]
+    kept = cache_folder() / "hashes" / f"{fingerprint([digest.__qualname__, list(map(str, files)), before])}.json"
+    if None not in before and (hashes := _read_value(kept)) is not None:
+        return list(hashes)
+    hashes, now = [digest(path) for path in files], time.time_ns()
+    known = [times for times in before if times is not None and now - max(times[1:3]) > SETTLED * 1e9]
+    if len(known) == len(files) and before == [_identity(path) for path in files]:
+        _write_value(kept, hashes)
+    return hashes
+
+
+def _identity(path: Path) -> list[int] | None:
+    """Numbers of which one changes where a file changes, is replaced, or gets another's times; None without a file."""
+    try:
+        known = path.absolute().stat()
+    except (OSError, ValueError):
+        return None
+    return [known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino]
+
+
+@cache
+def software() -> str:
+    """A hash of headway's own code and of the names, with versions, of all packages: what results may depend on."""
+    own = sorted(Path(__file__).parent.rglob("*.py"))
+    packages = sorted({path.name for place in sys.path for path in Path(place or ".").glob("*.dist-info")})
+    return fingerprint([sys.version, packages, [[str(path), sha256(path)] for path in own]])
 
 
 def _renamed(built: Path, folder: Path) -> bool:

@@ -43,7 +43,7 @@ def test_both_ways_say_the_same(run_headway: Command, reversal: Reversal) -> Non
     assert any(line.startswith("encoder layer 1, mixer") for line in lines)
     assert "layer 0" not in verb.out
     values = json.loads(run_headway("inspect", "parameters", reversal.run, "--json").out)
-    assert "encoder.0.mixer" in [part["name"] for part in values["parts"]]
+    assert "encoder.1.mixer" in [part["name"] for part in values["parts"]]
 
 
 @pytest.mark.parametrize("flag", ["--figure", "--output"])

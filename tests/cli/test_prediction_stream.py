@@ -295,7 +295,7 @@ def test_attention_over_the_tokens_of_both_sides(run_headway: Command, reversal:
     assert records[1]["target_tokens"] == ["▁", "b", "a", END]
     assert (records[2]["source_tokens"], records[2]["attention"]) == ([END], {})
     for record in records[:2]:
-        assert set(record["attention"]) == {"decoder.0.cross", "decoder.1.cross"}
+        assert set(record["attention"]) == {"decoder.1.cross", "decoder.2.cross"}
         for name in record["attention"]:
             weights = np.array(record["attention"][name])
             assert weights.shape == (2, len(record["target_tokens"]), len(record["source_tokens"]))
@@ -303,7 +303,7 @@ def test_attention_over_the_tokens_of_both_sides(run_headway: Command, reversal:
             np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     text = (tmp_path / "attention.jsonl").read_text(encoding="utf-8")
     assert (
-        max(len(number.strip("[] ")) for number in text.split('"decoder.0.cross": ')[1].split("]]]")[0].split(",")) <= 8
+        max(len(number.strip("[] ")) for number in text.split('"decoder.1.cross": ')[1].split("]]]")[0].split(",")) <= 8
     )
 
 
@@ -311,21 +311,21 @@ def test_attention_of_all_layers(run_headway: Command, reversal: Reversal, tmp_p
     (record,) = attention_of(run_headway, reversal.run, tmp_path, "--layers", "*", stdin=lines("abc"))
     shapes = {name: np.array(weights).shape for name, weights in record["attention"].items()}
     assert shapes == {
-        "encoder.0.self": (2, 5, 5), "decoder.0.self": (2, 5, 5), "decoder.0.cross": (2, 5, 5),
-        "decoder.1.self": (2, 5, 5), "decoder.1.cross": (2, 5, 5),
+        "encoder.1.self": (2, 5, 5), "decoder.1.self": (2, 5, 5), "decoder.1.cross": (2, 5, 5),
+        "decoder.2.self": (2, 5, 5), "decoder.2.cross": (2, 5, 5),
     }  # fmt: skip
-    own = np.array(record["attention"]["decoder.0.self"])
+    own = np.array(record["attention"]["decoder.1.self"])
     assert np.triu(own, k=1).max() == 0  # the future is out of sight
     np.testing.assert_allclose(own.sum(-1), 1, atol=1e-5)
-    chosen = ("--layers", "decoder.1.*,encoder.0.self")
+    chosen = ("--layers", "decoder.2.*,encoder.1.self")
     (some,) = attention_of(run_headway, reversal.run, tmp_path, *chosen, stdin=lines("abc"))
-    assert set(some["attention"]) == {"decoder.1.self", "decoder.1.cross", "encoder.0.self"}
+    assert set(some["attention"]) == {"decoder.2.self", "decoder.2.cross", "encoder.1.self"}
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--layers", "decoder.7.cross"], "error: --layers: no attention of this model has such a name"),
+        (["--layers", "decoder.8.cross"], "error: --layers: no attention of this model has such a name"),
         (["{run}"], "error: --attention: attention is one model's: give one run; received '2 runs'"),
         (["{run}", "--alignments", "y"], "error: --attention: attention is one model's"),
     ],

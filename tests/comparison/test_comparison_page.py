@@ -54,8 +54,8 @@ DATA = payload(REPORT, {}, title="t")
 
 
 def maps(name: str) -> list[Map]:
-    encoder = Layer("encoder.0.self", weights(9, 1)[:, :, :3], ROWS, ROWS)
-    return [Map("Encoder", [encoder]), Map("Cross", [Layer("decoder.0.cross", CROSS[name], ROWS, COLUMNS)])]
+    encoder = Layer("encoder.1.self", weights(9, 1)[:, :, :3], ROWS, ROWS)
+    return [Map("Encoder", [encoder]), Map("Cross", [Layer("decoder.1.cross", CROSS[name], ROWS, COLUMNS)])]
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +190,7 @@ def test_attention_of_both_is_one_click_away(page: Page) -> None:
     button = page.locator(".card > button").first
     button.click()
     for name in (WORST, BEST):
-        figure = page.locator(f'figure[data-variant="{name}"][data-shown="decoder.0.cross"]')
+        figure = page.locator(f'figure[data-variant="{name}"][data-shown="decoder.1.cross"]')
         expect(figure).to_be_visible()
         cells = figure.locator('[data-part="cells"]')
         cells.scroll_into_view_if_needed()
@@ -207,7 +207,7 @@ def test_attention_of_both_is_one_click_away(page: Page) -> None:
     expect(readout).to_contain_text("b ← ")
     figure.get_by_label(f"Head of {BEST}").select_option("1")
     figure.get_by_label(f"Kind of attention of {BEST}").select_option("0")
-    expect(page.locator(f'figure[data-variant="{BEST}"][data-shown="encoder.0.self"]')).to_be_visible()
+    expect(page.locator(f'figure[data-variant="{BEST}"][data-shown="encoder.1.self"]')).to_be_visible()
     button.click()
     expect(figure).to_be_hidden()
 

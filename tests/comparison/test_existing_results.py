@@ -166,6 +166,7 @@ def test_alignments_of_runs(runs: Path, run_headway: Command) -> None:
         ),
         ("--alignments gold --metric bleu", "and the outputs are links; received 'bleu'; allowed: aer"),
         ("--alignments mixed", "mixed:2: this is no link between words; received '0:0'"),
+        ("--alignments from-1", "from-1, line 1: these links are between words that the sentences do not have"),
         ("--margin bleu=1", "margin.bleu: no such metric here; allowed: exact_match"),
         ("--test '{tsv: nowhere.tsv}'", "--test.path: there is no such file; received"),
         ("--source gold --references nowhere", "--references: there is no such file; received 'nowhere'"),
@@ -173,12 +174,13 @@ def test_alignments_of_runs(runs: Path, run_headway: Command) -> None:
     ],
 )
 def test_metrics_are_checked_before_anything_is_decoded(
-    runs: Path, given: str, message: str, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+    runs: Path, given: str, message: str, run_headway: Command, reversal: Reversal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(runs)
     monkeypatch.setattr("headway.comparison.existing_results.result_of_run", None)
     write(runs / "gold", ["0-0"] * 3)
     write(runs / "mixed", ["0-0", "0:0"])
+    write(runs / "from-1", ["1-1"] * len((reversal.recipe.parent / "dev.tsv").read_text().splitlines()))
     ended = run_headway("compare", "early", "late-1", *shlex.split(given))
     assert ended.code == 2
     assert message in ended.err

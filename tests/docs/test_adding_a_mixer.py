@@ -10,7 +10,7 @@ def test_the_page_runs(tmp_path):
     assert printed == ["all checks passed, twice", "three one four"]
     captured = json.loads((tmp_path / "attention.jsonl").read_text())
     assert captured["target_tokens"] == ["three", "one", "four", "</s>"]
-    weights = captured["attention"]["decoder.1.self"]
+    weights = captured["attention"]["decoder.2.self"]
     assert (len(weights), len(weights[0])) == (2, 4)
     assert all(abs(sum(row) - 1) < 1e-4 for head in weights for row in head)
     assert all(

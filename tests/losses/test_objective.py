@@ -19,7 +19,7 @@ def test_cross_entropy_alone_asks_for_nothing():
 
 def test_the_total_is_the_sum_of_the_parts():
     chosen = objective(dependency={}, synchronous={"cross_layer": 2})
-    assert chosen.capture == ("encoder.0.self", "decoder.0.self", "decoder.1.cross")
+    assert chosen.capture == ("encoder.1.self", "decoder.1.self", "decoder.2.cross")
     assert chosen.labels == ("source_heads", "target_heads")
     model, batch = toys.model(), toys.batch()
     total, parts, unsmoothed = chosen(model(batch, capture=chosen.capture), batch)
@@ -32,12 +32,15 @@ def test_the_total_is_the_sum_of_the_parts():
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ({"dependency": {"layer": 3}}, r"objective.dependency: .*received 'encoder.2.self'; allowed: decoder.0.cross"),
-        ({"dependency": {"heads": [2]}}, "objective.dependency: encoder.0.self has no such head; received 2; .* 1"),
-        ({"synchronous": {}}, "objective.synchronous: .*received 'decoder.4.cross'"),
+        ({"dependency": {"layer": 3}}, r"objective.dependency: .*received 'encoder.3.self'; allowed: decoder.1.cross"),
+        (
+            {"dependency": {"heads": [3]}},
+            "encoder.1.self has no such head; received 3; .* 1 to 2",
+        ),
+        ({"synchronous": {}}, "objective.synchronous: .*received 'decoder.5.cross'"),
         (
             {"synchronous": {"cross_layer": 1, "cross_head": 5}},
-            "objective.synchronous: decoder.0.cross has no",
+            "objective.synchronous: decoder.1.cross has no",
         ),
     ],
 )
@@ -51,13 +54,13 @@ def test_what_the_model_has_not_is_named(tree, message):
 
 def test_a_head_is_taught_once():
     with pytest.raises(ValueError, match="a head is named twice"):
-        objective(dependency={"heads": [1, 0, 1]})
+        objective(dependency={"heads": [2, 1, 2]})
 
 
 def test_dependency_heads_are_not_taught_to_attention_over_both_sides():
-    chosen, attention = objective(dependency={"sides": ["target"]}), {"decoder.0.self": torch.zeros(1, 2, 3, 3)}
+    chosen, attention = objective(dependency={"sides": ["target"]}), {"decoder.1.self": torch.zeros(1, 2, 3, 3)}
     chosen.check(attention, lambda name: Axes("target", "target"))
-    with pytest.raises(UserError, match=r"objective\.dependency: .*in one.*received 'decoder.0.self'"):
+    with pytest.raises(UserError, match=r"objective\.dependency: .*in one.*received 'decoder.1.self'"):
         chosen.check(attention, lambda name: Axes("both", "both"))
 
 
@@ -83,9 +86,9 @@ def test_scores_are_given_by_full_name_only():
     with torch.no_grad():
         model, batch = toys.model(), toys.batch()
         assert not any("scores" in name for name in model(batch, capture=("*",)).attention)
-        output = model(batch, capture=("decoder.1.cross", "decoder.1.cross_scores"))
-    scores = output.attention["decoder.1.cross_scores"].masked_fill(~batch.source_mask[:, None, None], -torch.inf)
-    assert torch.allclose(scores.softmax(-1), output.attention["decoder.1.cross"], atol=1e-12)
+        output = model(batch, capture=("decoder.2.cross", "decoder.2.cross_scores"))
+    scores = output.attention["decoder.2.cross_scores"].masked_fill(~batch.source_mask[:, None, None], -torch.inf)
+    assert torch.allclose(scores.softmax(-1), output.attention["decoder.2.cross"], atol=1e-12)
 
 
 class Brevity(LossPart):
@@ -127,7 +130,7 @@ def test_mistakes_in_losses_name_their_key(entry, message):
         {"synchronous": {"cross_layer": 1}},
         {"synchronous": {"cross_layer": 1, "heads": [1]}},
         {"dependency": {"heads": [1]}, "synchronous": {"cross_layer": 1}},
-        {"dependency": {"heads": [1]}, "synchronous": {"cross_layer": 1, "heads": [0]}},
+        {"dependency": {"heads": [1]}, "synchronous": {"cross_layer": 1, "heads": [2]}},
     ],
 )
 def test_losses_by_name_are_those_of_the_sections(sections):

@@ -18,8 +18,8 @@ def objective(dependency=None, **synchronous) -> Objective:
 
 def slow_loss(output, batch, options, heads):
     """The oracle, sentence by sentence without padding; with `detach` as in the options."""
-    cross_heads = None if options.get("cross_head", "mean") == "mean" else (options["cross_head"],)
-    layer, cross_layer = options.get("layer", 1) - 1, options.get("cross_layer", 2) - 1
+    cross_heads = None if options.get("cross_head", "mean") == "mean" else (options["cross_head"] - 1,)
+    layer, cross_layer = options.get("layer", 1), options.get("cross_layer", 2)
     total = 0
     for row in range(len(batch.indices)):
         source, target = int(batch.source_mask[row].sum()), int(batch.target_mask[row].sum())
@@ -44,9 +44,9 @@ def slow_loss(output, batch, options, heads):
     [
         {},
         {"target": "renormalise", "weight": 3},
-        {"reverse": "softmax", "cross_head": 1},
+        {"reverse": "softmax", "cross_head": 2},
         {"reverse": "softmax", "target": "renormalise", "heads": [1]},
-        {"layer": 2, "cross_layer": 1, "cross_head": 0, "heads": [0, 1]},
+        {"layer": 2, "cross_layer": 1, "cross_head": 1, "heads": [1, 2]},
         {"detach": "projected"},
         {"detach": "decoder"},
     ],
@@ -57,7 +57,7 @@ def test_equals_the_oracle(options):
     output = model(batch, capture=chosen.capture)
     assert set(output.attention) == set(chosen.capture)
     fast = chosen(output, batch).parts["synchronous"]
-    heads = tuple(options["heads"]) if "heads" in options else None
+    heads = tuple(head - 1 for head in options["heads"]) if "heads" in options else None
     slow = slow_loss(output, batch, options, heads)
     assert fast.item() == pytest.approx(slow.item(), rel=1e-12)
     fast_gradients = toys.gradients(model, fast)
@@ -71,7 +71,7 @@ def test_what_is_detached_gets_no_gradient():
     for detach, name in (("projected", "cross"), ("decoder", "decoder")):
         chosen = objective(detach=detach, layer=1, cross_layer=1)
         output = model(batch, capture=chosen.capture)
-        read = output.attention["decoder.0.cross" if name == "cross" else "decoder.0.self"]
+        read = output.attention["decoder.1.cross" if name == "cross" else "decoder.1.self"]
         (gradient,) = torch.autograd.grad(chosen(output, batch).parts["synchronous"], read, allow_unused=True)
         assert gradient is None
 
@@ -80,7 +80,7 @@ def test_without_heads_of_its_own_it_takes_those_that_are_taught():
     assert objective().parts["synchronous"].heads is None
     assert objective({"heads": [1]}).parts["synchronous"].heads == (1,)
     assert objective({"heads": [1]}, layer=2).parts["synchronous"].heads is None
-    assert objective({"heads": [1]}, heads=[0]).parts["synchronous"].heads == (0,)
+    assert objective({"heads": [2]}, heads=[1]).parts["synchronous"].heads == (1,)
 
 
 @pytest.mark.parametrize("t", [1, 2, 5])

@@ -124,7 +124,7 @@ def test_a_mixer_that_keeps_the_contract_passes_and_leaves_no_trace(device: str)
 def test_what_breaks_the_contract_is_named(mixer: type[Mixer], message: str) -> None:
     with pytest.raises(UserError) as error:
         try_own_mixers(model_of(mixer), DIM)
-    assert str(error.value).startswith("model.decoder.0.mixer: ")
+    assert str(error.value).startswith("model.decoder.1.mixer: ")
     assert message in str(error.value)
 
 
@@ -148,4 +148,4 @@ def test_training_finds_it_before_the_first_update(tmp_path, run_headway: Callab
         encoding="utf-8",
     )
     ended = run_headway("train", recipe, "--output", tmp_path / "run")
-    assert (ended.code, "model.decoder.0.mixer: NoDecoding.initial_state fails" in ended.err) == (2, True)
+    assert (ended.code, "model.decoder.1.mixer: NoDecoding.initial_state fails" in ended.err) == (2, True)

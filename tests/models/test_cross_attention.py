@@ -105,7 +105,7 @@ def test_transformers_with_it_learn_decode_and_capture(cross):
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0]
     output = model.eval()(batch, capture=("*.cross",))
-    assert set(output.attention) == {"decoder.0.cross", "decoder.1.cross"}
+    assert set(output.attention) == {"decoder.1.cross", "decoder.2.cross"}
     toys.assert_steps_equal_whole(model)
 
 

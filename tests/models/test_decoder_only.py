@@ -173,17 +173,17 @@ def test_outputs_do_not_depend_on_the_batch():
 def test_capture_gives_the_whole_sequence_and_the_part_that_reads_the_source():
     built, given = model(), batch()
     output = built(given, capture=("*",))
-    assert set(output.attention) == {f"decoder.{layer}.{kind}" for layer in (0, 1) for kind in ("self", "cross")}
-    assert set(built(given, capture=("*.1.self",)).attention) == {"decoder.1.self"}
+    assert set(output.attention) == {f"decoder.{layer}.{kind}" for layer in (1, 2) for kind in ("self", "cross")}
+    assert set(built(given, capture=("*.2.self",)).attention) == {"decoder.2.self"}
     assert torch.equal(output.logits, built(given).logits)
-    whole, read = output.attention["decoder.1.self"], output.attention["decoder.1.cross"]
+    whole, read = output.attention["decoder.2.self"], output.attention["decoder.2.cross"]
     for row, (source, target) in enumerate(rows_of(given)):
         size, length = len(source), len(source) + len(target)
         assert torch.allclose(whole[row, :, :length].sum(-1), torch.ones(()).double())
         assert torch.equal(read[row, :, : len(target), :size], whole[row, :, size:length, :size])
         assert (read[row, :, :, size:] == 0).all()
-    assert built.attention_axes("decoder.1.self") == ("both", "both")
-    assert built.attention_axes("decoder.1.cross") == ("target", "source")
+    assert built.attention_axes("decoder.2.self") == ("both", "both")
+    assert built.attention_axes("decoder.2.cross") == ("target", "source")
     assert not stack("none", NGRAM)(given, capture=("*",)).attention
 
 
@@ -210,11 +210,11 @@ def test_learned_positions_are_those_of_the_whole_sequence():
     for order in ([0, 1], [1, 0]):  # rows of 12 and 13 positions, whichever comes last
         rows = [(np.full(9, 5), np.full(1, 5)), (np.full(3, 5), np.full(8, 5))]
         mixed = collate([rows[row][0] for row in order], [rows[row][1] for row in order])
-        output = built(mixed, capture=["decoder.0.cross"])
+        output = built(mixed, capture=["decoder.1.cross"])
         for index, row in enumerate(order):
             alone = built(collate([rows[row][0]], [rows[row][1]])).logits[0]
             assert torch.allclose(output.logits[index, : len(alone)], alone, atol=1e-12)
-        assert output.attention["decoder.0.cross"].isfinite().all()
+        assert output.attention["decoder.1.cross"].isfinite().all()
     source = collate([np.full(10, 5)], None)
     longest = built.longest_target(10)
     assert longest == 2

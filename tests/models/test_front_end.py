@@ -108,8 +108,8 @@ def test_a_batch_is_its_utterances_in_values_and_gradients(mixer):
         alone = model(one, capture=("*.cross",))
         torch.testing.assert_close(output.logits[row], alone.logits[0])
         positions = int(model.source_lengths(torch.tensor(len(source))))
-        cross = output.attention["decoder.0.cross"][row]
-        torch.testing.assert_close(cross[:, :, :positions], alone.attention["decoder.0.cross"][0])
+        cross = output.attention["decoder.1.cross"][row]
+        torch.testing.assert_close(cross[:, :, :positions], alone.attention["decoder.1.cross"][0])
         assert not cross[:, :, positions:].any()
         for total, each in zip(apart, torch.autograd.grad(alone.logits.square().sum(), parameters), strict=True):
             total += each

@@ -75,13 +75,13 @@ def test_attention_has_its_names_and_sums_to_one(stored: Path) -> None:
     quiet, found = model(whole), model(whole, capture=("*",))
     assert quiet.attention == {}
     torch.testing.assert_close(quiet.logits, found.logits, atol=1e-5, rtol=1e-5)
-    assert set(found.attention) == {"encoder.0.self", "encoder.1.self", "encoder.2.self", "layers"}
-    assert found.attention["encoder.1.self"].shape == (3, HEADS, 7, 7)
+    assert set(found.attention) == {"encoder.1.self", "encoder.2.self", "encoder.3.self", "layers"}
+    assert found.attention["encoder.2.self"].shape == (3, HEADS, 7, 7)
     weights = found.attention["layers"]
     assert weights.shape == (3, 3, 3, LAYERS)
     torch.testing.assert_close(weights.sum(-1)[:, 0], whole.word_mask.float())
     assert set(model(whole, capture=("layers",)).attention) == {"layers"}
-    assert set(model(whole, capture=("encoder.2.*",)).attention) == {"encoder.2.self"}
+    assert set(model(whole, capture=("encoder.3.*",)).attention) == {"encoder.3.self"}
     assert "layers" not in tagger(stored, layers="last")(whole, capture=("*",)).attention
 
 
@@ -158,7 +158,7 @@ def test_a_published_encoder_from_an_installed_package(tmp_path: Path) -> None:
         output = model(collate_windows(windows, pieces.padding), capture=("*",))
     assert output.logits.shape == (1, 8, 2)
     assert output.attention["layers"].shape == (1, 12, 8, 6)
-    assert output.attention["encoder.5.self"].shape == (1, 12, 10, 10)
+    assert output.attention["encoder.6.self"].shape == (1, 12, 10, 10)
     # the encoder has learned what belongs together: names are nearer to each other than to a preposition
     hidden = model.encoder(torch.tensor([windows[0].ids])).last_hidden_state[0]
     alice, jane, back = (hidden[place] for place in (1, 3, 5))

@@ -140,12 +140,12 @@ def test_capture_gives_every_attention_and_changes_nothing():
     model, batch = toys.model(), toys.batch()
     output = model(batch, capture=("*",))
     stacks = [("encoder", "self"), ("decoder", "self"), ("decoder", "cross")]
-    names = {f"{stack}.{layer}.{kind}" for stack, kind in stacks for layer in (0, 1)}
+    names = {f"{stack}.{layer}.{kind}" for stack, kind in stacks for layer in (1, 2)}
     assert set(output.attention) == names
     assert torch.equal(output.logits, model(batch).logits)
     assert not model(batch).attention
-    assert set(model(batch, capture=("decoder.1.*",)).attention) == {"decoder.1.self", "decoder.1.cross"}
-    cross = output.attention["decoder.0.cross"]
+    assert set(model(batch, capture=("decoder.2.*",)).attention) == {"decoder.2.self", "decoder.2.cross"}
+    cross = output.attention["decoder.1.cross"]
     assert torch.allclose(cross.sum(-1), torch.ones(()).double())
     assert (cross.masked_fill(batch.source_mask[:, None, None, :], 0) == 0).all()
 

@@ -1,4 +1,4 @@
-"""Names of attention: files and Python count layers from 0, people from 1."""
+"""Names of attention, whose layers count from 1."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from headway.predictors.captured_attention import AttentionName, by_kind, layer_
 @pytest.mark.parametrize(
     ("text", "name", "group", "title", "layer_title"),
     [
-        ("encoder.0.self", ("encoder", 0, "self"), "encoder.self", "encoder layer 1, self", "layer 1"),
-        ("decoder.12.cross", ("decoder", 12, "cross"), "decoder.cross", "decoder layer 13, cross", "layer 13"),
+        ("encoder.1.self", ("encoder", 1, "self"), "encoder.self", "encoder layer 1, self", "layer 1"),
+        ("decoder.13.cross", ("decoder", 13, "cross"), "decoder.cross", "decoder layer 13, cross", "layer 13"),
         ("layers", ("layers", None, ""), "layers", "layers", "all layers"),
     ],
 )
@@ -28,10 +28,10 @@ def test_other_texts_are_no_names(text: str) -> None:
 
 
 def test_kinds_have_their_layers_in_order() -> None:
-    names = ["decoder.10.self", "decoder.2.self", "encoder.0.self", "layers"]
+    names = ["decoder.11.self", "decoder.3.self", "encoder.1.self", "layers"]
     assert by_kind(names) == {
-        "decoder.self": {2: "decoder.2.self", 10: "decoder.10.self"},
-        "encoder.self": {0: "encoder.0.self"},
+        "decoder.self": {3: "decoder.3.self", 11: "decoder.11.self"},
+        "encoder.self": {1: "encoder.1.self"},
         "layers": {0: "layers"},
     }
     assert layer_titles(2) == ["layer 1", "layer 2"]

@@ -82,11 +82,11 @@ def used_weights(model: Seq2Seq, source: list[int], target: list[int]) -> dict[s
         for token in pair.target_input[0]:
             _, read, state = model.decoder.extend(model.target_embedding(token[None, None]), state)
             rows.append(read.weights[0, 0, 0])
-        return {"decoder.0.cross": torch.stack(rows)[None]}
+        return {"decoder.1.cross": torch.stack(rows)[None]}
     read: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]] = {}
     hooks = []
     for stack in ("encoder", "decoder"):
-        for number, layer in enumerate(getattr(model, stack, ())):
+        for number, layer in enumerate(getattr(model, stack, ()), start=1):
             for part, kind in (("mixer", "self"), ("cross", "cross")):
                 if getattr(layer, part) is not None:
                     name = f"{stack}.{number}.{kind}"
@@ -183,7 +183,7 @@ def test_axes_name_what_is_written_in_rows_and_what_is_read_in_columns(predictor
     assert (captured["encoder.self"].rows, captured["encoder.self"].columns) == (source, source)
     assert (captured["decoder.self"].rows, captured["decoder.self"].columns) == (written, read)
     assert (captured["decoder.cross"].rows, captured["decoder.cross"].columns) == (written, source)
-    assert (captured["decoder.cross"].layers, captured["encoder.self"].layers) == ((0, 1), (0,))
+    assert (captured["decoder.cross"].layers, captured["encoder.self"].layers) == ((1, 2), (1,))
     (both,) = predict(untrained(predictor, "decoder-only"), "abc", capture="all")
     whole = both.captured["decoder.self"]
     assert whole.rows == [*source, *both.tokens, "</s>"]
@@ -193,7 +193,7 @@ def test_axes_name_what_is_written_in_rows_and_what_is_read_in_columns(predictor
 def test_layers_without_weights_are_left_out(predictor: SequencePredictor) -> None:
     (said,) = predict(untrained(predictor, "n-grams below"), "ab", capture="all")
     assert {kind: each.layers for kind, each in said.captured.items()} == {
-        "encoder.self": (1,), "decoder.self": (1,), "decoder.cross": (0, 1),
+        "encoder.self": (2,), "decoder.self": (2,), "decoder.cross": (1, 2),
     }  # fmt: skip
     own = untrained(predictor, "decoder-only", decoder={"layers": 1, "mixer": {"kind": "ngram", "n": 2}})
     (said,) = predict(own, "ab", capture="all")
@@ -203,9 +203,9 @@ def test_layers_without_weights_are_left_out(predictor: SequencePredictor) -> No
 @pytest.mark.parametrize(
     ("capture", "names"),
     [
-        ("*.cross", {"decoder.0.cross", "decoder.1.cross"}),
-        ("encoder.*,decoder.1.self", {"encoder.0.self", "decoder.1.self"}),
-        (["decoder.0.*"], {"decoder.0.self", "decoder.0.cross"}),
+        ("*.cross", {"decoder.1.cross", "decoder.2.cross"}),
+        ("encoder.*,decoder.2.self", {"encoder.1.self", "decoder.2.self"}),
+        (["decoder.1.*"], {"decoder.1.self", "decoder.1.cross"}),
         ((), set()),
     ],
 )
@@ -239,7 +239,7 @@ def test_bertviz_gets_tensors_and_tokens_as_they_are_read(predictor: SequencePre
     }  # fmt: skip
     assert arguments["encoder_tokens"] == ["▁", "a", "b", "c", "</s>"]
     assert arguments["decoder_tokens"] == ["<s>", "▁", "c", "b", "a"]
-    np.testing.assert_array_equal(arguments["cross_attention"][1][0].numpy(), said.attention["decoder.1.cross"])
+    np.testing.assert_array_equal(arguments["cross_attention"][1][0].numpy(), said.attention["decoder.2.cross"])
 
 
 def test_bertviz_of_other_models(predictor: SequencePredictor) -> None:
@@ -256,7 +256,7 @@ def test_what_cannot_be_stacked_or_shown(predictor: SequencePredictor) -> None:
     (said,) = predict(untrained(predictor, "attention", encoder={"layers": 2, "mixer": mixers}), "ab", capture="all")
     for ask in (lambda: said.captured, said.to_bertviz):
         with pytest.raises(
-            UserError, match=r"different numbers of heads.*'encoder\.0\.self': 2, 'encoder\.1\.self': 4"
+            UserError, match=r"different numbers of heads.*'encoder\.1\.self': 2, 'encoder\.2\.self': 4"
         ):
             ask()
     with pytest.raises(UserError, match="to_bertviz: there is no attention to show"):

@@ -28,10 +28,10 @@ NGRAM = {"decoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 3}}}
 
 def test_attention_over_the_whole_sequence_is_cut_to_it(predictor: SequencePredictor) -> None:
     own = untrained(predictor)
-    assert own.attention_names() == [f"decoder.{layer}.{kind}" for layer in (0, 1) for kind in ("self", "cross")]
-    for said in own.predict(["ab", "abcdabcd"], capture=("decoder.0.*",), max_length=5):
+    assert own.attention_names() == [f"decoder.{layer}.{kind}" for layer in (1, 2) for kind in ("self", "cross")]
+    for said in own.predict(["ab", "abcdabcd"], capture=("decoder.1.*",), max_length=5):
         source, target = len(said.source_tokens) + 1, len(said.tokens) + 1
-        whole, read = said.attention["decoder.0.self"], said.attention["decoder.0.cross"]
+        whole, read = said.attention["decoder.1.self"], said.attention["decoder.1.cross"]
         assert whole.shape == (2, source + target, source + target)
         np.testing.assert_allclose(whole.sum(-1), 1, atol=1e-5)
         np.testing.assert_array_equal(read, whole[:, source:, :source])
@@ -40,13 +40,13 @@ def test_attention_over_the_whole_sequence_is_cut_to_it(predictor: SequencePredi
 def test_a_report_shows_what_attention_there_is(predictor: SequencePredictor) -> None:
     pairs = [Pair(1, "abc", "cba")]
     (example,) = examples_of(untrained(predictor), pairs)
-    assert set(example.attention) == {"decoder.0.cross", "decoder.1.cross"}
+    assert set(example.attention) == {"decoder.1.cross", "decoder.2.cross"}
     (example,) = examples_of(untrained(predictor, **NGRAM), pairs)
     assert example.attention == {}
 
 
 def test_attention_that_is_not_there_is_an_error_that_names_what_is(predictor: SequencePredictor) -> None:
-    with pytest.raises(UserError, match=r"capture: .*; received 'encoder\.\*'; allowed: decoder\.0\.self, decoder"):
+    with pytest.raises(UserError, match=r"capture: .*; received 'encoder\.\*'; allowed: decoder\.1\.self, decoder"):
         untrained(predictor).predict(["ab"], capture=("encoder.*",))
     with pytest.raises(UserError, match="allowed: none; it has no attention"):
         untrained(predictor, **NGRAM).predict(["ab"], capture=("*",))

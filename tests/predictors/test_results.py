@@ -46,18 +46,18 @@ def test_attention_is_drawn(predictor: SequencePredictor) -> None:
     assert ax.get_title() == "decoder.cross, layer 2, mean of heads"
     assert [label.get_text() for label in ax.get_xticklabels()] == said.attended
     assert [label.get_text() for label in ax.get_yticklabels()] == [*said.tokens, "</s>"]
-    np.testing.assert_allclose(ax.images[0].get_array(), said.attention["decoder.1.cross"].mean(0))
+    np.testing.assert_allclose(ax.images[0].get_array(), said.attention["decoder.2.cross"].mean(0))
     scale = ax.images[0].colorbar
     assert scale is not None
     assert (scale.vmin, scale.vmax) == (0, 1)
     assert scale.ax.lines[0].get_ydata()[0] == pytest.approx(1 / len(said.attended))  # type: ignore[index]
     stretched = said.plot(stretch=True).images[0].colorbar
     assert stretched is not None
-    assert stretched.vmax == pytest.approx(said.attention["decoder.1.cross"].mean(0).max())
+    assert stretched.vmax == pytest.approx(said.attention["decoder.2.cross"].mean(0).max())
     again = said.plot("decoder.self", layer=1, head=2, ax=ax)
     assert again is ax
-    np.testing.assert_allclose(ax.images[-1].get_array(), said.attention["decoder.0.self"][1])
-    assert said.plot("encoder.0.self").get_title() == "encoder.self, layer 1, mean of heads"
+    np.testing.assert_allclose(ax.images[-1].get_array(), said.attention["decoder.1.self"][1])
+    assert said.plot("encoder.1.self").get_title() == "encoder.self, layer 1, mean of heads"
 
 
 @pytest.mark.parametrize(

@@ -75,13 +75,13 @@ def test_no_lines_no_predictions(predictor: SequencePredictor) -> None:
 
 def test_attention_on_request(predictor: SequencePredictor) -> None:
     short, long = predictor.predict(["ab", "abcdabcd"], capture=("*.cross",))
-    assert set(short.attention) == {"decoder.0.cross", "decoder.1.cross"}
+    assert set(short.attention) == {"decoder.1.cross", "decoder.2.cross"}
     for said in (short, long):
-        weights = said.attention["decoder.1.cross"]
+        weights = said.attention["decoder.2.cross"]
         assert weights.shape == (2, len(said.tokens) + 1, len(said.source_tokens) + 1)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     (alone,) = predictor.predict(["ab"], capture=("*.cross",))
-    np.testing.assert_allclose(alone.attention["decoder.0.cross"], short.attention["decoder.0.cross"], atol=1e-5)
+    np.testing.assert_allclose(alone.attention["decoder.1.cross"], short.attention["decoder.1.cross"], atol=1e-5)
 
 
 def test_attention_looks_where_the_letters_are(predictor: SequencePredictor) -> None:
@@ -251,7 +251,7 @@ def test_a_run_can_be_moved(copied: Path) -> None:
 
 def change_manifest(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 2}), encoding="utf-8")
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 3}), encoding="utf-8")
 
 
 def before_its_first_checkpoint(folder: Path) -> None:
@@ -273,7 +273,7 @@ def cut_short(path: Path, share: float = 0.5) -> None:
         (before_its_first_checkpoint, "copied: this run has no model yet"),
         (lambda run: (run / "model.safetensors").unlink(), "model.safetensors: the weights of this run are missing"),
         (lambda run: shutil.rmtree(run / "vocabulary"), "copied: this run has no vocabulary yet"),
-        (change_manifest, "written by a newer version of headway; received 'format 2'; allowed: formats up to 1"),
+        (change_manifest, "written by a newer version of headway; received 'format 3'; allowed: formats up to 2"),
         (lambda run: cut_short(run / "manifest.json"), "the manifest is damaged: "),
         (lambda run: cut_short(run / "model.safetensors"), "model.safetensors: these weights cannot be read"),
         (lambda run: cut_short(run / "model.safetensors", 0), "model.safetensors: these weights cannot be read"),

@@ -53,7 +53,7 @@ def test_a_dictionary_translates_them(predictor: SequencePredictor, tmp_path: Pa
 
 def test_a_word_that_the_source_does_not_know_is_copied_as_it_stands(predictor: SequencePredictor) -> None:
     assert isinstance(predictor.source, TextProcessor)
-    replace = UnknownWords("decoder.0.cross", predictor.source, {"a": "alpha"})
+    replace = UnknownWords("decoder.1.cross", predictor.source, {"a": "alpha"})
     weights = np.array(
         [[[0, 0, 0, 1], [0.1, 0.5, 0.4, 0], [0.6, 0.4, 0, 0]], [[1, 0, 0, 0], [0, 0.5, 0.4, 0], [1, 0, 0, 0]]]
     )
@@ -65,7 +65,7 @@ def test_neither_the_end_mark_nor_a_tag_is_copied(predictor: SequencePredictor) 
     assert isinstance(predictor.source, TextProcessor)
     source, target = tagged((predictor.source, predictor.target), ["<2de>"])
     line = "<2de> a Zürich"
-    replace = unknown_words(["decoder.0.cross"], source, target, None)
+    replace = unknown_words(["decoder.1.cross"], source, target, None)
     weights = np.array([[[0.9, 0.0, 0.1, 0.0], [0.5, 0.0, 0.0, 0.5], [0.0, 0.0, 0.0, 1.0]]])
     assert replace(line, source.encode(line).values, [UNKNOWN] * 3, weights) == ["Zürich", "<unk>", "<unk>"]
 
@@ -78,7 +78,7 @@ def test_white_space_after_the_last_word_stands_for_it(reversal: Reversal) -> No
     assert tokens[-1].word == 1
     weights = np.zeros((1, 1, len(tokens) + 1))
     weights[..., len(tokens) - 1] = 1
-    replace = UnknownWords("decoder.0.cross", source, {})
+    replace = UnknownWords("decoder.1.cross", source, {})
     assert replace(line, source.encode(line).values, [UNKNOWN], weights) == ["ab"]
 
 

@@ -1,6 +1,7 @@
 """Alignments of words: merged from pieces, alike from search and forced decoding, right where that is known."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -69,7 +70,7 @@ def test_weights_and_a_picture(run_headway: Command, backwards: Path, tmp_path: 
 def test_the_gold_of_dev_says_which_layer(run_headway: Command, backwards: Path, tmp_path: Path) -> None:
     flags = ("--alignments", tmp_path / "a", "--alignment-gold")
     ended = run_headway("predict", backwards / "run", *flags, backwards / "gold", stdin="a b c\n")
-    assert "AER on dev by layer: decoder.0.cross" in ended.err
+    assert "AER on dev by layer: decoder.1.cross" in ended.err
     assert (tmp_path / "a").read_text() == "0-2 1-1 2-0\n"
     (tmp_path / "short").write_text("0-0\n")
     ended = run_headway("predict", backwards / "run", *flags, tmp_path / "short", stdin="a b c\n")
@@ -81,19 +82,33 @@ def test_the_gold_of_dev_says_which_layer(run_headway: Command, backwards: Path,
     ("rates", "layer"), [((30, 30, 30), 1), ((20, 30, 20), 0), ((30, 20, 20), 1), ((30, 20, 10), 2)]
 )
 def test_of_layers_that_are_equally_good_the_usual_one_aligns(monkeypatch, rates, layer: int) -> None:
-    names = [f"decoder.{index}.cross" for index in range(3)]
+    names = [f"decoder.{index}.cross" for index in (1, 2, 3)]
     monkeypatch.setattr(aligners, "error_rates", lambda *_: dict(zip(names, rates, strict=True)))
     assert aligners.choose_aligner(cast("Any", None), None, None, Path("gold")).layer == names[layer]
 
 
+@pytest.mark.parametrize("verb", ["predict", "score"])
+def test_gold_between_words_that_dev_does_not_have(
+    run_headway: Command, backwards: Path, tmp_path: Path, verb: str
+) -> None:
+    shifted = re.sub(r"\d+", lambda number: str(int(number[0]) + 1), (backwards / "gold").read_text())
+    (tmp_path / "gold").write_text(shifted)
+    targets = ("--source", backwards / "dev.source", "--target", backwards / "dev.target") if verb == "score" else ()
+    flags = (*targets, "--alignments", tmp_path / "a", "--alignment-gold", tmp_path / "gold")
+    ended = run_headway(verb, backwards / "run", *flags, stdin="a b c\n")
+    assert (ended.code, ended.out) == (2, "")
+    assert "gold, line 1: these links are between words that the sentences do not have" in ended.err
+    assert "numbered from 0" in ended.err
+
+
 def test_layers_of_a_transformer(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
     predictor = load(reversal.run, device="cpu")
-    assert cross_layers(predictor) == ["decoder.0.cross", "decoder.1.cross"]
-    assert build_aligner(predictor).layer == "decoder.0.cross"
-    assert build_aligner(predictor, 1, [1]) == Aligner("decoder.1.cross", (1,))
+    assert cross_layers(predictor) == ["decoder.1.cross", "decoder.2.cross"]
+    assert build_aligner(predictor).layer == "decoder.1.cross"
+    assert build_aligner(predictor, 2, [1]) == Aligner("decoder.2.cross", (1,))
     for flags, message in (
-        (("--alignment-layer", "2"), "error: --alignment-layer: no attention to the source there; received 2"),
-        (("--alignment-heads", "0,2"), "error: --alignment-heads: there is no such head; received 2; allowed: 0 to 1"),
+        (("--alignment-layer", "3"), "error: --alignment-layer: no attention to the source there; received 3"),
+        (("--alignment-heads", "0,2"), "error: --alignment-heads: there is no such head; received 0; allowed: 1 to 2"),
         (("--alignment-heads", "x"), "error: --alignment-heads: these are no numbers, separated by commas"),
     ):
         ended = run_headway("predict", reversal.run, "--alignments", tmp_path / "a", *flags, stdin="ab\n")
@@ -135,7 +150,7 @@ def test_heads_are_averaged_before_words_are_linked() -> None:
         "a b", ["a", "b"], [TextHypothesis("a b", 0.0, ["a", "b"], [])], {"x": weights}, words, words
     )
     assert Aligner("x")(prediction).pharaoh() == "1-0 1-1"
-    assert Aligner("x", (0,))(prediction).pharaoh() == "0-0 1-1"
+    assert Aligner("x", (1,))(prediction).pharaoh() == "0-0 1-1"
     assert Aligner("x")(Prediction("", [], [TextHypothesis("", 0.0, [], [])])).pharaoh() == ""
 
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from headway.errors import HeadwayError, UserError
 from headway.files import sha256
 from headway.recipe import load_recipe, parse_recipe
+from headway.recipe.migration import FORMAT
 from headway.runs import run_folder
 from headway.runs.checkpoint_files import in_a_row, regular_updates
 from headway.runs.load import load_run
-from headway.runs.migration import FORMAT
 from headway.runs.run_folder import (
     RunFolder,
     average_weights,
@@ -159,7 +159,7 @@ def test_the_manifest_grows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"format": 2}', "written by a newer version"),
+        ('{"format": 3}', "written by a newer version"),
         ('{"form', "the manifest is damaged: "),
         ("\x00", "the manifest is damaged: "),
         ("[" * 100_000, "the manifest is damaged: "),

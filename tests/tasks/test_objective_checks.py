@@ -25,12 +25,12 @@ def checked(dependency: dict[str, object], encoder: list[object], decoder: list[
 @pytest.mark.parametrize(
     ("dependency", "encoder", "decoder", "told"),
     [
-        ({"layer": 2}, [BIAFFINE, "attention"], ["attention", BIAFFINE], ["head 0 of layer 2 of model.encoder"]),
-        ({"heads": [0, 1, 3]}, [BIAFFINE, "attention"], [BIAFFINE, "attention"],
-         ["head 3 of layer 1 of model.encoder", "head 3 of layer 1 of model.decoder"]),
+        ({"layer": 2}, [BIAFFINE, "attention"], ["attention", BIAFFINE], ["head 1 of layer 2 of model.encoder"]),
+        ({"heads": [1, 2, 4]}, [BIAFFINE, "attention"], [BIAFFINE, "attention"],
+         ["head 4 of layer 1 of model.encoder", "head 4 of layer 1 of model.decoder"]),
         ({"sides": ["source"]}, [BIAFFINE, "attention"], ["attention", "attention"], []),
-        ({"heads": [0, 1]}, [BIAFFINE, "attention"], [BIAFFINE, "attention"], []),
-        ({"heads": [0, 1]}, ["attention", "attention"], ["attention", "attention"], []),
+        ({"heads": [1, 2]}, [BIAFFINE, "attention"], [BIAFFINE, "attention"], []),
+        ({"heads": [1, 2]}, ["attention", "attention"], ["attention", "attention"], []),
     ],
 )  # fmt: skip
 def test_plain_heads_beside_biaffine_ones_are_told(caplog, dependency, encoder, decoder, told):

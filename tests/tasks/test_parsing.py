@@ -162,7 +162,7 @@ def test_from_python(run: Run) -> None:
     assert prediction.text.startswith("(S (")
     assert prediction.written == " ".join(prediction.tokens)
     assert prediction.tokens[0] == "(S"
-    assert prediction.attention["decoder.0.cross"].shape[1] == len(prediction.tokens) + 1
+    assert prediction.attention["decoder.1.cross"].shape[1] == len(prediction.tokens) + 1
 
 
 def test_the_report_draws_trees(run: Run) -> None:

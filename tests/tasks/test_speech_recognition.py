@@ -204,12 +204,12 @@ def test_from_python(heard):
     assert [each.text for each in said] == heard.texts
     assert said[0].source == str(heard.recordings[0])
     for each in said:
-        weights = each.attention["decoder.0.cross"]
+        weights = each.attention["decoder.1.cross"]
         assert weights.shape == (2, len(each.tokens) + 1, len(each.attended))
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
         assert each.attended == [f"{0.04 * number:.2f}" for number in range(len(each.attended))]
-        assert each.columns("decoder.0.cross") == each.attended
-        assert each.rows("decoder.0.cross") == [*each.tokens, "</s>"]
+        assert each.columns("decoder.1.cross") == each.attended
+        assert each.rows("decoder.1.cross") == [*each.tokens, "</s>"]
     assert len(said[2].attended) > len(said[1].attended) > 2
     (skipped,) = predictor.predict([samples[0][:50]], skip_broken=True)
     assert (skipped.text, "too short" in skipped.problem) == ("", True)
@@ -228,7 +228,7 @@ def test_attention_and_scores_can_be_had(heard, run_headway, tmp_path):
     )
     assert [line.split("\t")[1] for line in ended.out.splitlines()] == heard.texts
     records = [json.loads(line) for line in (tmp_path / "attention.jsonl").read_text().splitlines()]
-    weights = np.array(records[0]["attention"]["decoder.0.cross"])
+    weights = np.array(records[0]["attention"]["decoder.1.cross"])
     assert weights.shape[1:] == (len(records[0]["target_tokens"]), len(records[0]["source_tokens"]))
     manifest = heard.folder / "dev.tsv"
     ended = run_headway("score", heard.run, "--source", manifest)

@@ -389,7 +389,7 @@ def test_the_report_shows_dev_sentences_with_their_marks(learned: Learned) -> No
     assert shown[0].source == " ".join(first.words)
     assert shown[0].reference.count("[") == first.labels[0].count("i")
     assert shown[0].source_tokens[0] == "[CLS]"
-    assert list(shown[0].attention) == [f"encoder.{LAYERS - 1}.self"]
+    assert list(shown[0].attention) == [f"encoder.{LAYERS}.self"]
 
 
 def test_the_report_page_of_a_run(learned: Learned) -> None:

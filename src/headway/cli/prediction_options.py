@@ -28,14 +28,14 @@ class AlignmentOptions(Section):
     )
     alignment_layer: int | None = Field(
         default=None,
-        description="The decoder layer to align by.",
-        ge=0,
+        description="The decoder layer to align by, from 1.",
+        ge=1,
         le=1000,
         json_schema_extra={**ALIGNMENT, "default_text": "the last but one, or the only one"},
     )
     alignment_heads: str | None = Field(
         default=None,
-        description="The heads to align by, as in 0,3.",
+        description="The heads to align by, from 1, as in 1,4.",
         json_schema_extra={**ALIGNMENT, "default_text": "all"},
     )
     alignment_gold: Path | None = Field(

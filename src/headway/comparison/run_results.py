@@ -15,7 +15,8 @@ from headway.comparison.cell_results import CellOutput, CellResult, Costs, Curve
 from headway.comparison.checks import check_set
 from headway.comparison.grid import NamedCorpus
 from headway.errors import UserError
-from headway.formats.alignments import read_alignments
+from headway.formats.alignments import check_links, read_alignments
+from headway.formats.corpus_config import parts
 from headway.formats.lines import read_lines
 from headway.mixers import State
 from headway.models import Seq2Seq
@@ -24,6 +25,7 @@ from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.predictors.word_alignment import build_aligner
+from headway.processing.text.text_processor import prepare
 from headway.recipe import Recipe
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import AttentionView, ReadOptions, read
@@ -76,10 +78,23 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
 
 
 def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
-    """A test set that systems can be compared on. Raises UserError as `read_corpus` and `check_set`."""
-    test = read_corpus(recipe, corpus).scored
+    """A test set that systems can be compared on. Raises UserError as `read_corpus`, `check_links` and `check_set`."""
+    corpus_read = read_corpus(recipe, corpus)
+    test = corpus_read.scored
+    if corpus.alignments is not None:
+        counts = _word_counts(recipe, corpus, corpus_read.examples)
+        check_links(test.references[0], counts, f"{corpus.where}: {corpus.alignments}")
     check_set(test, corpus.where, corpus.where_groups)
     return test
+
+
+def _word_counts(recipe: Recipe, corpus: NamedCorpus, examples: Sequence[RawExample]) -> Iterator[tuple[int, int]]:
+    """The words of the source, tags aside, and of the target of each example, as a model of the recipe has them."""
+    tags = {tag for _, part in parts(corpus.corpus, corpus.where) for tag in (part.tag or "").split()}
+    for example in examples:
+        source = " ".join(word for word in example.source.split() if word not in tags)
+        prepared = prepare(source, recipe.text.source), prepare(example.target or "", recipe.text.target)
+        yield len(prepared[0].split()), len(prepared[1].split())
 
 
 def _words(example: RawExample, where: str) -> Sequence[str]:

@@ -23,13 +23,12 @@ from headway.corpora.encoding import EncodedChunk, EncodedSide, chunks, encode_a
 from headway.corpora.filters import Filters
 from headway.corpora.plan import EncodedPairs
 from headway.documents import read_json
-from headway.errors import RunError
-from headway.files import sha256, write_json
+from headway.files import write_json
 from headway.formats.pairs import PairSource
 from headway.processing.labeller import Labeller
 from headway.processing.text.text_processor import TextProcessor, save_processors
 from headway.processing.text.truncation import Truncation
-from headway.storage import GrowingArray, cache_folder, keep_first, open_kept, read_array, workspace
+from headway.storage import GrowingArray, cache_folder, cache_named, file_hashes, kept_folder, read_array, workspace
 
 __all__ = ["Corpus", "CorpusReport", "build_corpus"]
 
@@ -113,22 +112,13 @@ def build_corpus(
     truncation = filters.truncation()
     content = source.fingerprint()
     corpora = (cache_folder() if cache is None else cache) / "corpora"
-    try:
-        with workspace(corpora) as work:
-            (work / "sides").mkdir()
-            save_processors(processors, work / "sides")
-            kept = content if source.row_errors.broken == "error" else [content, source.row_errors.broken]
-            folder = corpora / _key(kept, work / "sides", applied, labellers, truncation)
-            if (corpus := open_kept(folder, partial(Corpus, name=name))) is not None:
-                return corpus
-            (work / "corpus").mkdir()
-            _write(source, processors, applied, work, progress or (lambda done: None), labellers, truncation)
-            keep_first(work / "corpus", folder)
-            return Corpus(folder, name)
-    except OSError as error:
-        raise RunError(
-            f"cannot keep the encoded corpus in {corpora} ({error}); HEADWAY_CACHE names another folder"
-        ) from error
+    with cache_named(corpora), workspace(corpora) as sides:
+        save_processors(processors, sides)
+        kept = content if source.row_errors.broken == "error" else [content, source.row_errors.broken]
+        folder = corpora / _key(kept, sides, applied, labellers, truncation)
+        told = progress or (lambda done: None)
+        write = partial(_write, source, processors, applied, sides, told, labellers, truncation)
+        return kept_folder(folder, write, partial(Corpus, name=name))
 
 
 def _key(
@@ -138,8 +128,7 @@ def _key(
     labellers: Sequence[Labeller],
     truncation: Truncation | None,
 ) -> str:
-    files = sorted(path for path in sides.rglob("*") if path.is_file())
-    hashes = [(str(path.relative_to(sides)), sha256(path)) for path in files]
+    hashes = list(file_hashes(sides).items())
     labels = {labeller.name: [type(labeller).__qualname__, labeller.fingerprint()] for labeller in labellers}
     parts = json.dumps([FORMAT, content, hashes, filters, labels, str(truncation)], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
@@ -149,13 +138,14 @@ def _write(
     source: PairSource,
     processors: tuple[TextProcessor, TextProcessor],
     filters: dict[str, Any],
-    work: Path,
+    sides: Path,
     progress: Progress,
-    labellers: Sequence[Labeller] = (),
-    truncation: Truncation | None = None,
+    labellers: Sequence[Labeller],
+    truncation: Truncation | None,
+    folder: Path,
 ) -> None:
-    """Write the corpus folder `work`/corpus."""
-    folder, counts = work / "corpus", Counts(truncated_to="" if truncation is None else str(truncation))
+    """Write the corpus into `folder`; the processors are stored in `sides`."""
+    counts = Counts(truncated_to="" if truncation is None else str(truncation))
     (folder / "labels").mkdir()
     with ExitStack() as stack:
         lines = stack.enter_context(GrowingArray(folder / "lines.npy", np.int64))
@@ -166,7 +156,7 @@ def _write(
             for labeller in labellers
         }
         read = chunks(source, bool(filters.get("drop_duplicates")))
-        for chunk in encode_all(read, processors, work / "sides", labellers, truncation):
+        for chunk in encode_all(read, processors, sides, labellers, truncation):
             kept = _keep(chunk, filters, counts)
             counts.truncated += int((chunk.truncated & kept).sum())
             lines.append(chunk.lines[kept])

@@ -19,13 +19,13 @@ import numpy as np
 
 from headway.batched import batched
 from headway.documents import read_json
-from headway.errors import RunError, UserError
+from headway.errors import UserError
 from headway.files import write_json
 from headway.formats.recordings import hash_of_audio
 from headway.processes import cores, in_processes
 from headway.processing.audio.audio_files import facts_of, library, read_recording
 from headway.processing.audio.features import AudioConfig, count_frames, filterbanks, frame_settings
-from headway.storage import GrowingArray, cache_folder, keep_first, open_kept, read_array, workspace
+from headway.storage import GrowingArray, cache_folder, hashes_of, kept_folder, read_array
 from headway.tensors.batch import Frames
 
 FORMAT = 1
@@ -101,24 +101,15 @@ def build_frames(
     stores = (cache_folder() if cache is None else cache) / "frames"
     folder = stores / f"{_key(paths, config)}-{'frames' if config.cache else 'facts'}"
     read = partial(FrameStore, paths=paths, config=config)
-    if (kept := open_kept(folder, read)) is not None:
-        return kept
-    try:
-        with workspace(stores) as work:
-            (work / "frames").mkdir()
-            _write(paths, config, work / "frames", progress or (lambda done: None))
-            keep_first(work / "frames", folder)
-    except OSError as error:
-        raise RunError(f"cannot keep frames in {stores} ({error}); HEADWAY_CACHE names another folder") from error
-    return read(folder)
+    return kept_folder(folder, partial(_write, paths, config, progress or (lambda done: None)), read)
 
 
 def _key(paths: Sequence[Path], config: AudioConfig) -> str:
-    content = [FORMAT, frame_settings(config), [hash_of_audio(path) for path in paths]]
+    content = [FORMAT, frame_settings(config), hashes_of(paths, hash_of_audio)]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _write(paths: Sequence[Path], config: AudioConfig, folder: Path, progress: Progress) -> None:
+def _write(paths: Sequence[Path], config: AudioConfig, progress: Progress, folder: Path) -> None:
     facts: list[Facts] = []
     with (
         GrowingArray(folder / "frames.npy", np.float32) as kept,

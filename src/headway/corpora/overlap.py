@@ -1,10 +1,11 @@
 """How much of dev stands in train as well."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from headway.formats.corpus_format import Pair
+from headway.formats.corpus_format import Pair, PairSource
 from headway.log import say, warn
+from headway.storage import cache_folder, fingerprint, kept_value, software
 
 WARNED = 0.05  # the share of dev from which on scores say little of new text
 
@@ -53,6 +54,13 @@ def folded(text: str) -> str:
     Vocabularies see words or pieces, so that two texts which differ in white space alone are one example.
     """
     return " ".join(text.split())
+
+
+def kept_overlap(train: PairSource, dev: PairSource) -> Overlap:
+    """`overlap`, which reads the corpora only where it has not been counted yet."""
+    read = [[source.fingerprint(), source.row_errors.broken] for source in (train, dev)]
+    path = cache_folder() / "overlaps" / f"{fingerprint([software(), *read])}.json"
+    return Overlap(**kept_value(path, lambda: asdict(overlap(train, dev))))
 
 
 def overlap(train: Iterable[Pair], dev: Iterable[Pair]) -> Overlap:

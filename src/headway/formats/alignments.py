@@ -51,6 +51,20 @@ def parse_pharaoh(line: str, where: str) -> Links:
     return make_links(sure, possible)
 
 
+def check_links(lines: Iterable[str], words: Iterable[tuple[int, int]], where: str) -> list[Links]:
+    """The links of sentence pairs with so many source and target words. Raises UserError for links beyond these."""
+    checked = []
+    for number, (line, (source, target)) in enumerate(zip(lines, words, strict=True), start=1):
+        links = parse_pharaoh(line, f"{where}, line {number}")
+        if any(one >= source or other >= target for one, other in links.possible):
+            raise UserError(
+                "these links are between words that the sentences do not have", where=f"{where}, line {number}",
+                received=line, allowed=f"{source} source and {target} target words, numbered from 0",
+            )  # fmt: skip
+        checked.append(links)
+    return checked
+
+
 @kept_pipes()
 def read_alignments(path: Path) -> list[str]:
     """The sentence pairs of a file in any of the formats, each as a line of Pharaoh links.

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from headway.errors import UserError
-from headway.files import sha256
 from headway.formats import FORMATS
 from headway.formats.corpus_config import CorpusConfig, GivenCorpus, parts
 from headway.formats.lines import check_file
 from headway.formats.row_errors import RowErrors
 from headway.processing.text.line_ends import has_line_end, on_one_line
+from headway.storage import hashes_of
 
 PAIRS, TREES, TAGS, ERRORS, RECORDINGS = "pairs", "trees", "tags", "errors", "recordings"
 
@@ -102,7 +102,7 @@ class PairSource(ABC):
 
     def fingerprint(self) -> str:
         """A hash of the content (not of names and dates) and of how it is read."""
-        return content_hash([type(self).__name__, *map(repr, self.columns), *map(sha256, self.files)])
+        return content_hash([type(self).__name__, *map(repr, self.columns), *hashes_of(self.files)])
 
     def origins(self) -> list[tuple[str, int]]:
         """Where lines are counted through several origins: each origin, and the last line of it that was read."""

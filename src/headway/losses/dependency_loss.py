@@ -26,13 +26,13 @@ STACKS = {"source": "encoder", "target": "decoder"}
 class DependencyConfig(Section):
     """Attention heads that are taught the dependency heads of `data.parses` (dependency-based self-attention).
 
-    `layer` counts from 1, as papers do, `heads` from 0. `index_by`: the decoder's row t, which reads y(t-1) and says
+    `layer` and `heads` count from 1, as papers do. `index_by`: the decoder's row t, which reads y(t-1) and says
     y(t), stands for the word that it says (`output`) or that it reads (`input`).
     """
 
     weight: Weight = 0.5
     layer: Layers = 1
-    heads: Heads = (0,)
+    heads: Heads = (1,)
     sides: Annotated[tuple[Literal["source", "target"], ...], Field(min_length=1)] = ("source", "target")
     index_by: Literal["output", "input"] = "output"
 
@@ -57,7 +57,7 @@ class DependencyLoss(LossPart):
 
     def name_of(self, side: str) -> str:
         """The attention that a side is read from."""
-        return f"{STACKS[side]}.{self.config.layer - 1}.self"
+        return f"{STACKS[side]}.{self.config.layer}.self"
 
     def __call__(self, output: Output, batch: TargetBatch) -> Mapping[str, Tensor]:
         """The weighted loss of each side, times the target tokens, so that a token keeps the mean over the edges."""
@@ -100,7 +100,7 @@ def attachment_loss(weights: Tensor, heads: Tensor, taught: tuple[int, ...]) -> 
     Args:
         weights: (B, K, L, L) before dropout.
         heads: (B, L); below 0 where there is no supervision.
-        taught: indices into K.
+        taught: which of the K heads, from 1.
     """
     edges = heads >= 0
     index = heads.clamp(min=0)[..., None]

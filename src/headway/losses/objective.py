@@ -92,7 +92,7 @@ class Objective:
                 where = f"objective.{key}"
                 if name not in attention:
                     raise UserError(
-                        "the model has no such attention (in names, layers count from 0)",
+                        "the model has no such attention",
                         where=where,
                         received=name,
                         allowed=sorted(attention),
@@ -100,9 +100,9 @@ class Objective:
                 if isinstance(part, DependencyLoss):
                     check_sides(name, axes(name), where)
                 count = attention[name].shape[1]
-                if heads is not None and max(heads) >= count:
+                if heads is not None and max(heads) > count:
                     raise UserError(
-                        f"{name} has no such head", where=where, received=max(heads), allowed=f"0 to {count - 1}"
+                        f"{name} has no such head", where=where, received=max(heads), allowed=f"1 to {count}"
                     )
 
     def __call__(self, output: Output, batch: TargetBatch) -> Loss:

@@ -13,12 +13,18 @@ import torch
 from pydantic import AfterValidator, Field
 from torch import Tensor
 
-from headway.config import Index
 from headway.models import Output
 from headway.registry import Registry
 from headway.tensors.batch import TargetBatch
 
 Weight = Annotated[float, Field(gt=0, le=1e6)]
+
+
+def _from_1(head: int) -> int:
+    """Refuse head 0, which older recipes had."""
+    if head < 1:
+        raise ValueError("heads count from 1")
+    return head
 
 
 def _once_each(heads: tuple[int, ...]) -> tuple[int, ...]:
@@ -28,7 +34,8 @@ def _once_each(heads: tuple[int, ...]) -> tuple[int, ...]:
     return heads
 
 
-Heads = Annotated[tuple[Index, ...], Field(min_length=1), AfterValidator(_once_each)]
+Head = Annotated[int, Field(le=2**16), AfterValidator(_from_1)]
+Heads = Annotated[tuple[Head, ...], Field(min_length=1), AfterValidator(_once_each)]
 
 
 class LossPart(ABC):
@@ -41,7 +48,7 @@ class LossPart(ABC):
 
     @property
     def attention(self) -> Mapping[str, tuple[int, ...] | None]:
-        """The full names of the attention that is read, and which heads of each (None for whichever there are)."""
+        """The full names of the attention that is read, and which heads of each, from 1 (None for all there are)."""
         return {}
 
     @abstractmethod
@@ -61,8 +68,8 @@ LOSSES: Registry[LossPart] = Registry(
 
 
 def heads_of(weights: Tensor, heads: tuple[int, ...]) -> list[Tensor]:
-    """Some of the heads of (B, K, L, S), each (B, L, S), without copying the others."""
-    return [weights[:, head] for head in heads]
+    """Some of the heads of (B, K, L, S), from 1, each (B, L, S), without copying the others."""
+    return [weights[:, head - 1] for head in heads]
 
 
 def mean_of_heads(weights: Tensor, heads: tuple[int, ...] | None) -> Tensor:

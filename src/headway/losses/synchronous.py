@@ -13,8 +13,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from headway.config import Index, Layers, Section
-from headway.losses.parts import Heads, LossPart, Weight, mean_of_heads
+from headway.config import Layers, Section
+from headway.losses.parts import Head, Heads, LossPart, Weight, heads_of, mean_of_heads
 from headway.models import Output
 from headway.tensors.batch import TargetBatch
 from headway.tensors.masks import additive, causal_mask
@@ -23,7 +23,7 @@ from headway.tensors.masks import additive, causal_mask
 class SynchronousConfig(Section):
     """The decoder's self-attention D is drawn to D', the encoder's E carried over by cross-attention C.
 
-    `layer` and `cross_layer` count from 1. `heads`: which heads of `layer` E and D are the mean of; by default those of
+    Layers and heads count from 1. `heads`: which heads of `layer` E and D are the mean of; by default those of
     `dependency` where it is on the same layer, else all. `cross_head`: which head C is, or the mean of all. `reverse`:
     the way back is C transposed, or a softmax of its own over the transposed scores. `target`: what makes D' from the
     masked product C E C_back, a softmax (equation 12) or a division by the sum of each row. `detach`: which side gets
@@ -34,7 +34,7 @@ class SynchronousConfig(Section):
     layer: Layers = 1
     heads: Heads | None = None
     cross_layer: Layers = 5
-    cross_head: Literal["mean"] | Index = "mean"
+    cross_head: Literal["mean"] | Head = "mean"
     reverse: Literal["transpose", "softmax"] = "transpose"
     target: Literal["softmax", "renormalise"] = "softmax"
     detach: Literal["projected", "decoder"] | None = None
@@ -58,7 +58,7 @@ class SynchronousLoss(LossPart):
     def attention(self) -> dict[str, tuple[int, ...] | None]:
         """The attention that is read, and which of its heads."""
         config, chosen = self.config, self._cross_heads
-        layer, cross = config.layer - 1, f"decoder.{config.cross_layer - 1}.cross"
+        layer, cross = config.layer, f"decoder.{config.cross_layer}.cross"
         read = {f"encoder.{layer}.self": self.heads, f"decoder.{layer}.self": self.heads, cross: chosen}
         return read | ({f"{cross}_scores": chosen} if config.reverse == "softmax" else {})
 
@@ -95,9 +95,9 @@ def backward_attention(scores: Tensor, target_mask: Tensor, heads: tuple[int, ..
     Args:
         scores: (B, K, T, S), Q K^T / sqrt(d) of cross-attention.
         target_mask: (B, T), True where a position is real.
-        heads: whose attention this is the mean of; None for all.
+        heads: whose attention this is the mean of, from 1; None for all.
     """
-    chosen = scores if heads is None else scores[:, list(heads)]
+    chosen = scores if heads is None else torch.stack(heads_of(scores, heads), 1)
     chosen = chosen.to(torch.promote_types(scores.dtype, torch.float32)).transpose(2, 3)
     return (chosen + additive(target_mask[:, None, None, :], chosen.dtype)).softmax(-1).mean(1)
 

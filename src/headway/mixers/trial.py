@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.mixers.mixer import Mixed, Mixer, MixerState
 from headway.registry import is_own
+from headway.tensors.names import counted_from_1
 
 ROWS, LENGTH = 2, 3
 
@@ -40,7 +41,7 @@ def try_own_mixers(model: nn.Module, dim: int | None) -> None:
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     for name, mixer in model.named_modules():
         if isinstance(mixer, Mixer) and not is_own(mixer):
-            trial = _Trial(mixer, f"model.{name}")
+            trial = _Trial(mixer, f"model.{counted_from_1(name)}")
             with _undisturbed(mixer, device):
                 trial.forward(torch.zeros(ROWS, LENGTH, dim, device=device))
                 if mixer.causal:

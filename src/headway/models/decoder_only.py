@@ -77,7 +77,7 @@ class DecoderOnly(Seq2Seq):
         attention: dict[str, Tensor] = {}
         # (B, T): where the target stands; padding behind the last token that any row has stands there as well.
         target = next_positions(lengths, steps).clamp(max=mask.shape[1] - 1)
-        for number, layer in enumerate(self.decoder):
+        for number, layer in enumerate(self.decoder, start=1):
             names = f"decoder.{number}.self", f"decoder.{number}.cross"
             asked = [wanted(name, capture) for name in names]
             x, attended = layer(x, padding, wanted=Wanted(any(asked)))

@@ -115,7 +115,7 @@ class Output(NamedTuple):
     weights, before dropout. `decoder.LAYER.cross_scores` (B, K, T, S), which no pattern but its full name asks for, are
     what the last are the softmax of, before masking. In a decoder-only model `decoder.LAYER.self` is
     (B, K, S + T, S + T), of which `decoder.LAYER.cross` is the part with which the target reads the source, so that its
-    rows sum to at most one.
+    rows sum to at most one. Layers count from 1.
     """
 
     logits: Tensor

@@ -104,7 +104,7 @@ class Tagger(Model[TokenBatch]):
     def _encode(self, batch: TokenBatch, capture: Sequence[str]) -> tuple[Sequence[Tensor], dict[str, Tensor]]:
         """The layers' outputs (B, P, D), lowest first, and the self-attention that was asked for."""
         encoder: Any = self.encoder
-        names = [f"encoder.{layer}.self" for layer in range(encoder.config.num_hidden_layers)]
+        names = [f"encoder.{layer}.self" for layer in range(1, encoder.config.num_hidden_layers + 1)]
         need_weights = any(wanted(name, capture) for name in names)
         inputs = {"input_ids": batch.tokens, "attention_mask": batch.token_mask.long()}
         if need_weights:

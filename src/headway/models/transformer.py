@@ -115,7 +115,7 @@ class Transformer(Seq2Seq):
     def _encode(self, source: Tensor, mask: Tensor, capture: Sequence[str]) -> tuple[Memory, dict[str, Tensor]]:
         x, mask = self.source_embedding.read(source, mask)
         padding, attention = drop_full(mask), {}
-        for number, layer in enumerate(self.encoder):
+        for number, layer in enumerate(self.encoder, start=1):
             name = f"encoder.{number}.self"
             x, attended = layer(x, padding, wanted=Wanted(wanted(name, capture)))
             if attended.mixer is not None:
@@ -126,7 +126,7 @@ class Transformer(Seq2Seq):
         memory, attention = self._encode(batch.source, batch.source_mask, capture)
         x, padding = self.target_embedding(batch.target_input), drop_full(batch.target_mask)
         source_padding = drop_full(memory.mask)
-        for number, layer in enumerate(self.decoder):
+        for number, layer in enumerate(self.decoder, start=1):
             names = f"decoder.{number}.self", f"decoder.{number}.cross", f"decoder.{number}.cross_scores"
             needs = Wanted(wanted(names[0], capture), wanted(names[1], capture), names[2] in capture)
             x, attended = layer(x, padding, memory.values, source_padding, needs)

@@ -19,12 +19,13 @@ import numpy as np
 
 from headway.config import Section
 from headway.errors import UserError, option
-from headway.files import named_in_errors, sha256, take_lock
+from headway.files import named_in_errors, take_lock
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import open_format
 from headway.log import warn
 from headway.parses.parse import Parse
 from headway.parses.parsers import AnyParser, ParserConfig
+from headway.storage import hashes_of
 
 FORMAT = 1
 KEY_BYTES = 16  # two of a billion sentences share a key with a probability below 1e-20
@@ -131,7 +132,7 @@ class ParseStore:
 
     def fingerprint(self) -> str:
         """A hash of the content."""
-        return sha256(self.path)
+        return hashes_of([self.path])[0]
 
 
 class StoreWriter:

@@ -30,7 +30,7 @@ class CapturedAttention:
     """The weights of one kind of attention in all layers that have them.
 
     Args:
-        layers: the indices of the layers from 0, lowest first; a layer whose mixer has no weights is not there.
+        layers: the numbers of the layers from 1, lowest first; a layer whose mixer has no weights is not there.
         weights: (L, K, T, S).
         rows: the T tokens of the rows.
         columns: the S tokens of the columns.
@@ -43,7 +43,7 @@ class CapturedAttention:
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.weights.shape))
-        return f"<CapturedAttention: layers {', '.join(str(layer + 1) for layer in self.layers)}; weights {shape}>"
+        return f"<CapturedAttention: layers {', '.join(map(str, self.layers))}; weights {shape}>"
 
 
 def patterns_of(capture: Capture) -> tuple[str, ...]:
@@ -67,13 +67,11 @@ def column_tokens(axes: Axes, source: Sequence[str], target: Sequence[str]) -> l
 
 @dataclass(frozen=True)
 class AttentionName:
-    """The name of one attention of a model: `encoder.0.self`, `decoder.2.cross`, or `layers` for attention to layers.
-
-    Names count layers from 0, as files, JSON and patterns have them; `title` is for readers, who count from 1.
+    """The name of one attention of a model: `encoder.1.self`, `decoder.3.cross`, or `layers` for attention to layers.
 
     Args:
         stack: `encoder` or `decoder`; `layers` for attention to layers.
-        layer: from 0; None for attention to layers.
+        layer: from 1; None for attention to layers.
         kind: `self` or `cross`, or whatever else a model captures there; empty for attention to layers.
     """
 
@@ -88,7 +86,7 @@ class AttentionName:
         if not rest and stack:
             return cls(stack)
         if len(rest) != 2 or not rest[0].isdecimal():
-            raise ValueError(f"{text!r} is no name of attention such as encoder.0.self")
+            raise ValueError(f"{text!r} is no name of attention such as encoder.1.self")
         return cls(stack, int(rest[0]), rest[1])
 
     def __str__(self) -> str:
@@ -107,7 +105,7 @@ class AttentionName:
     @property
     def layer_title(self) -> str:
         """The layer as people read it, without its stack: `layer 1` is the lowest."""
-        return "all layers" if self.layer is None else f"layer {self.layer + 1}"
+        return "all layers" if self.layer is None else f"layer {self.layer}"
 
     @property
     def title(self) -> str:
@@ -117,11 +115,11 @@ class AttentionName:
 
 def layer_titles(count: int) -> list[str]:
     """So many layers as people read them, `layer 1` being the lowest."""
-    return [f"layer {layer + 1}" for layer in range(count)]
+    return [f"layer {layer}" for layer in range(1, count + 1)]
 
 
 def by_kind(names: Sequence[str]) -> dict[str, dict[int, str]]:
-    """Names such as `encoder.0.self` by stack and kind (`encoder.self`) and layer, lowest layer first."""
+    """Names such as `encoder.1.self` by stack and kind (`encoder.self`) and layer, lowest layer first."""
     kinds: dict[str, dict[int, str]] = {}
     for text in names:
         name = AttentionName.parse(text)

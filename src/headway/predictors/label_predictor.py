@@ -119,7 +119,7 @@ class WindowCapture:
     @property
     def captured(self) -> dict[str, CapturedAttention]:
         """`encoder.self` (L, K, P, P) over tokens and, for a model that attends to layers, `layers` (1, J, N, L)."""
-        layers = tuple(range(len(self.self_attention)))
+        layers = tuple(range(1, len(self.self_attention) + 1))
         captured = {"encoder.self": CapturedAttention(layers, self.self_attention, self.tokens, self.tokens)}
         if self.layer_weights is not None:
             weights = self.layer_weights.transpose(1, 0, 2)[None]
@@ -133,9 +133,9 @@ class WindowCapture:
             return plot_weights(
                 self.layer_weights.transpose(1, 0, 2), self.words, columns, head, LAYERS, ax, stretch=stretch
             )
-        attention = {f"encoder.{index}.self": weights for index, weights in enumerate(self.self_attention)}
+        attention = {f"encoder.{layer}.self": weights for layer, weights in enumerate(self.self_attention, start=1)}
         chosen = chosen_layer(attention, name, layer)
-        title = f"encoder.self, layer {int(chosen.split('.')[1]) + 1}"
+        title = f"encoder.self, layer {chosen.split('.')[1]}"
         return plot_weights(attention[chosen], self.tokens, self.tokens, head, title, ax, stretch=stretch)
 
     def to_bertviz(self) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Prediction:
         source: the name of the input; a text names itself.
         source_tokens: the tokens of a text, without the end mark.
         hypotheses: best first.
-        attention: where it was asked for, weights by name: `decoder.0.cross` (K, T, S) over `tokens`, followed by the
+        attention: where it was asked for, weights by name: `decoder.1.cross` (K, T, S) over `tokens`, followed by the
             end mark, and `attended`. `rows` and `columns` name the axes of each.
         source_words: with attention, the words that the source's tokens are parts of.
         words: with attention, those of the best hypothesis.
@@ -151,7 +151,7 @@ class Prediction:
         """A picture of attention, rows attending to columns.
 
         Args:
-            name: `decoder.cross` and the like, or a whole name such as `decoder.0.cross`; by default the attention to
+            name: `decoder.cross` and the like, or a whole name such as `decoder.1.cross`; by default the attention to
                 the source.
             layer: counted from 1; by default the last.
             head: counted from 1; by default the mean of all.
@@ -163,7 +163,7 @@ class Prediction:
         """
         chosen = chosen_layer(self.attention, name, layer)
         stack, index, kind = chosen.split(".")
-        title = f"{stack}.{kind}, layer {int(index) + 1}"
+        title = f"{stack}.{kind}, layer {index}"
         return plot_weights(
             self.attention[chosen], self.rows(chosen), self.columns(chosen), head, title, ax, stretch=stretch
         )

@@ -285,7 +285,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
 
     @torch.inference_mode()
     def attention_names(self, capture: Capture = ALL) -> list[str]:
-        """The names of the attention that a model has and `capture` asks for, such as `decoder.0.cross`."""
+        """The names of the attention that a model has and `capture` asks for, such as `decoder.1.cross`."""
         batch = collate([self.models[0].trial_source(1)], [np.array([UNKNOWN])]).to(self.device)
         return list(self.models[0](batch, capture=patterns_of(capture)).attention)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError, option
+from headway.formats.alignments import Links, check_links
 from headway.predictors.captured_attention import AttentionName, alignment_layer
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -62,8 +63,8 @@ class Aligner:
     """The attention that alignments are read from: the mean of some heads, by default of all, in one layer.
 
     Args:
-        layer: its name, such as `decoder.0.cross`.
-        heads: their indices, from 0.
+        layer: its name, such as `decoder.1.cross`.
+        heads: their numbers, from 1.
     """
 
     layer: str
@@ -84,12 +85,12 @@ class Aligner:
         if self.layer not in prediction.attention:
             return WordAlignment((), (), np.zeros((0, 0)))
         weights = prediction.attention[self.layer]
-        heads = range(len(weights)) if self.heads is None else self.heads
-        if wrong := [head for head in heads if not 0 <= head < len(weights)]:
-            allowed = f"0 to {len(weights) - 1}"
+        heads = range(1, len(weights) + 1) if self.heads is None else self.heads
+        if wrong := [head for head in heads if not 1 <= head <= len(weights)]:
+            allowed = f"1 to {len(weights)}"
             what = "there is no such head"
             raise UserError(what, where=option("alignment_heads"), received=wrong[0], allowed=allowed)
-        mean = weights[list(heads)].astype(np.float64).mean(axis=0)
+        mean = weights[[head - 1 for head in heads]].astype(np.float64).mean(axis=0)
         merged = merge_words(mean, source, target)
         return WordAlignment(source.texts[source.tags :], target.texts, merged[:, source.tags :])
 
@@ -108,8 +109,8 @@ def build_aligner(
 
     Args:
         predictor: the model.
-        layer: the decoder's layer, from 0; by default as `alignment_layer` has it.
-        heads: from 0; all by default.
+        layer: the decoder's layer, from 1; by default as `alignment_layer` has it.
+        heads: from 1; all by default.
 
     Raises:
         UserError: a model without attention to the source, or without such a layer.
@@ -131,3 +132,14 @@ def cross_layers(predictor: SequencePredictor) -> list[str]:
     if not names:
         raise UserError("this model has no attention to the source, so nothing to align by", where=option("alignments"))
     return names
+
+
+def check_gold(
+    predictor: SequencePredictor, sources: Sequence[Any], targets: Sequence[str], gold: Sequence[str], where: str
+) -> list[Links]:
+    """The gold links of pairs, as lines of Pharaoh links. Raises UserError for links beyond the words of a pair."""
+    read = predictor.formatter(predictor.Options()).source
+    sides = (predictor.source, map(read, sources)), (predictor.target, targets)
+    words = [[processor.words(processor.encode(raw).values) for raw in texts] for processor, texts in sides]
+    counts = [[len(each.texts) - each.tags for each in side] for side in words]
+    return check_links(gold, zip(*counts, strict=True), where)

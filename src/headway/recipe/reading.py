@@ -12,14 +12,15 @@ from pydantic import ValidationError
 
 from headway.config import Section, explain, merge
 from headway.corpora.lead import LeadConfig
-from headway.documents import dump_yaml, parse_yaml, read_yaml
+from headway.documents import dump_yaml, parse_yaml, read_json, read_yaml
 from headway.errors import UserError, option
-from headway.files import exists, first_existing
+from headway.files import exists, first_existing, sha256
 from headway.formats.corpus_config import paths_resolved
 from headway.models import ModelSection, TaggerConfig
 from headway.models.matching import other_model
 from headway.parses.parsers import AnyParser, ParserConfig
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
+from headway.recipe.migration import FORMAT, todays_recipe
 from headway.recipe.origins import fill_from_origins
 from headway.recipe.sections import Recipe
 
@@ -87,7 +88,7 @@ def _set_matched(tree: dict[str, Any], to: Any) -> None:
 
 
 def read_tree(path: Path, below: Sequence[Path] = (), *, alone: bool = False) -> dict[str, Any]:
-    """The raw tree of a recipe file, merged over that of its `base`.
+    """The raw tree of a recipe file, merged over that of its `base`; that of an older run has today's keys.
 
     Args:
         path: the file.
@@ -100,6 +101,7 @@ def read_tree(path: Path, below: Sequence[Path] = (), *, alone: bool = False) ->
     tree = read_yaml(path, "recipe", piped=not (below or alone))
     if not isinstance(tree, dict):
         raise UserError("a recipe is a mapping of keys to values", where=str(path), received=type(tree).__name__)
+    tree = todays_recipe(tree, _format_of(path))
     if alone:
         if "base" in tree:
             raise UserError("the recipe of a run has no base", where=f"{path}: base", received=tree["base"])
@@ -116,6 +118,15 @@ def read_tree(path: Path, below: Sequence[Path] = (), *, alone: bool = False) ->
     if len(below) == MOST_BASES:
         raise UserError(f"more than {MOST_BASES} recipes begin from each other", where=f"{path}: base", received=base)
     return merge(read_tree(path.parent / base, [*below, path]), tree)
+
+
+def _format_of(path: Path) -> int:
+    """The format of the run whose recipe this file is; today's for any other file."""
+    manifest = path.with_name("manifest.json")
+    known = read_json(manifest, what="manifest") if path.name == "recipe.yaml" and exists(manifest, "file") else None
+    if not isinstance(known, dict) or known.get("next_recipe_sha256") == sha256(path):
+        return FORMAT
+    return version if isinstance(version := known.get("format"), int) else FORMAT
 
 
 def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:

@@ -63,7 +63,8 @@ class LoraConfig(Section):
     """Low-rank adaptation (Hu et al. 2022): weights stay as they are, and some linear maps learn a small change.
 
     `rank` of the change, which is scaled by `alpha` / `rank`; `dropout` of what it reads. `linears`: patterns of the
-    names of linear maps. The final weights have the changes merged into them.
+    names of linear maps, whose layers count from 1 (`decoder.1.*`). The final weights have the changes merged
+    into them.
     """
 
     rank: Width = 8

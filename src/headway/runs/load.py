@@ -22,9 +22,9 @@ from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import read_tree
+from headway.recipe.migration import FORMAT, todays_weights
 from headway.registry import foreign_code
 from headway.runs.engines import build_engine, kept_export
-from headway.runs.migration import FORMAT, todays_weights
 from headway.runs.own_code import changed_code, code_hashes
 from headway.runs.packing import unpacked
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights

@@ -21,9 +21,10 @@ from headway.files import sha256, write_bytes, write_json, write_text
 from headway.log import warn
 from headway.predictors.run import WEIGHTS
 from headway.recipe import Recipe, dump_recipe, flatten, parse_recipe, read_tree
+from headway.recipe.migration import FORMAT
 from headway.registry import names_of_a_run
 from headway.runs.checkpoint_files import damage, folder_of, in_a_row, list_checkpoints, regular_updates, update_of
-from headway.runs.migration import FORMAT, todays_recipe
+from headway.storage import file_hashes
 from headway.tensors.low_rank import merged
 
 # Names that headway gives in a run folder, before `.tmp` while they are written.
@@ -64,6 +65,7 @@ class ManifestEntries(BaseModel):
     code: dict[str, str] = {}
     processes: int = 1
     cpu_seconds: float = 0.0
+    next_recipe_sha256: str = ""
 
 
 MANIFEST = TypeAdapter(ManifestEntries)
@@ -126,7 +128,7 @@ class RunFolder:
         manifest, tree = self.read_manifest(), read_tree(self.recipe_file, alone=True)
         self._check_trained(tree, manifest.get("trained"))
         with names_of_a_run():
-            return parse_recipe(todays_recipe(tree, manifest.get("format", FORMAT)))
+            return parse_recipe(tree)
 
     def _check_trained(self, tree: dict[str, Any], trained: dict[str, Any] | None) -> None:
         """Raise UserError where the recipe no longer says what the weights are of; older runs do not note that."""
@@ -143,9 +145,16 @@ class RunFolder:
             )
 
     def write_recipe(self, recipe: Recipe) -> None:
-        """Store the resolved recipe, and in the manifest what the weights depend on."""
-        write_text(self.recipe_file, dump_recipe(recipe))
-        self.write_manifest({"trained": trained_keys(read_tree(self.recipe_file, alone=True))})
+        """Store the resolved recipe, and in the manifest what the weights depend on.
+
+        The manifest of an older run names the hash beforehand, so that whenever the process dies the format is known.
+        """
+        content = dump_recipe(recipe)
+        if self.read_manifest().get("format", FORMAT) < FORMAT:
+            self.write_manifest({"next_recipe_sha256": sha256_of(content.encode()).hexdigest()})
+        write_text(self.recipe_file, content)
+        trained = trained_keys(read_tree(self.recipe_file, alone=True))
+        self.write_manifest({"format": FORMAT, "next_recipe_sha256": None, "trained": trained})
 
     def read_manifest(self) -> dict[str, Any]:
         """The manifest, empty before there is one. Raises UserError where it is damaged or of a newer format."""
@@ -165,7 +174,7 @@ class RunFolder:
 
     def write_manifest(self, changes: dict[str, Any]) -> None:
         """Add `changes` to the manifest; an entry that is None goes."""
-        manifest = self.read_manifest() | {"format": FORMAT} | changes
+        manifest = {"format": FORMAT} | self.read_manifest() | changes
         write_json(self.manifest_file, {key: value for key, value in manifest.items() if value is not None})
 
     def write_weights(self, weights: dict[str, Tensor], changes: dict[str, Any]) -> None:
@@ -181,8 +190,7 @@ class RunFolder:
 
     def vocabulary_hashes(self) -> dict[str, str]:
         """The hashes of the processors' files, by their names in the folder."""
-        files = sorted(path for path in self.vocabulary.rglob("*") if path.is_file())
-        return {path.relative_to(self.vocabulary).as_posix(): sha256(path) for path in files}
+        return file_hashes(self.vocabulary)
 
     def check_vocabulary(self) -> None:
         """Raise UserError without processors, or where a file of them is not the one that training used.

@@ -10,7 +10,7 @@ from headway.metrics import build_metric
 from headway.predictors.captured_attention import alignment_layer
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.predictors.word_alignment import Aligner, build_aligner, cross_layers
+from headway.predictors.word_alignment import Aligner, build_aligner, check_gold, cross_layers
 
 
 def choose_aligner(
@@ -22,8 +22,8 @@ def choose_aligner(
 
     Args:
         predictor: the model.
-        layer: the decoder's layer, from 0.
-        heads: from 0; all by default.
+        layer: the decoder's layer, from 1.
+        heads: from 1; all by default.
         gold: alignments of the recipe's dev set, in any format that AER reads.
 
     Raises:
@@ -41,19 +41,20 @@ def choose_aligner(
 
 def error_rates(predictor: SequencePredictor, gold: Path, heads: Sequence[int] | None = None) -> dict[str, float]:
     """AER of each layer, by name, on the dev set's own targets. Raises UserError as `choose_aligner` does."""
-    metric, dev = build_metric("aer"), predictor.recipe.data.dev
+    metric, dev, where = build_metric("aer"), predictor.recipe.data.dev, f"{option('alignment_gold')} {gold}"
     if dev is None:
         raise UserError("this run has no dev set that the gold alignments could be of", where=option("alignment_gold"))
     pairs, references = list(open_source(dev, "data.dev", predictor.recipe.data.broken)), metric.read(gold)
     if len(pairs) != len(references):
         raise UserError(
             "gold alignments are of the dev set, a line a pair",
-            where=f"{option('alignment_gold')} {gold}",
+            where=where,
             received=f"{len(references)} alignments for {len(pairs)} pairs",
         )
-    names = cross_layers(predictor)
+    names, sources, targets = cross_layers(predictor), [pair.source for pair in pairs], [pair.target for pair in pairs]
+    check_gold(predictor, sources, targets, references, where)
     with accounted(InputAccount()):
-        forced = predictor.force([pair.source for pair in pairs], [pair.target for pair in pairs], capture=tuple(names))
+        forced = predictor.force(sources, targets, capture=tuple(names))
     rates = {}
     for name in names:
         aligner = Aligner(name, None if heads is None else tuple(heads))

@@ -37,7 +37,7 @@ def _tell_plain_heads(recipe: Recipe) -> None:
     for stack in (STACKS[side] for side in taught.sides):
         mixer = mixers[stack][taught.layer - 1]
         biaffine = mixer.get("dependency_heads", 1) if mixer["kind"] == "dependency" else 0
-        if plain := [str(head) for head in taught.heads if head >= biaffine]:
+        if plain := [str(head) for head in taught.heads if head > biaffine]:
             warn(
                 f"objective.dependency teaches head {', '.join(plain)} of layer {taught.layer} of model.{stack}, whose"
                 " scores are those of plain attention; `mixer: dependency` has its own in the first `dependency_heads`"

@@ -25,9 +25,10 @@ from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredi
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.features import AudioConfig, check_bins
 from headway.processing.processor import Processors
+from headway.processing.text.kept_processors import trained_once
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
 from headway.recipe import Recipe
-from headway.storage import keep_folder
+from headway.storage import fingerprint, keep_folder
 from headway.tasks.prediction_checks import check_shortest_output, warn_of_cut_sources
 from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus
 from headway.tasks.translation import example_of
@@ -257,7 +258,10 @@ def _prepared_processors(recipe: Recipe, folder: Path, heard: Heard) -> Both:
     """The run's processors: read from `folder`, or made from the training corpus and stored there."""
     if folder.is_dir():
         return AudioProcessor.load(folder), TextProcessor.load(folder / TARGET)
-    audio, text = AudioProcessor(recipe.data.audio), _train_target(recipe, heard.utterances)
+    texts = fingerprint([utterance.text for utterance in heard.utterances])
+    made_of = [texts, *(section.model_dump(mode="json") for section in (recipe.text.target, recipe.vocabulary))]
+    learn, audio = partial(_train_target, recipe, heard.utterances), AudioProcessor(recipe.data.audio)
+    text = trained_once(made_of, learn, TextProcessor.save, TextProcessor.load)
     if recipe.data.audio.normalise == "global":
         train = _corpus("data.train", recipe, heard, (audio, text))
         audio = replace(audio, statistics=train.statistics())

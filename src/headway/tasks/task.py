@@ -146,7 +146,7 @@ class Example:
         score: the model's score of its output.
         source_tokens: the labels of what is attended to, the end mark included where it is.
         target_tokens: the labels of what attends, likewise.
-        attention: weights (heads, target tokens, source tokens) by name, such as `decoder.0.cross`.
+        attention: weights (heads, target tokens, source tokens) by name, such as `decoder.1.cross`.
         drawings: pictures made of characters, by name.
     """
 

@@ -14,7 +14,7 @@ from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refu
 from headway.corpora.findings import findings
 from headway.corpora.lead import LeadConfig, leads_of
 from headway.corpora.mixture import mixture_of
-from headway.corpora.overlap import overlap
+from headway.corpora.overlap import kept_overlap
 from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import PAIRS, check_product
@@ -32,6 +32,7 @@ from headway.processing.labeller import Labeller
 from headway.processing.processor import Processors
 from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.extension import check_extensible, extended_processors, tagged
+from headway.processing.text.kept_processors import trained_once
 from headway.processing.text.subword_sampling import KINDS as SAMPLED
 from headway.processing.text.subword_sampling import PairSampler, SubwordSampler
 from headway.processing.text.text_processor import (
@@ -42,7 +43,7 @@ from headway.processing.text.text_processor import (
     with_characters,
 )
 from headway.recipe import Recipe
-from headway.storage import keep_folder
+from headway.storage import file_hashes, keep_folder
 from headway.tasks.marian_import import fill_from_marian, marian_processors
 from headway.tasks.objective_checks import check_objective
 from headway.tasks.prediction_checks import check_predictions, warn_of_cut_sources
@@ -92,18 +93,8 @@ class Translation(Task):
         check_extensible(_both(processors))
 
     def extend(self, recipe: Recipe, older: Path, folder: Path) -> None:
-        count, before = recipe.training.extend_vocabulary, load_processors(older)
-        corpus = open_source(recipe.data.train, "data.train", recipe.data.broken, tags=False)
-        assert count is not None
-        longer = extended_processors(before, count, lambda: ((pair.source, pair.target) for pair in corpus))
-        source, target = tagged(longer, _tags(recipe))
-        sizes = f"{source.size - before[0].size} source and {target.size - before[1].size} target tokens"
-        say(f"vocabulary: {sizes} are new")
-        characters = set(source.characters), set(target.characters)
-        for pair in corpus:
-            characters[0].update(pair.source)
-            characters[1].update(pair.target)
-        newer = with_characters(source, characters[0]), with_characters(target, characters[1])
+        made_of = [*_made_of(recipe), recipe.training.extend_vocabulary, file_hashes(older)]
+        newer = trained_once(made_of, partial(_extended, recipe, older), save_processors, load_processors)
         keep_folder(folder, partial(save_processors, newer))
 
     def check_data(self, recipe: Recipe) -> DataCheck:
@@ -158,7 +149,7 @@ class Translation(Task):
             if name != "data.train"
         }
         if dev_source is not None:
-            overlap(train_source, dev_source).tell()
+            kept_overlap(train_source, dev_source).tell()
         pairs = list(dev_source) if dev_source is not None else []
         sources, language = [pair.source for pair in pairs], recipe.text.source.language
         beginnings = leads_of(sources, self.leads(recipe, pairs), language)
@@ -290,9 +281,21 @@ def _prepared_processors(recipe: Recipe, folder: Path) -> tuple[TextProcessor, T
     """The run's processors: read from `folder`, or trained on the training corpus and stored there."""
     if folder.is_dir():
         return load_processors(folder)
-    processors = new_processors(recipe) if recipe.model.from_ is None else marian_processors(recipe)
+    if recipe.model.from_ is None:
+        train = partial(new_processors, recipe)
+        processors = trained_once(_made_of(recipe), train, save_processors, load_processors)
+    else:
+        processors = marian_processors(recipe)
     keep_folder(folder, partial(save_processors, processors))
     return processors
+
+
+def _made_of(recipe: Recipe) -> list[Any]:
+    """All of a recipe that decides its vocabularies."""
+    corpus = open_source(recipe.data.train, "data.train", recipe.data.broken, tags=False)
+    sections = [section.model_dump(mode="json") for section in (recipe.text, recipe.vocabulary)]
+    kinds = [part.kind for _, part in parts(recipe.data.train, "data.train")]
+    return [corpus.fingerprint(), recipe.data.broken, kinds, _tags(recipe), *sections]
 
 
 def new_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
@@ -313,6 +316,22 @@ def new_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
     kinds = dict.fromkeys(config.kind for config in (recipe.vocabulary, recipe.vocabulary.target) if config)
     say(f"vocabulary: training ({', '.join(kinds)})")
     source, target = tagged(train_processors(recipe.text, recipe.vocabulary, pairs), _tags(recipe))
+    return with_characters(source, characters[0]), with_characters(target, characters[1])
+
+
+def _extended(recipe: Recipe, older: Path) -> tuple[TextProcessor, TextProcessor]:
+    """Processors of an older run with further tokens, of the training corpus."""
+    count, before = recipe.training.extend_vocabulary, load_processors(older)
+    corpus = open_source(recipe.data.train, "data.train", recipe.data.broken, tags=False)
+    assert count is not None
+    longer = extended_processors(before, count, lambda: ((pair.source, pair.target) for pair in corpus))
+    source, target = tagged(longer, _tags(recipe))
+    sizes = f"{source.size - before[0].size} source and {target.size - before[1].size} target tokens"
+    say(f"vocabulary: {sizes} are new")
+    characters = set(source.characters), set(target.characters)
+    for pair in corpus:
+        characters[0].update(pair.source)
+        characters[1].update(pair.target)
     return with_characters(source, characters[0]), with_characters(target, characters[1])
 
 

@@ -213,7 +213,7 @@ class TokenTask(Task):
             score=None,
             source_tokens=capture.tokens,
             target_tokens=capture.tokens,
-            attention={f"encoder.{len(capture.self_attention) - 1}.self": capture.self_attention[-1]},
+            attention={f"encoder.{len(capture.self_attention)}.self": capture.self_attention[-1]},
         )
 
 

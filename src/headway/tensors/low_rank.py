@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from headway.tensors.dropout import Dropout
 from headway.tensors.linear import Linear
+from headway.tensors.names import counted_from_1
 
 CHANGE = ".low_rank."  # in the names of its tensors, after that of the linear map
 
@@ -58,7 +59,8 @@ def adapt(model: nn.Module, rank: int, alpha: float, dropout: float, patterns: S
         rank: of each change.
         alpha: each is scaled by alpha / rank.
         dropout: of what each reads.
-        patterns: of names, such as `encoder.*` or `*.in_projection`; maps that share their weight are left out.
+        patterns: of names with layers counted from 1, such as `encoder.1.*` or `*.in_projection`; maps that share
+            their weight are left out.
 
     Returns:
         The names of the maps.
@@ -68,12 +70,12 @@ def adapt(model: nn.Module, rank: int, alpha: float, dropout: float, patterns: S
     """
     layers = {name: module for name, module in model.named_modules() if isinstance(module, Linear)}
     uses = Counter(id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False))
-    free = [name for name, layer in layers.items() if uses[id(layer.weight)] == 1]
+    free = {counted_from_1(name): name for name, layer in layers.items() if uses[id(layer.weight)] == 1}
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in free):
             raise ValueError(f"{pattern} matches none of the linear maps ({', '.join(free) or 'there are none'})")
     model.requires_grad_(False)
-    chosen = [name for name in free if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    chosen = [name for shown, name in free.items() if any(fnmatchcase(shown, pattern) for pattern in patterns)]
     for name in chosen:
         layers[name].low_rank = LowRank(layers[name], rank, alpha, dropout)
     return chosen

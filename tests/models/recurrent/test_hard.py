@@ -70,9 +70,9 @@ def test_draws_follow_the_softmax(kind, feeding):
     model = toys.model(attention={"kind": kind, "input_feeding": feeding}).train()
     given = collate([torch.tensor([5, 6, 7]).numpy()] * 4000, [torch.tensor([4]).numpy()] * 4000)
     torch.manual_seed(5)
-    weights = model(given, capture=("*",)).attention["decoder.0.cross"][:, 0]
+    weights = model(given, capture=("*",)).attention["decoder.1.cross"][:, 0]
     soft = toys.model(attention={"kind": "soft", "input_feeding": feeding})
-    expected = soft(given, capture=("*",)).attention["decoder.0.cross"][0, 0, 0]
+    expected = soft(given, capture=("*",)).attention["decoder.1.cross"][0, 0, 0]
     assert torch.allclose(weights[:, 0].mean(0), expected, atol=0.04)
     if kind == "monotonic":
         assert (weights.argmax(-1).diff(dim=-1) >= 0).all()

@@ -15,7 +15,7 @@ from tests.models.recurrent import oracle, toys
 from tests.models.toys import batch
 from tests.rounding import rounding
 
-CROSS = "decoder.0.cross"
+CROSS = "decoder.1.cross"
 variants = pytest.mark.parametrize("changes", toys.VARIANTS.values(), ids=toys.VARIANTS)
 
 

@@ -34,7 +34,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 def example(source: list[str]) -> Example:
     target = ["le", "chat", "$x_1$", "</s>"]
     generator = np.random.default_rng(1)
-    attention = {f"decoder.{layer}.cross": generator.dirichlet(np.ones(len(source)), (3, 4)) for layer in range(2)}
+    attention = {f"decoder.{layer}.cross": generator.dirichlet(np.ones(len(source)), (3, 4)) for layer in (1, 2)}
     return Example(" ".join(source), "le chat", None, None, source, target, attention)
 
 
@@ -46,11 +46,11 @@ def labels(axes: Axes) -> tuple[list[str], list[str]]:
 
 def test_alignment_shows_tokens_and_the_mean_over_heads(tmp_path: Path, drawn: list[Figure]) -> None:
     shown = example(["the", "cat", " ", "sat", "</s>"])
-    alignment_figure(shown, tmp_path / "a.svg", layer="decoder.1.cross")
+    alignment_figure(shown, tmp_path / "a.svg", layer="decoder.2.cross")
     axes = drawn[0].axes[0]
     assert not any(label.get_parse_math() for label in axes.get_yticklabels())
     assert labels(axes) == (["the", "cat", "␣", "sat", "</s>"], ["le", "chat", "$x_1$", "</s>"])
-    np.testing.assert_allclose(axes.images[0].get_array(), shown.attention["decoder.1.cross"].mean(0))
+    np.testing.assert_allclose(axes.images[0].get_array(), shown.attention["decoder.2.cross"].mean(0))
     alignment_figure(shown, tmp_path / "b.png")
     both = np.mean([weights.mean(0) for weights in shown.attention.values()], axis=0)
     np.testing.assert_allclose(drawn[1].axes[0].images[0].get_array(), both)
@@ -94,7 +94,7 @@ def test_no_script_warns_with_matplotlibs_own_fonts(
 
 def test_users_mistakes(tmp_path: Path) -> None:
     shown = example(["a", "b"])
-    with pytest.raises(UserError, match=r"decoder\.0\.cross, decoder\.1\.cross"):
+    with pytest.raises(UserError, match=r"decoder\.1\.cross, decoder\.2\.cross"):
         alignment_figure(shown, tmp_path / "a.png", layer="encoder.0")
     with pytest.raises(UserError, match="suffix"):
         alignment_figure(shown, tmp_path / "a.docx")

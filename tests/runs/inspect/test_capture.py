@@ -37,7 +37,7 @@ def test_outputs_are_the_models_own_where_nothing_is_forced(predictor: SequenceP
         if each.views:
             (prediction,) = predictor.predict([each.example.source], nbest=2)
             assert (each.hypothesis, len(each.prediction.hypotheses)) == (prediction.text, 2)
-            assert set(each.views[0].attention) == {"decoder.0.cross", "decoder.1.cross"}
+            assert set(each.views[0].attention) == {"decoder.1.cross", "decoder.2.cross"}
 
 
 def test_decoding_can_be_left_out(predictor: SequencePredictor) -> None:

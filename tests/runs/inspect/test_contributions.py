@@ -50,11 +50,11 @@ def test_gradient_times_input_is_what_a_contribution_changes(places, monkeypatch
     monkeypatch.setattr(torch.Tensor, "float", lambda tensor: tensor)  # log probabilities in float64, too
     network, batch = model(), toys.batch()
     found = measure(network, lambda: log_probability(network, batch, places))
-    assert list(found) == ["encoder.0.self", "decoder.1.self"]
-    sizes = {"encoder.0.self": (3, 2, 7, 4), "decoder.1.self": (3, 2, 7, 4)}
+    assert list(found) == ["encoder.1.self", "decoder.2.self"]
+    sizes = {"encoder.1.self": (3, 2, 7, 4), "decoder.2.self": (3, 2, 7, 4)}
     assert {name: tuple(each.norm.shape) for name, each in found.items()} == sizes
     seen = 0
-    for name, mixer in (("encoder.0.self", network.encoder[0].mixer), ("decoder.1.self", network.decoder[1].mixer)):
+    for name, mixer in (("encoder.1.self", network.encoder[0].mixer), ("decoder.2.self", network.decoder[1].mixer)):
         for where in [(0, 0, 1, 0), (1, 1, 2, 1), (0, 1, 4, 2), (2, 0, 0, 3), (2, 1, 1, 3), (1, 0, 0, 1)]:
             expected = finite_difference(network, batch, mixer, where, places)
             assert found[name].gradient_input[where].item() == pytest.approx(expected.item(), abs=1e-8)
@@ -64,7 +64,7 @@ def test_gradient_times_input_is_what_a_contribution_changes(places, monkeypatch
 
 def test_norms_are_of_what_the_mixer_reads():
     network, batch = model(), toys.batch()
-    found = measure(network, lambda: log_probability(network, batch))["encoder.0.self"]
+    found = measure(network, lambda: log_probability(network, batch))["encoder.1.self"]
     mixer = network.encoder[0].mixer
     x = network.source_embedding(batch.source)
     assert torch.allclose(found.norm, mixer.contributions(x, batch.source_mask).contributions.norm(dim=-1), atol=1e-12)
@@ -77,7 +77,7 @@ def test_nothing_is_left_behind_and_outputs_are_the_same():
     before = network(batch).logits
     with torch.inference_mode():
         measured = measure(network, lambda: log_probability(network, batch))
-    assert not measured["encoder.0.self"].norm.requires_grad
+    assert not measured["encoder.1.self"].norm.requires_grad
     assert torch.equal(network(batch).logits, before)
     assert all(parameter.grad is None for parameter in network.parameters())
     assert measure(toys.model(), lambda: log_probability(toys.model(), batch)) == {}
@@ -89,14 +89,14 @@ def test_what_a_model_keeps_from_prediction_is_no_hindrance(position):
     network, batch = toys.model(position=position, encoder=mixers, decoder=mixers), toys.batch()
     with torch.inference_mode():
         network(batch, capture=("*",))
-    assert set(measure(network, lambda: log_probability(network, batch))) == {"encoder.0.self", "decoder.0.self"}
+    assert set(measure(network, lambda: log_probability(network, batch))) == {"encoder.1.self", "decoder.1.self"}
 
 
 def test_frozen_weights_have_contributions_too():
     network, batch = model(), toys.batch()
-    learned = measure(network, lambda: log_probability(network, batch))["decoder.1.self"]
+    learned = measure(network, lambda: log_probability(network, batch))["decoder.2.self"]
     network.requires_grad_(False)
-    frozen = measure(network, lambda: log_probability(network, batch))["decoder.1.self"]
+    frozen = measure(network, lambda: log_probability(network, batch))["decoder.2.self"]
     assert torch.equal(learned.gradient_input, frozen.gradient_input)
 
 
@@ -117,12 +117,12 @@ def _with_model(predictor: SequencePredictor, network) -> SequencePredictor:
 def test_texts_have_their_tokens_beside(ngrams):
     lines, targets = ["ab", "dcba", "", "c"], ["ba", "abcd", "a", ""]
     found = contributions(ngrams, lines, targets)
-    encoder, decoder = ([each[name] for each in found] for name in ("encoder.0.self", "decoder.1.self"))
+    encoder, decoder = ([each[name] for each in found] for name in ("encoder.1.self", "decoder.2.self"))
     assert [each.tokens for each in encoder][:2] == [["▁", "a", "b", "</s>"], ["▁", "d", "c", "b", "a", "</s>"]]
     assert [each.tokens for each in decoder][1:] == [["<s>", "▁", "a", "b", "c", "d"], ["<s>", "▁", "a"], ["<s>"]]
     for each in (*encoder, *decoder):
         assert each.norm.shape == each.gradient_input.shape == (2, len(each.tokens), len(each.spans))
-    alone = contributions(ngrams, lines[:1], targets[:1])[0]["encoder.0.self"]
+    alone = contributions(ngrams, lines[:1], targets[:1])[0]["encoder.1.self"]
     np.testing.assert_allclose(alone.norm, encoder[0].norm, atol=rounding())
     np.testing.assert_allclose(alone.gradient_input, encoder[0].gradient_input, atol=rounding())
 
@@ -133,7 +133,7 @@ def test_chosen_tokens_add_up_to_all(ngrams):
     for name in together:
         total = sum(found[name].gradient_input for found in each)
         np.testing.assert_allclose(total, together[name].gradient_input, atol=1e-5)
-    first = each[0]["decoder.1.self"].gradient_input
+    first = each[0]["decoder.2.self"].gradient_input
     assert (first[:, 1:] == 0).all()
     assert (first[:, 0] != 0).any()
 
@@ -146,8 +146,8 @@ def test_a_decoder_only_model_reads_both_as_one_sequence(predictor):
     torch.manual_seed(3)
     network = build_model(config, len(predictor.source.vocabulary), len(predictor.target.vocabulary), True).eval()
     found = contributions(_with_model(predictor, network), ["ab", "c"], ["ba", "c"])
-    assert found[0]["decoder.0.self"].tokens == ["▁", "a", "b", "</s>", "<s>", "▁", "b", "a"]
-    assert found[1]["decoder.0.self"].norm.shape == (2, 6, 2)
+    assert found[0]["decoder.1.self"].tokens == ["▁", "a", "b", "</s>", "<s>", "▁", "b", "a"]
+    assert found[1]["decoder.1.self"].norm.shape == (2, 6, 2)
 
 
 def test_what_cannot_be_measured(predictor, ngrams):

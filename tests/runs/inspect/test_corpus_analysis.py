@@ -83,18 +83,18 @@ def test_the_command_draws_dev_and_its_numbers_are_those_of_the_weights(
     slow = np.zeros((2, 2 * SPAN + 1))
     queries = 0
     for each in forced:
-        weights = each.attention["decoder.1.self"]
+        weights = each.attention["decoder.2.self"]
         queries += weights.shape[1]
         for head, t, s in np.ndindex(weights.shape):
             slow[head, s - t + SPAN] += weights[head, t, s]
     shares = {
         (row["head"], row["offset"]): float(row["share"])
         for row in rows(tmp_path / "figures" / "relative-position-decoder.csv")
-        if row["attention"] == "decoder.1.self"
+        if row["attention"] == "decoder.2.self"
     }
     for offset in range(-SPAN, SPAN + 1):
         both = slow[:, offset + SPAN] / queries
-        assert [shares["0", str(offset)], shares["1", str(offset)]] == pytest.approx(both, abs=1e-5)
+        assert [shares["1", str(offset)], shares["2", str(offset)]] == pytest.approx(both, abs=1e-5)
         assert shares["mean", str(offset)] == pytest.approx(both.mean(), abs=1e-5)
     inside = slow[:, SPAN - 1 : SPAN + 2].sum() / queries / 2
     assert f" {100 * inside:.1f} " in next(
@@ -117,11 +117,11 @@ def test_files_are_read_with_references_and_without(
     assert not (tmp_path / "out" / "quality-by-length.csv").exists()
     assert len(content["files"]) == 15
     found = predictor.predict(["abc", "abcd abcd"], capture="all")
-    queries = [row for each in found for row in each.attention["decoder.1.cross"][0]]
+    queries = [row for each in found for row in each.attention["decoder.2.cross"][0]]
     bits = [sum(-p * np.log2(p) for p in row if p > 0) for row in queries]
-    assert content["attention"]["decoder.1.cross"]["entropy_by_head"][0] == pytest.approx(np.mean(bits), abs=1e-5)
+    assert content["attention"]["decoder.2.cross"]["entropy_by_head"][0] == pytest.approx(np.mean(bits), abs=1e-5)
     forced = run_headway("inspect", reversal.run, *given, "--reference", tmp_path / "target")
-    assert json.loads(forced.out)["attention"]["decoder.0.cross"] != content["attention"]["decoder.0.cross"]
+    assert json.loads(forced.out)["attention"]["decoder.1.cross"] != content["attention"]["decoder.1.cross"]
     assert [row["segments"] for row in rows(tmp_path / "out" / "quality-by-length.csv")] == ["1", "1"]
 
 
@@ -156,15 +156,15 @@ def test_users_mistakes(
 
 def test_layers_without_weights_have_their_contributions(predictor: SequencePredictor, tmp_path: Path) -> None:
     analysis = analysis_of(untrained(predictor, "mixed"))
-    assert list(analysis.contributions.totals) == ["encoder.0.self", "decoder.0.self"]
-    assert set(analysis.relative.totals) == {"encoder.1.self", "decoder.1.self"}
+    assert list(analysis.contributions.totals) == ["encoder.1.self", "decoder.1.self"]
+    assert set(analysis.relative.totals) == {"encoder.2.self", "decoder.2.self"}
     said = analysis.text(quality=False)
     assert "encoder layer 1, self: no weights; largest contributions:" in said
     assert "nothing" not in said
     analysis.write(tmp_path)
     spans = rows(tmp_path / "contributions-encoder.csv")
     assert [row["part"] for row in spans] == ["-1", "0", "+1", "global"] * 2
-    assert {row["layer"] for row in spans} == {"encoder.0.self"}  # files have the names, which count from 0
+    assert {row["layer"] for row in spans} == {"encoder.1.self"}
     assert {row["part"] for row in rows(tmp_path / "contributions-decoder.csv")} == {"-1", "0", "-3..-2"}
     drawn = (tmp_path / "contributions-encoder.svg").read_text()
     for text in ("global", "encoder: norm of the contribution"):
@@ -176,7 +176,7 @@ def test_figures_and_tables_count_layers_from_one(predictor: SequencePredictor, 
     analysis.write(tmp_path)
     drawn = (tmp_path / "relative-position-decoder.svg").read_text()
     assert [f"<!-- layer {layer} -->" in drawn for layer in range(4)] == [False, True, True, False]
-    assert {row["attention"] for row in rows(tmp_path / "entropy.csv")} >= {"decoder.0.cross", "decoder.1.self"}
+    assert {row["attention"] for row in rows(tmp_path / "entropy.csv")} >= {"decoder.1.cross", "decoder.2.self"}
     (chart,) = analysis.entropies.result()
     assert [panel.title for panel in chart.panels] == ["decoder, self", "decoder, cross"]
     assert all([x for x, _ in panel.lines["evenly"]] == [1, 2] for panel in chart.panels)
@@ -186,7 +186,7 @@ def test_figures_and_tables_count_layers_from_one(predictor: SequencePredictor, 
 
 def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: SequencePredictor) -> None:
     totals = analysis_of(untrained(predictor, "window below")).relative.totals
-    encoder = [totals[f"encoder.{layer}.self"] for layer in (0, 1)]
+    encoder = [totals[f"encoder.{layer}.self"] for layer in (1, 2)]
     near, far = (total.even_shares() for total in encoder)
     assert within(near, 2) == pytest.approx(1)
     assert within(far, 2) < 0.9
@@ -199,17 +199,17 @@ def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: Seque
 
 def test_a_decoder_only_model_is_read_as_one_sequence(predictor: SequencePredictor) -> None:
     analysis = analysis_of(untrained(predictor, "decoder_only"))
-    assert set(analysis.relative.totals) == {"decoder.0.self", "decoder.1.self"}
-    names = {f"decoder.{layer}.{kind}" for layer in (0, 1) for kind in ("self", "cross")}
+    assert set(analysis.relative.totals) == {"decoder.1.self", "decoder.2.self"}
+    names = {f"decoder.{layer}.{kind}" for layer in (1, 2) for kind in ("self", "cross")}
     assert set(analysis.entropies.totals) == names
-    shares = analysis.relative.totals["decoder.0.self"].shares()
+    shares = analysis.relative.totals["decoder.1.self"].shares()
     assert shares.sum(1) == pytest.approx(1, abs=1e-5)
     assert (shares[:, SPAN + 2 :] == 0).all()
 
 
 def test_a_model_without_self_attention_is_told(predictor: SequencePredictor, tmp_path: Path) -> None:
     analysis = analysis_of(untrained(predictor, "recurrent"))
-    assert list(analysis.entropies.totals) == ["decoder.0.cross"]
+    assert list(analysis.entropies.totals) == ["decoder.1.cross"]
     assert "no self-attention and no n-grams: nothing by relative position" in analysis.text(quality=True)
     assert {path.stem for path in analysis.write(tmp_path)} == {"entropy"}
     silent = analysis_of(untrained(predictor, "no attention"))

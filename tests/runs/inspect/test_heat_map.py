@@ -26,7 +26,7 @@ def test_the_head_of_the_layer_is_drawn(reversal: Reversal, tmp_path: Path, monk
     for layer, head in ((None, None), ("decoder.1.cross", 2), ("encoder.1.self", 1)):
         options = HeatMapOptions(output=tmp_path / "heat.svg", text="abcd", layer=layer, head=head)
         message = run_heat_map(reversal.run, options)
-        name = {None: "decoder.1.cross", "decoder.1.cross": "decoder.0.cross", "encoder.1.self": "encoder.0.self"}[
+        name = {None: "decoder.2.cross", "decoder.1.cross": "decoder.1.cross", "encoder.1.self": "encoder.1.self"}[
             layer
         ]
         title = AttentionName.parse(name).title

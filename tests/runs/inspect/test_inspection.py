@@ -87,12 +87,12 @@ def test_layers_without_weights_show_what_their_offsets_add(predictor: SequenceP
     ]  # fmt: skip
     ((expected),) = contributions(own, ["abcd"], [said.outputs[0].text])
     (layer,) = maps["Encoder: contributions"].layers
-    np.testing.assert_allclose(layer.values, expected["encoder.0.self"].norm, rtol=1e-5)
+    np.testing.assert_allclose(layer.values, expected["encoder.1.self"].norm, rtol=1e-5)
     assert list(layer.columns) == ["-1", "0", "+1"]
     assert layer.rows == ["▁", "a", "b", "c", "d", "</s>"]
     signed = maps["Encoder: gradient × input"]
     np.testing.assert_allclose(
-        signed.layers[0].values, expected["encoder.0.self"].gradient_input, rtol=1e-4, atol=rounding()
+        signed.layers[0].values, expected["encoder.1.self"].gradient_input, rtol=1e-4, atol=rounding()
     )
     assert (signed.signed, maps["Encoder: contributions"].signed) == (True, False)
     assert empty.maps == []
@@ -103,7 +103,7 @@ def test_arcs_are_the_taught_heads_of_each_token(predictor: SequencePredictor) -
     own = untrained(predictor, "taught")
     MODELS.pop("taught")
     for index_by, first in (("output", 0), ("input", 1)):
-        config = DependencyConfig(layer=2, heads=(0, 1), index_by=index_by)
+        config = DependencyConfig(layer=2, heads=(1, 2), index_by=index_by)
         objective = own.recipe.objective.model_copy(update={"dependency": config})
         decoding = own.recipe.decoding.model_copy(update={"min_length": 3})
         own.recipe = own.recipe.model_copy(update={"objective": objective, "decoding": decoding})
@@ -111,7 +111,7 @@ def test_arcs_are_the_taught_heads_of_each_token(predictor: SequencePredictor) -
         source, target = said.arcs
         assert source.title == "encoder layer 2, self, head 1, 2"
         (prediction,) = own.predict("abcd", capture="all")
-        for arcs, name, start in ((source, "encoder.1.self", 0), (target, "decoder.1.self", first)):
+        for arcs, name, start in ((source, "encoder.2.self", 0), (target, "decoder.2.self", first)):
             weights = prediction.attention[name][:2].mean(0)[start:, start:]
             for place, (head, weight) in enumerate(zip(arcs.heads, arcs.weights, strict=True)):
                 row = weights[place, : len(arcs.tokens)]
@@ -136,6 +136,8 @@ def test_alignments_are_of_the_output_or_of_the_reference_that_gold_is_of(predic
     assert said.alignment.error_rate == pytest.approx(100 * (1 - hits / (len(links) + 1)))
     with pytest.raises(UserError, match=r"words that the sentences do not have.*2 source and 2 target words"):
         list(inspect(predictor, raw(["ab cd"], ["dc ba"]), ["2-0"]))
+    with pytest.raises(UserError, match=r"line 2: .*words that the sentences do not have.*1 source and 0 target words"):
+        list(inspect(predictor, raw(["ab", "ab"], ["ba", ""]), ["0-0", "0-0"]))
 
 
 def test_single_words_are_aligned_by_their_tokens(predictor: SequencePredictor) -> None:

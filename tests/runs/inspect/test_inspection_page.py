@@ -29,14 +29,14 @@ WORDS = np.array([[[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]], np.float32)
 
 
 def pair() -> Inspected:
-    cross = [Layer(f"decoder.{number}.cross", each, TARGET, SOURCE) for number, each in enumerate(CROSS)]
-    signed = Layer("encoder.1.self", SIGNED, SOURCE, ["-2", "-1", "0", "+1", "+2"])
+    cross = [Layer(f"decoder.{number}.cross", each, TARGET, SOURCE) for number, each in enumerate(CROSS, start=1)]
+    signed = Layer("encoder.2.self", SIGNED, SOURCE, ["-2", "-1", "0", "+1", "+2"])
     maps = [
-        Map("Encoder", [Layer("encoder.0.self", ENCODER[0], SOURCE, SOURCE)]),
+        Map("Encoder", [Layer("encoder.1.self", ENCODER[0], SOURCE, SOURCE)]),
         Map("Cross", cross),
         Map("Encoder: gradient × input", [signed], measure="nats", signed=True),
     ]
-    links = Map("Alignment", [Layer("decoder.0.cross", WORDS, ["the", "year"], ["あ", "い", "う"])], "weight")
+    links = Map("Alignment", [Layer("decoder.1.cross", WORDS, ["the", "year"], ["あ", "い", "う"])], "weight")
     gold = parse_pharaoh("0-0 1?1", "gold")
     said = [
         ShownOutput("2081", -0.25, TARGET, [0.9, 0.5, 1.0, 0.031, 0.99]),
@@ -51,7 +51,7 @@ def pair() -> Inspected:
 
 def hostile() -> Inspected:
     tokens = [HOSTILE, "<b>b</b>", "</s>"]
-    layer = Layer("decoder.0.cross", distributions(2, 3, 3), tokens, tokens)
+    layer = Layer("decoder.1.cross", distributions(2, 3, 3), tokens, tokens)
     arcs = [Arcs(HOSTILE, tokens[:2], [1, 1], [0.5, 0.5])]
     return Inspected(
         HOSTILE,
@@ -379,13 +379,26 @@ def test_the_address_leads_back(page: Page, path: Path) -> None:
     page.goto("about:blank")
     page.goto(address)
     expect(page.locator("#caption")).to_have_text("decoder layer 2, cross · head 2")
+    assert "layer=2&head=2" in address
+
+
+def test_addresses_count_layers_in_the_stack_and_heads_from_1(browser: Browser, tmp_path: Path) -> None:
+    """The lowest layer has no weights here."""
+    layers = [Layer(f"decoder.{number}.cross", distributions(HEADS, 5, 6), TARGET, SOURCE) for number in (2, 3)]
+    sentence = Inspected("a", "b", SOURCE, [], [], [Map("Cross", layers)])
+    write_inspection(tmp_path / "page.html", title="page", facts=[], packed=pack_sentences([sentence], 1))
+    page = browser.new_page()
+    for layer, shown in (("2", "layer 2"), ("3", "layer 3"), ("1", "layer 2")):
+        page.goto("about:blank")
+        page.goto(f"{(tmp_path / 'page.html').as_uri()}#sentence=1&tab=Cross&layer={layer}&head=1")
+        expect(page.locator("#caption")).to_have_text(f"decoder {shown}, cross · head 1")
 
 
 def test_a_hundred_sentences_of_a_hundred_tokens_stay_usable(browser: Browser, tmp_path: Path) -> None:
     tokens = [f"token{number}" for number in range(100)]
     weights = distributions(4, 100, 100)
     names = [("Encoder", "encoder.{}.self"), ("Decoder", "decoder.{}.self"), ("Cross", "decoder.{}.cross")]
-    maps = [Map(title, [Layer(name.format(n), weights, tokens, tokens) for n in range(2)]) for title, name in names]
+    maps = [Map(title, [Layer(name.format(n), weights, tokens, tokens) for n in (1, 2)]) for title, name in names]
     text = " ".join(tokens)
     sentence = Inspected(text, text, tokens, [ShownOutput(text, -1.0, tokens, [0.5] * 100)], [], maps)
     began = time.monotonic()

@@ -66,7 +66,7 @@ def metrics(tmp_path: Path) -> Path:
 def example(heads: int = 2, source: str = "3 ม.ค. 2021", hypothesis: str = "2021-01-03") -> Example:
     source_tokens, target_tokens = [*source, "</s>"], [*hypothesis, "</s>"]
     weights = np.random.default_rng(3).dirichlet(np.ones(len(source_tokens)), (heads, len(target_tokens)))
-    return Example(source, hypothesis, "2021-01-03", -0.5, source_tokens, target_tokens, {"decoder.0.cross": weights})
+    return Example(source, hypothesis, "2021-01-03", -0.5, source_tokens, target_tokens, {"decoder.1.cross": weights})
 
 
 def test_drawings_are_text(tmp_path: Path, metrics: Path) -> None:
@@ -98,7 +98,7 @@ def test_weights_survive_packing(tmp_path: Path, metrics: Path) -> None:
     shown = example(heads=3)
     write_report(tmp_path / "report.html", title="Dates", summary={}, metrics=metrics, examples=[shown])
     (layer,) = Page(tmp_path / "report.html").payload()["examples"][0]["attention"]
-    weights = shown.attention["decoder.0.cross"]
+    weights = shown.attention["decoder.1.cross"]
     assert (layer["title"], layer["heads"]) == ("decoder layer 1, cross", 3)
     packed = np.frombuffer(zlib.decompress(base64.b64decode(layer["data"])), np.uint8).reshape(weights.shape)
     unpacked = layer["most"] * (packed / (2**BITS - 1)) ** 2
@@ -171,18 +171,18 @@ def test_a_browser_shows_curves_and_weights(tmp_path: Path, metrics: Path) -> No
         page.goto(path.as_uri())
         expect(page.locator("#charts figure")).to_have_count(2)
         cells = page.locator("#cells")
-        box, (rows, columns) = cells.bounding_box(), shown.attention["decoder.0.cross"].shape[1:]
+        box, (rows, columns) = cells.bounding_box(), shown.attention["decoder.1.cross"].shape[1:]
         assert box is not None
         cells.hover(position={"x": 2.5 * box["width"] / columns, "y": 3.5 * box["height"] / rows})
-        weight = shown.attention["decoder.0.cross"].mean(0)[3, 2]
-        most = shown.attention["decoder.0.cross"].max()
+        weight = shown.attention["decoder.1.cross"].mean(0)[3, 2]
+        most = shown.attention["decoder.1.cross"].max()
         expect(page.locator("#readout")).to_contain_text("1 ← ม")
         said = float(page.locator("#readout").inner_text().split()[-1])
         assert said == pytest.approx(weight, abs=0.0005 + np.sqrt(weight * most) / 255)
         expect(page.locator("#most")).to_have_text("1.000")
         expect(page.locator("#uniform")).to_have_text(f"uniform {1 / columns:.3f}")
         page.locator("#stretch").check()
-        largest = shown.attention["decoder.0.cross"].mean(0).max()
+        largest = shown.attention["decoder.1.cross"].mean(0).max()
         assert float(page.locator("#most").inner_text()) == pytest.approx(largest, abs=0.005)
         expect(page.locator("#look-inside")).to_contain_text("headway inspect")
         for place in ("#charts figure >> nth=0", "#saving"):
@@ -249,4 +249,4 @@ def test_missing_metrics_are_a_user_error(tmp_path: Path) -> None:
 
 def test_attention_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected \(heads, 1, 2\)"):
-        Example("a", "b", None, None, ["a", "</s>"], ["b"], {"decoder.0.cross": np.ones((4, 2, 1))})
+        Example("a", "b", None, None, ["a", "</s>"], ["b"], {"decoder.1.cross": np.ones((4, 2, 1))})

@@ -22,7 +22,7 @@ def test_parts_add_up():
     result, model = parts()
     assert result.total == sum(each.numel() for each in model.parameters())
     by_name = {part.name: part for part in result.parts}
-    assert by_name["encoder.0.feed_forward"].parameters == 2 * 16 * 24 + 16 + 24
+    assert by_name["encoder.1.feed_forward"].parameters == 2 * 16 * 24 + 16 + 24
     assert "projection" in by_name  # its weight is the target embedding's, its work its own
     assert by_name["projection"].parameters == 0
 
@@ -31,8 +31,8 @@ def test_parts_add_up():
 def test_operations_counted_by_hand(length):
     """A multiplication with its addition is two: projections 2 * 4 D D, scores and means 2 * 2 L D a position."""
     by_name = {part.name: part.flops_per_token for part in parts(length)[0].parts}
-    assert by_name["encoder.0.mixer"] == 2 * 4 * 16 * 16 + 2 * 2 * length * 16
-    assert by_name["decoder.1.feed_forward"] == 2 * 2 * 16 * 24
+    assert by_name["encoder.1.mixer"] == 2 * 4 * 16 * 16 + 2 * 2 * length * 16
+    assert by_name["decoder.2.feed_forward"] == 2 * 2 * 16 * 24
     assert by_name["projection"] == 2 * 16 * 40
 
 
@@ -42,8 +42,8 @@ def test_operations_of_ngrams_do_not_grow_with_length():
         {part.name: part.flops_per_token for part in parts(length, encoder={"layers": 1} | mixer)[0].parts}
         for length in (10, 100)
     )
-    assert short["encoder.0.mixer"] == long["encoder.0.mixer"] == 2 * 2 * 16 * 16 + 2 * 5 * 8 * 16
-    assert short["decoder.0.mixer"] < long["decoder.0.mixer"]
+    assert short["encoder.1.mixer"] == long["encoder.1.mixer"] == 2 * 2 * 16 * 16 + 2 * 5 * 8 * 16
+    assert short["decoder.1.mixer"] < long["decoder.1.mixer"]
 
 
 def test_a_canon_layer_is_a_part_of_its_own():
@@ -53,7 +53,7 @@ def test_a_canon_layer_is_a_part_of_its_own():
         for changes in ({}, {"canon": "AC"})
     )
     for point in ("mixer", "feed_forward"):
-        part = canon.pop(f"decoder.0.{point}_canon")
+        part = canon.pop(f"decoder.1.{point}_canon")
         assert (part.parameters, part.flops_per_token) == (4 * 16, 2 * 4 * 16)
     assert canon == plain
 

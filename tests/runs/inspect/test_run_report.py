@@ -83,8 +83,8 @@ def test_examples_carry_tokens_and_attention_with_the_end_marks(predictor: Seque
     assert (example.source, example.hypothesis, example.reference) == ("abc", "cba", "cba")
     assert example.source_tokens == ["▁", "a", "b", "c", "</s>"]
     assert example.target_tokens == ["▁", "c", "b", "a", "</s>"]
-    assert set(example.attention) == {"decoder.0.cross", "decoder.1.cross"}
-    np.testing.assert_allclose(example.attention["decoder.0.cross"].sum(-1), 1, atol=1e-5)
+    assert set(example.attention) == {"decoder.1.cross", "decoder.2.cross"}
+    np.testing.assert_allclose(example.attention["decoder.1.cross"].sum(-1), 1, atol=1e-5)
 
 
 def test_a_line_that_is_too_long_is_cut(predictor: SequencePredictor) -> None:

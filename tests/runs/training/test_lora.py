@@ -12,7 +12,7 @@ from headway.errors import UserError
 from headway.runs.checkpoint_files import list_checkpoints
 from tests.conftest import Reversal
 
-LORA = {"rank": 2, "alpha": 4, "dropout": 0.1, "linears": ["encoder.*", "decoder.*.in_projection"]}
+LORA = {"rank": 2, "alpha": 4, "dropout": 0.1, "linears": ["encoder.1.*", "decoder.*.in_projection"]}
 
 
 def recipe(reversal: Reversal, **training: Any) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def test_it_resumes_exactly(reversal: Reversal, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_adapted_is_refused_before_anything_is_written(reversal: Reversal, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"training.lora.linears: encoders matches none .*encoder.0.mixer"):
+    with pytest.raises(UserError, match=r"training.lora.linears: encoders matches none .*encoder.1.mixer"):
         headway.train(recipe(reversal, lora={"linears": ["encoders"]}), tmp_path / "run")
     tree = recipe(reversal)
     del tree["training"]["from"]

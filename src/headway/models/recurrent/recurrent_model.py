@@ -30,7 +30,7 @@ from headway.tensors.batch import Batch
 from headway.tensors.dropout import Dropout
 from headway.tensors.linear import Linear
 
-CROSS = "decoder.0.cross"  # there is one attention, whatever the number of layers
+CROSS = "decoder.1.cross"  # there is one attention, whatever the number of layers
 
 
 class RecurrentConfig(ModelConfig):

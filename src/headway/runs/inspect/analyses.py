@@ -125,8 +125,8 @@ def even_shares(totals: Iterable[OffsetTotals]) -> Floats:
 
 
 def _heads_and_means(values: Floats, even: Floats | float) -> Iterable[tuple[str, Any]]:
-    """The rows of values (K, ...) with their indices, their mean, called `mean`, and those of even weights."""
-    yield from ((str(head), of_head) for head, of_head in enumerate(values))
+    """The rows of values (K, ...) with their numbers from 1, their mean, called `mean`, and those of even weights."""
+    yield from ((str(head), of_head) for head, of_head in enumerate(values, start=1))
     yield "mean", values.mean(0)
     yield EVENLY, even
 
@@ -152,7 +152,7 @@ class EntropyAnalysis:
         """One chart: the mean entropy of every head as a dot, a line through the means of the layers."""
         panels = []
         for names in by_kind(list(self.totals)).values():
-            totals = {layer + 1: self.totals[name] for layer, name in names.items()}
+            totals = {layer: self.totals[name] for layer, name in names.items()}
             dots = [(layer, float(bits)) for layer, total in totals.items() for bits in total.mean()]
             lines = {
                 "mean of the heads": [(layer, float(total.mean().mean())) for layer, total in totals.items()],

@@ -196,7 +196,8 @@ def _read_words(predictor: LabelPredictor, examples: Iterable[RawExample], optio
 def view_of_window(capture: WindowCapture) -> AttentionView:
     """A window of a tagger's sentence as all reports read it."""
     layers = {
-        str(AttentionName("encoder", layer, "self")): weights for layer, weights in enumerate(capture.self_attention)
+        str(AttentionName("encoder", layer, "self")): weights
+        for layer, weights in enumerate(capture.self_attention, start=1)
     }
     attention: dict[str, Floats] = dict(layers)
     tokens: dict[str, tuple[Sequence[str], Sequence[str]]] = dict.fromkeys(layers, (capture.tokens, capture.tokens))

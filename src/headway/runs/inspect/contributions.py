@@ -26,6 +26,7 @@ from headway.models import Seq2Seq
 from headway.predictors.captured_attention import column_tokens
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.tensors.batch import Batch, collate
+from headway.tensors.names import counted_from_1
 
 BATCH = 16  # pairs at once: contributions are as large as all windows, one beside the other
 Floats = NDArray[np.floating[Any]]
@@ -85,9 +86,9 @@ def measure(model: nn.Module, score: Callable[[], Tensor]) -> dict[str, Measured
 
 
 def mixers_of(model: nn.Module) -> dict[str, Mixer]:
-    """All mixers of a model, by the name that their attention has or would have (`encoder.0.self`)."""
+    """All mixers of a model, by the name that their attention has or would have (`encoder.1.self`)."""
     mixers = {name: module for name, module in model.named_modules() if isinstance(module, Mixer)}
-    return {name.removesuffix("mixer") + "self": mixer for name, mixer in mixers.items()}  # a layer calls it mixer
+    return {counted_from_1(name).removesuffix("mixer") + "self": mixer for name, mixer in mixers.items()}
 
 
 @contextmanager
@@ -151,7 +152,7 @@ def contributions(
         positions: the target tokens that it is of, counted from 0, the end mark last; all by default.
 
     Returns:
-        For each pair the layers by name, such as `encoder.0.self`; none for a model without such layers.
+        For each pair the layers by name, such as `encoder.1.self`; none for a model without such layers.
 
     Raises:
         UserError: different numbers of sources and targets, more than one model, or a position that no target has.

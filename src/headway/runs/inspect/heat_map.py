@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from headway.errors import UserError, option
 from headway.figures.drawing import STYLE, draw_weights, save_figure
 from headway.figures.fonts import drawable
-from headway.predictors.captured_attention import AttentionName
 from headway.runs.inspect.inspect_options import HeatMapOptions
 from headway.runs.inspect.inspection import Layer, inspect
 from headway.runs.load import load
@@ -40,12 +39,12 @@ def run_heat_map(run: Path, options: HeatMapOptions) -> str:
 
 
 def chosen(layers: list[Layer], name: str | None) -> Layer:
-    """The layer that a reader names, counted from 1 (`decoder.1.cross`), or the last that reads the source.
+    """The layer of a name, such as `decoder.1.cross`, or the last that reads the source.
 
     Raises:
         UserError: there is no such layer.
     """
-    names = {spoken(layer.name): layer for layer in layers}
+    names = {layer.name: layer for layer in layers}
     if name is None:
         cross = [layer for layer in layers if layer.name.endswith(".cross")]
         return (cross or layers)[-1]
@@ -53,12 +52,6 @@ def chosen(layers: list[Layer], name: str | None) -> Layer:
         allowed = ", ".join(names)
         raise UserError("there are no weights of this name", where=option("layer"), received=name, allowed=allowed)
     return names[name]
-
-
-def spoken(name: str) -> str:
-    """The name of an attention with its layer counted from 1: `decoder.0.cross` becomes `decoder.1.cross`."""
-    parsed = AttentionName.parse(name)
-    return name if parsed.layer is None else f"{parsed.stack}.{parsed.layer + 1}.{parsed.kind}"
 
 
 def draw_heat_map(layer: Layer, head: int | None, path: Path, title: str, *, stretch: bool = False) -> None:

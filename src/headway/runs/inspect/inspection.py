@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.errors import UserError, option
-from headway.formats.alignments import Links, parse_pharaoh
+from headway.formats.alignments import Links
 from headway.losses.dependency_loss import DependencyLoss
 from headway.metrics import build_metric
 from headway.models.tagger import LAYERS
@@ -19,7 +19,7 @@ from headway.predictors.captured_attention import END, AttentionName, by_kind
 from headway.predictors.label_predictor import LabelledWords, LabelPredictor
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.predictors.word_alignment import Aligner, build_aligner
+from headway.predictors.word_alignment import Aligner, build_aligner, check_gold
 from headway.runs.inspect.capture import AttentionView, Captured, ReadOptions, read
 from headway.runs.inspect.contributions import LayerContributions
 from headway.tasks.task import RawExample
@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a map: its name, such as `decoder.0.cross`, values (K, T, S), T row and S column names."""
+    """One layer of a map: its name, such as `decoder.1.cross`, values (K, T, S), T row and S column names."""
 
     name: str
     values: Floats
@@ -153,8 +153,10 @@ def inspect(
             yield _pair(predictor, captured, None if aligner is None else _alignment(aligner, captured))
         return
     given = [replace(example, target=example.target or "") for example in examples]
+    texts = [example.source for example in given], [example.target or "" for example in given]
+    true = check_gold(predictor, *texts, gold, option("gold"))
     forced = read(predictor, given, ReadOptions(hypotheses=False, capture=(aligner.layer,)))
-    for captured, reference, links in zip(stream, forced, gold, strict=True):
+    for captured, reference, links in zip(stream, forced, true, strict=True):
         yield _pair(predictor, captured, _alignment(aligner, reference, links))
 
 
@@ -216,14 +218,14 @@ def _arcs(predictor: SequencePredictor, prediction: Prediction) -> Iterator[Arcs
             # The decoder's row t writes the token t; `input` lets rows and columns stand for the token that is read.
             first = int(side == "target" and config.index_by == "input")
             real = slice(first, first + len(tokens))
-            weights = prediction.attention[name][list(config.heads)].mean(0)[real, real]
+            weights = prediction.attention[name][[head - 1 for head in config.heads]].mean(0)[real, real]
             heads = weights.argmax(1)
-            title = f"{AttentionName.parse(name).title}, head {', '.join(str(head + 1) for head in config.heads)}"
+            title = f"{AttentionName.parse(name).title}, head {', '.join(map(str, config.heads))}"
             best = weights[np.arange(len(heads)), heads]
             yield Arcs(title, list(tokens), heads.tolist(), best.astype(float).tolist())
 
 
-def _alignment(aligner: Aligner, captured: Captured, gold: str | None = None) -> Alignment | None:
+def _alignment(aligner: Aligner, captured: Captured, gold: Links | None = None) -> Alignment | None:
     """The alignment of an output or, where gold is known, of a reference, whose words the gold is of.
 
     A single word aligned with a single word tells nothing, so that without gold its tokens are aligned.
@@ -239,15 +241,8 @@ def _alignment(aligner: Aligner, captured: Captured, gold: str | None = None) ->
     weights = Map("Alignment", [layer], measure=f"weight between {units}")
     if gold is None:
         return Alignment(weights, "output", words.links())
-    links = parse_pharaoh(gold, option("gold"))
-    sizes = len(words.source), len(words.target)
-    if any(source >= sizes[0] or target >= sizes[1] for source, target in links.possible):
-        raise UserError(
-            "these links are between words that the sentences do not have", where=option("gold"), received=gold,
-            allowed=f"{sizes[0]} source and {sizes[1]} target words, numbered from 0",
-        )  # fmt: skip
-    rate = build_metric("aer").score([words.pharaoh()], [[gold]]).value
-    return Alignment(weights, "reference", words.links(), links, rate)
+    rate = build_metric("aer").score([words.pharaoh()], [[gold.pharaoh()]]).value
+    return Alignment(weights, "reference", words.links(), gold, rate)
 
 
 def _labelled(predictor: LabelPredictor, captured: Captured, line: int) -> Inspected:

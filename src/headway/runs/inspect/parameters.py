@@ -21,11 +21,13 @@ from headway.runs.run_folder import RunFolder
 from headway.tables import Cell, Column, Table
 from headway.tasks import build_task
 from headway.tensors.batch import collate
+from headway.tensors.names import counted_from_1
 
 
 @dataclass(frozen=True)
 class ModelPart:
-    """A part of a model: its parameters (those shared with an earlier part not counted), and forward FLOPs a token."""
+    """A part of a model, whose layers count from 1: its parameters (without those shared with an earlier part), and
+    forward FLOPs a token."""
 
     name: str
     parameters: int
@@ -33,9 +35,9 @@ class ModelPart:
 
     @property
     def title(self) -> str:
-        """The name as people read it, with layers that count from 1: `encoder layer 1, feed_forward`."""
+        """The name as people read it, `encoder layer 1, feed_forward`."""
         stack, *rest = self.name.split(".", 2)
-        return f"{stack} layer {int(rest[0]) + 1}, {rest[1]}" if len(rest) == 2 else self.name
+        return f"{stack} layer {rest[0]}, {rest[1]}" if len(rest) == 2 else self.name
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
         flops[name] = flops.pop(f"{name}_residual", flops.get(name, 0)) - flops.get(f"{name}_canon", 0)
     for name, parameter in model.named_parameters():
         sizes[_part_of(name, names)] += parameter.numel()
-    parts = [ModelPart(name, sizes[name], flops.get(name, 0) / length) for name in names]
+    parts = [ModelPart(counted_from_1(name), sizes[name], flops.get(name, 0) / length) for name in names]
     parts = [part for part in parts if part.parameters or part.flops_per_token]
     return Parameters(parts, *vocabularies, length, reads_frames=model.trial_source(1).ndim > 1)
 

@@ -18,7 +18,7 @@ from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.extension import old_parts
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, changed_keys
-from headway.runs.migration import FORMAT, todays_weights
+from headway.recipe.migration import FORMAT, todays_weights
 from headway.runs.run_folder import RunFolder, load_weights, model_weights, trained_weights
 from headway.storage import keep_folder
 from headway.tasks import build_task

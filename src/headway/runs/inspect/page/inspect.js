@@ -5,7 +5,7 @@ const heatmap = createHeatmap(find);
   const state = { sentence: 0, tab: "", layer: 0, head: "mean" };
   const MOST_LOADED = 8;
   const loaded = new Map();
-  let shownMap = null, turn = 0;
+  let shownMap = null, turn = 0, wishedLayer = null;
 
   /** A sentence, read when it is shown; the last ones are kept, unpacked. */
   function load(number) {
@@ -96,12 +96,17 @@ const heatmap = createHeatmap(find);
     showMap();
   }
 
+  /** The number of a layer in its stack, from 1: a map has only the layers with weights. */
+  const numberOf = (layer, place) => Number(layer.name.split(".")[1]) || place + 1;
+
   async function showMap() {
     const map = current().maps.find((each) => each.title === state.tab), mine = (turn += 1);
     shownMap = null;
     if (!map) return;
     const all = await Promise.all(map.layers.map((layer) => unpack(layer, index.bits, map.signed)));
     if (mine !== turn) return; // another map was asked for meanwhile
+    if (wishedLayer !== null) state.layer = Math.max(0, map.layers.findIndex((layer, place) => String(numberOf(layer, place)) === wishedLayer));
+    wishedLayer = null;
     state.layer = Math.min(state.layer, map.layers.length - 1);
     const { heads } = map.layers[state.layer];
     if (heads === 1) state.head = 0;
@@ -128,7 +133,7 @@ const heatmap = createHeatmap(find);
     heatmap.show({ values, rows, columns, shares: map.measure.startsWith("weight"), signed: map.signed, marks: map.links });
     const { sentence, tab } = state;
     try {
-      history.replaceState(null, "", `#${new URLSearchParams({ sentence: sentence + 1, tab, layer: state.layer, head: state.head })}`);
+      history.replaceState(null, "", `#${new URLSearchParams({ sentence: sentence + 1, tab, layer: numberOf(layer, state.layer), head: state.head === "mean" ? "mean" : state.head + 1 })}`);
     } catch { /* a page within another has no address of its own */ }
   }
 
@@ -144,9 +149,9 @@ const heatmap = createHeatmap(find);
     const number = Number(wished.get("sentence")) - 1;
     if (index.sentences[number]) state.sentence = number;
     state.tab = wished.get("tab") ?? "";
-    state.layer = Math.max(0, Math.trunc(Number(wished.get("layer"))) || 0);
+    wishedLayer = wished.get("layer");
     const head = wished.get("head") ?? "mean";
-    state.head = /^\d+$/.test(head) ? Number(head) : "mean";
+    state.head = /^[1-9]\d*$/.test(head) ? Number(head) - 1 : "mean";
   }
 
   function redraw() {

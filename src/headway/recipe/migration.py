@@ -4,18 +4,39 @@ The manifest of a run says its format. Where a format changes, `FORMAT` grows by
 recipe, or weights, of the format before to the new one is added below.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
-FORMAT = 1
+FORMAT = 2
 
 Tree = dict[str, Any]
 Weights = dict[str, Tensor]
 
+
+def _from_1(recipe: Tree) -> Tree:
+    """Heads of objectives, and layers in patterns of names, counted from 1."""
+    objective, training = recipe.get("objective") or {}, recipe.get("training") or {}
+    for part in (objective.get("dependency"), objective.get("synchronous"), *objective.get("losses", ())):
+        if not isinstance(part, dict) or part.get("kind") not in (None, "dependency", "synchronous"):
+            continue
+        if part.get("heads") is not None:
+            part["heads"] = [head + 1 for head in part["heads"]]
+        if part.get("cross_head", "mean") != "mean":
+            part["cross_head"] += 1
+    if lora := training.get("lora"):
+        layer = re.compile(r"(?<=^encoder\.|^decoder\.)[\d\[\]-]+(?=\.|$)|(?<=^\*\.)\d+(?=\.|$)")
+        lora["linears"] = [
+            layer.sub(lambda found: re.sub(r"\d+", lambda number: str(int(number[0]) + 1), found[0]), pattern)
+            for pattern in lora["linears"]
+        ]
+    return recipe
+
+
 # By the format that they start from.
-RECIPES: dict[int, Callable[[Tree], Tree]] = {}
+RECIPES: dict[int, Callable[[Tree], Tree]] = {1: _from_1}
 WEIGHTS: dict[int, Callable[[Weights], Weights]] = {}
 
 

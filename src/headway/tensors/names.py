@@ -1,0 +1,9 @@
+"""The names of a model's modules as people read and write them: PyTorch counts layers from 0, all else from 1."""
+
+import re
+
+
+def counted_from_1(name: str) -> str:
+    """The name of a module, such as `encoder.0.mixer`, with its layer counted from 1: `encoder.1.mixer`."""
+    layer = r"((?:encoder|decoder)(?:\.layers)?\.)(\d+)(?=\.|$)"
+    return re.sub(rf"^{layer}", lambda found: f"{found[1]}{int(found[2]) + 1}", name)
