@@ -11,7 +11,7 @@ demo: .venv/demo
 # their order, in which the long ones come early.
 test: .venv/test
 	scripts/install-test-system-packages.sh
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations=40
 
 # What depends on numbers, as processors without AVX-512 and bf16, and those without AVX2, compute it.
 NUMBERS := tests/tensors tests/mixers tests/models tests/losses tests/search tests/optimizers tests/runs/test_old_runs.py \
