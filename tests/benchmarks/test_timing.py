@@ -17,6 +17,7 @@ from rounds import SIZES, BenchReport, Contender, Measurement, SyntheticCorpus, 
 from headway.errors import RunError, UserError
 from tests.rounding import rounding
 
+pytestmark = pytest.mark.slow  # a process for each contender
 TINY = SIZES["tiny"]
 SENTENCES_OF_A_ROUND = 3
 

@@ -1,4 +1,4 @@
-"""Every campaign for a moment in the ordinary suite, and for longer among the slow tests: nothing fails.
+"""Every campaign for some minutes, among the slow tests: nothing fails.
 
 They run in a process of their own, which begins without threads and without the memory of earlier tests.
 """
@@ -29,17 +29,6 @@ def run(*arguments: str, timeout: float) -> list[dict[str, Any]]:
 def assert_nothing_failed(record: dict[str, Any]) -> None:
     assert record["failures"] == []
     assert record["tried"] == record["survived"] > 0
-
-
-@pytest.fixture(scope="module")
-def moments() -> dict[str, dict[str, Any]]:
-    """A few cases of each, one campaign after the other."""
-    return {record["campaign"]: record for record in run("all", "--quick", timeout=280)}
-
-
-@pytest.mark.parametrize("name", CAMPAIGNS)
-def test_a_moment(name: str, moments: dict[str, dict[str, Any]]) -> None:
-    assert_nothing_failed(moments[name])
 
 
 @pytest.mark.slow

@@ -23,12 +23,10 @@ LINES = {
     "predict from a file": "predict RUN --input words.txt",
     "score targets": "score targets RUN --source words.txt --target words.txt",
     "score files": "score files --hypotheses words.txt --references words.txt --metric chrf",
-    "score length": "score length --hypotheses words.txt --references words.txt --metric chrf --source words.txt",
     "data check": "data check reversal.yaml",
     "data split": "data split train.tsv --columns 1 2 --output split",
     "data labels": "data labels --source words.txt --references words.txt",
     "data trees": "data trees trees.txt",
-    "data constituents": "data constituents parsed.conllu",
     "compare": "compare --hypotheses a:1=words.txt b:1=words.txt --references words.txt --metric chrf",
     "list": "list mixers",
     "recipes list": "recipes list",
@@ -45,19 +43,17 @@ LINES = {
 }
 # Verbs without results, that need what is not here, or that take long; they write as the others do.
 OTHERS = [
-    "reproduce", "results", "push", "pull", "train", "lengths", "demo", "doctor", "data-annotate", "data-treebanks",
-    "data-dates", "data-digits", "data-lengths", "inspect-figures", "inspect-layers", "inspect-dependencies",
-    "bench-train", "bench-constraints", "bench-decode", "bench-mixers", "bench-lengths", "bench-race",
+    "reproduce", "train", "demo", "doctor", "data-annotate", "data-treebanks", "data-dates", "data-lengths",
+    "inspect-figures", "inspect-layers", "inspect-dependencies",
 ]  # fmt: skip
 WORDS = "ab\nabc\ndcba\n"
 TREES = "(S (NP (D a) (N b)) (V c))\n"
-PARSED = "1\ta\t_\tDET\tDT\t_\t2\tdet\t_\t_\n2\tb\t_\tNOUN\tNN\t_\t0\troot\t_\t_\n\n"
 
 
 def made(folder: Path, reversal: Reversal) -> Path:
     """A folder with what the commands read."""
     folder.mkdir()
-    for name, text in (("words.txt", WORDS), ("trees.txt", TREES), ("parsed.conllu", PARSED)):
+    for name, text in (("words.txt", WORDS), ("trees.txt", TREES)):
         (folder / name).write_text(text, encoding="utf-8")
     for name in ("reversal.yaml", "train.tsv", "dev.tsv"):
         (folder / name).write_bytes((reversal.recipe.parent / name).read_bytes())

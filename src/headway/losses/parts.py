@@ -34,7 +34,7 @@ def _once_each(heads: tuple[int, ...]) -> tuple[int, ...]:
     return heads
 
 
-Head = Annotated[int, Field(le=2**16), AfterValidator(_from_1)]
+Head = Annotated[int, Field(ge=0, le=2**16), AfterValidator(_from_1)]
 Heads = Annotated[tuple[Head, ...], Field(min_length=1), AfterValidator(_once_each)]
 
 
