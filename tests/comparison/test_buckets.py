@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import headway
-from headway.comparison.buckets import Bucketing, _cell, _score, bucketings
-from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
+from headway.comparison.cells import CellOutput, CellResult, EvaluationSet
 from headway.comparison.comparison import Comparison
+from headway.comparison.differences import Bucketing, _cell, _score, bucketings
 from headway.comparison.statistics import linearise
 from headway.comparison.words import WordF1, word_counts, words_of
 from headway.metrics import build_metric

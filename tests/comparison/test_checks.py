@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.comparison.cell_results import CellOutput, CellResult
+from headway.comparison.cells import CellOutput, CellResult
 from headway.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.toys import REFERENCES, cell, evaluation_set

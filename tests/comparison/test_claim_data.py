@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.comparison.claim_data import prepare
 from headway.comparison.claims import ClaimData
+from headway.comparison.reproduce import prepare
 from headway.errors import RunError, UserError
 from headway.log import Progress, progress_shown
 
@@ -33,7 +33,7 @@ def test_data_are_prepared_whole_and_once(tmp_path: Path) -> None:
 
 KILLED = """
 from pathlib import Path
-from headway.comparison.claim_data import prepare
+from headway.comparison.reproduce import prepare
 from headway.comparison.claims import ClaimData
 prepare(ClaimData(about="lines", prepare="echo $$ > begun; sleep 100 & wait"), Path("out"), None, Path("."))
 """

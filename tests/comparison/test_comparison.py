@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.comparison.cell_results import CellResult, Costs, CurvePoint
+from headway.comparison.cells import CellResult, Costs, CurvePoint
 from headway.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.toys import cell, cells_of, evaluation_set

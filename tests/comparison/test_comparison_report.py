@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 import headway
-from headway.comparison.cell_results import Costs, CurvePoint
+from headway.comparison.cells import Costs, CurvePoint
 from headway.comparison.comparison import Comparison
-from headway.comparison.comparison_report import SENTENCES, report_of, training_words, write_tables
-from headway.comparison.learning_curves import banded_curves
+from headway.comparison.differences import banded_curves
+from headway.comparison.report import SENTENCES, report_of, training_words, write_tables
 from headway.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.toys import cell, evaluation_set

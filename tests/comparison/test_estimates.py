@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headway.comparison.estimates import progress_of
+from headway.comparison.grid_run import progress_of
 from headway.recipe import parse_recipe
 
 RECIPE: dict[str, Any] = {"data": {"train": {"tsv": "train.tsv"}}, "training": {"updates": 10}}

@@ -5,9 +5,8 @@ import json
 import pytest
 
 import headway
-from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
-from headway.comparison.comparison_page import payload
-from headway.comparison.comparison_report import report_of
+from headway.comparison.cells import CellOutput, CellResult, EvaluationSet
+from headway.comparison.report import payload, report_of
 from headway.metrics import METRICS, build_metric
 from tests.comparison.toys import LINES, REFERENCES
 

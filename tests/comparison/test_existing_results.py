@@ -10,8 +10,8 @@ import yaml
 
 import headway
 from headway.comparison import existing_results
+from headway.comparison.differences import banded_curves
 from headway.comparison.existing_results import Existing, margins, name_runs
-from headway.comparison.learning_curves import banded_curves
 from headway.errors import UserError
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.processing.text.text_processor import PreparationConfig, TextConfig

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from headway.comparison.cell_results import Costs
-from headway.comparison.claims import ClaimConfig, read_claims
-from headway.comparison.findings import claims_table, decide, finding_of
-from headway.comparison.verdicts import compare_cells
+from headway.comparison.cells import Costs
+from headway.comparison.claims import ClaimConfig, claims_table, decide, finding_of, read_claims
+from headway.comparison.comparison import compare_cells
 from headway.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.toy_claims import TREE, write_claims

@@ -13,14 +13,13 @@ import pytest
 import yaml
 
 from headway.comparison import grid_run, workers
-from headway.comparison.cell_process import CellJob, run_cell
-from headway.comparison.cell_results import CellOutput, CellResult, CurvePoint, EvaluationSet
+from headway.comparison.cells import CellOutput, CellResult, CurvePoint, EvaluationSet
 from headway.comparison.grid import Grid
-from headway.comparison.grid_comparison import check_sets, compare_grid, comparison_of, plan_of
 from headway.comparison.grid_file import load_grid
-from headway.comparison.grid_options import GridOptions
 from headway.comparison.grid_run import GridRun
-from headway.comparison.workers import LocalWorkers, Worker, Workers
+from headway.comparison.options import GridOptions
+from headway.comparison.systems import check_sets, compare_grid, comparison_of, plan_of
+from headway.comparison.workers import CellJob, LocalWorkers, Worker, Workers, run_cell
 from headway.errors import RunError, UserError
 from headway.metrics import Metric, build_metric
 from headway.recipe import Recipe

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.comparison.needed import MOST_SEEDS, POWER, needed, needed_in_words, reach, scaled
+from headway.comparison.claims import MOST_SEEDS, POWER, needed, needed_in_words, reach, scaled
 from headway.comparison.statistics import Estimate
 
 ESTIMATE = Estimate(0.5, 3, 400, seed_variance=0.3, segment_variance=0.04, interaction_variance=0.1)

@@ -3,9 +3,9 @@
 import pytest
 
 import headway
-from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
+from headway.comparison.cells import CellOutput, CellResult, EvaluationSet
 from headway.comparison.comparison import Comparison
-from headway.comparison.output_differences import most_different, ngram_differences, ngram_table, sentence_scores
+from headway.comparison.differences import most_different, ngram_differences, ngram_table, sentence_scores
 from headway.metrics import build_metric
 
 REFERENCES = ("the old man in the boat", "the boat in the sea", "a dog ran to the sea")

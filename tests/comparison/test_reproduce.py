@@ -12,16 +12,14 @@ import yaml
 import headway
 from headway.cli import claim_commands
 from headway.comparison import reproduce
-from headway.comparison.cell_results import CurvePoint
-from headway.comparison.claim_data import prepare
+from headway.comparison.cells import CurvePoint
 from headway.comparison.claims import ClaimPath, read_claims
 from headway.comparison.grid import Grid
-from headway.comparison.grid_comparison import GridComparison
-from headway.comparison.grid_options import GridOptions
-from headway.comparison.grid_state import GridResult
+from headway.comparison.grid_run import GridResult
+from headway.comparison.options import GridOptions, ReproduceOptions
 from headway.comparison.records import read_record
-from headway.comparison.reproduce import record_of
-from headway.comparison.reproduce_options import ReproduceOptions
+from headway.comparison.reproduce import prepare, record_of
+from headway.comparison.systems import GridComparison
 from headway.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.grids import write_grid

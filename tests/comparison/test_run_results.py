@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.comparison.cell_results import read_result, write_result
+from headway.comparison.cells import read_result, write_result
 from headway.comparison.run_results import LENGTH, learning_curve, result_of_run
 from headway.runs.inspect.parameters import parameters_of
 from headway.runs.run_folder import RunFolder

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.comparison import score_figure
+from headway.comparison import report
 from headway.metrics import build_metric
 from tests.comparison.toys import REFERENCES, cell, evaluation_set, hypotheses
 from tests.conftest import Command
@@ -18,8 +18,8 @@ def test_points_are_means_and_bars_deviations(monkeypatch: pytest.MonkeyPatch, t
     cells = [cell(name, seed, kept) for name, kept in KEPT.items() for seed in (1, 2)]
     comparison = headway.compare(cells, [build_metric("bleu"), build_metric("ter")])
     drawn = []
-    monkeypatch.setattr(score_figure, "panel_chart", lambda panels, path: drawn.extend(panels))
-    score_figure.draw_scores(comparison, tmp_path / "figure.svg")
+    monkeypatch.setattr(report, "panel_chart", lambda panels, path: drawn.extend(panels))
+    report.draw_scores(comparison, tmp_path / "figure.svg")
     assert [panel.y for panel in drawn] == [measure.label for measure in comparison.measures]
     for panel, measure in zip(drawn, ("bleu", "ter"), strict=True):
         scores = [variant.scores[measure] for variant in comparison.variants]
@@ -32,8 +32,8 @@ def test_points_are_means_and_bars_deviations(monkeypatch: pytest.MonkeyPatch, t
 def test_a_variant_may_be_called_as_the_line_of_scores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     comparison = headway.compare([cell("score", 1, 0.9), cell("other", 1, 0.6)], [build_metric("bleu")])
     drawn = []
-    monkeypatch.setattr(score_figure, "panel_chart", lambda panels, path: drawn.extend(panels))
-    score_figure.draw_scores(comparison, tmp_path / "figure.svg")
+    monkeypatch.setattr(report, "panel_chart", lambda panels, path: drawn.extend(panels))
+    report.draw_scores(comparison, tmp_path / "figure.svg")
     first, second = (variant.scores["bleu"].mean for variant in comparison.variants)
     assert drawn[0].lines == {"score": [(0, first), (1, second)], "score (baseline)": [(0, first), (1, first)]}
     assert drawn[0].baseline == "score (baseline)"
@@ -60,8 +60,8 @@ def test_by_length(groups: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     bleu = build_metric("bleu")
     comparison = headway.compare(cells, [bleu])
     drawn = []
-    monkeypatch.setattr(score_figure, "panel_chart", lambda panels, path: drawn.extend(panels))
-    score_figure.draw_by_length(comparison, tmp_path / "figure.svg")
+    monkeypatch.setattr(report, "panel_chart", lambda panels, path: drawn.extend(panels))
+    report.draw_by_length(comparison, tmp_path / "figure.svg")
     (panel,) = drawn
     assert list(panel.lines) == list(KEPT)
     assert sum(count for _, count in panel.counts) == len(numbers)

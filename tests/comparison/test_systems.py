@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.comparison.grid_options import is_grid
+from headway.comparison.options import is_grid
 from headway.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.grids import write_grid

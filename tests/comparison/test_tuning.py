@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.comparison.cell_results import CellOutput, EvaluationSet
-from headway.comparison.tuning import are_told_apart, best_score, tuning_score
+from headway.comparison.cells import CellOutput, EvaluationSet
+from headway.comparison.grid_run import are_told_apart, best_score, tuning_score
 from headway.metrics import build_metric
 
 SEGMENTS = 200

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 import headway
-from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
-from headway.comparison.verdicts import compare_cells
+from headway.comparison.cells import CellOutput, CellResult, EvaluationSet
+from headway.comparison.comparison import compare_cells
 from headway.metrics import Metric, build_metric
 from tests.comparison.toys import cell, cells_of, evaluation_set
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli.standard_streams import write
-from headway.comparison.compare_options import CompareOptions, ExistingOptions
-from headway.comparison.grid_options import GridOptions, is_grid
+from headway.comparison.options import CompareOptions, ExistingOptions, GridOptions, is_grid
 from headway.errors import UserError, check_companions, option
 
 if TYPE_CHECKING:
@@ -48,14 +47,14 @@ def compare(
 
 
 def _write_report(comparison: "Comparison", options: CompareOptions, *, own: bool) -> None:
-    from headway.comparison.comparison_page import write_report
+    from headway.comparison.report import write_report
 
     assert options.output is not None
     write_report(comparison, options.output, options, own=own)
 
 
 def _draw(comparison: "Comparison", options: CompareOptions) -> None:
-    from headway.comparison.score_figure import draw_figures
+    from headway.comparison.report import draw_figures
 
     draw_figures(comparison, options)
 
@@ -70,8 +69,8 @@ def _of_grid(
     arguments: Sequence[str], options: CompareOptions, workers: GridOptions
 ) -> tuple["Comparison | None", int]:
     """The comparison of a grid, with the exit code; none where nothing could be compared."""
-    from headway.comparison.grid_comparison import compare_grid, plan_of
     from headway.comparison.grid_file import load_grid
+    from headway.comparison.systems import compare_grid, plan_of
 
     loaded = load_grid(Path(arguments[0]), arguments[1:])
     if options.output is None:

@@ -7,10 +7,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet, read_result, write_result
-from headway.comparison.checks import check_lines, check_margin, check_names, check_set
-from headway.comparison.compare_options import ExistingOptions
-from headway.comparison.comparison import Comparison
+from headway.comparison.cells import (
+    CellName,
+    CellOutput,
+    CellResult,
+    EvaluationSet,
+    check_lines,
+    check_margin,
+    check_names,
+    check_same_data,
+    check_set,
+    read_result,
+    write_result,
+)
+from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.grid import (
     FREE,
     NamedCorpus,
@@ -20,9 +30,8 @@ from headway.comparison.grid import (
     name_of_corpus,
     shared_references,
 )
+from headway.comparison.options import ExistingOptions
 from headway.comparison.run_results import learning_curve, read_test_set, result_of_run
-from headway.comparison.same_data import check_same_data
-from headway.comparison.verdicts import compare_cells
 from headway.documents import parse_yaml
 from headway.errors import UserError, option
 from headway.files import exists, write_text

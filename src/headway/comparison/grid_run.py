@@ -1,39 +1,302 @@
 """Making the cells of a grid: tuned, trained and decoded by workers, and continued where they were stopped."""
 
+import json
+import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from math import comb
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 
-from headway.comparison.cell_process import CellJob
-from headway.comparison.cell_results import CellOutput
+from headway.comparison.cells import CellOutput, CellResult, check_same_data
 from headway.comparison.grid import Grid, PlannedRun, Variant
-from headway.comparison.grid_board import GridBoard
-from headway.comparison.grid_state import CellState, GridResult, VariantState
-from headway.comparison.same_data import check_same_data
-from headway.comparison.tuning import are_told_apart, best_score, tuning_score
-from headway.comparison.workers import Workers
+from headway.comparison.statistics import SIGNIFICANT
+from headway.comparison.workers import CellJob, Worker, Workers
+from headway.device import threads_set
 from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import write_json
 from headway.languages import has_no_spaces
-from headway.log import Progress, progress, say, warn
+from headway.log import Progress, duration, progress, say, silenced, warn
+from headway.metrics import Metric
+from headway.metrics.metric import Statistics, rank
+from headway.metrics.significance import approximate_randomisation
+from headway.recipe import Recipe
 from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
+from headway.runs.training.dry_run import dry_run
 from headway.runs.training.run_arithmetic import compared_with_run
 from headway.runs.training.shared_precision import SharedPrecision
 from headway.runs.training.signals import noted_signals
 from headway.storage import locked
+from headway.tables import Cell, Column, Table
 
+COUNTED = ("update", "epoch", "seconds")  # in each line of metrics.jsonl
+TAIL = 8192  # bytes at the end of metrics.jsonl, more than two lines of it
+TRIALS = 1000
+Status = Literal["waiting", "running", "finished", "failed"]
 CELLS, TUNING, LOGS = "cells", "tuning", "logs"
 LOOK = 0.1  # seconds between two looks at the workers
 REDRAW = 1.0  # seconds between two looks at the runs' progress
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run's training is.
+
+    Attributes:
+        update: the last update that was logged.
+        share: of all training, from 0 to 1.
+        seconds: of training so far.
+        loss: at the last update, where it is known.
+    """
+
+    update: int
+    share: float
+    seconds: float
+    loss: float | None = None
+
+    @property
+    def total(self) -> float | None:
+        """The seconds of all training, once something is known."""
+        return self.seconds / self.share if self.share > 0 else None
+
+    @property
+    def left(self) -> float | None:
+        """The seconds of training that are still to come."""
+        return None if self.total is None else self.total - self.seconds
+
+
+def progress_of(run: Path, recipe: Recipe) -> RunProgress:
+    """How far a run is, by the end of its metrics.jsonl."""
+    entries = _last_entries(RunFolder(run).metrics)
+    losses = [entry["loss"] for entry in entries if "loss" in entry]
+    if not entries:
+        return RunProgress(0, 0.0, 0.0)
+    last, config = entries[-1], recipe.training
+    ends = ((config.updates, last["update"]), (config.epochs, last["epoch"]), (config.minutes, last["seconds"] / 60))
+    share = max((done / end for end, done in ends if end), default=0.0)
+    return RunProgress(last["update"], min(1.0, share), last["seconds"], losses[-1] if losses else None)
+
+
+def _last_entries(metrics: Path) -> list[dict[str, Any]]:
+    """The whole lines at the end of metrics.jsonl, which may be written to."""
+    try:
+        with metrics.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().decode("utf-8", "ignore").split("\n")[:-1]
+    except OSError:
+        return []
+    entries = []
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:  # the first may be cut
+            continue
+        if isinstance(entry, dict) and all(isinstance(entry.get(key), int | float) for key in COUNTED):
+            entries.append(entry)
+    return entries
+
+
+def tried_seconds(recipe: Recipe, threads: int) -> float:
+    """The time of a recipe's training, by a few updates and an evaluation. Raises as `train` does."""
+    with silenced(), threads_set(threads):
+        return dry_run(recipe).seconds
+
+
+def expected(variant: str, known: Mapping[str, Sequence[float]]) -> float | None:
+    """The seconds that a cell of a variant will take: as those of the variant that are known, else as all."""
+    seconds = list(known.get(variant, ())) or [value for values in known.values() for value in values]
+    return fmean(seconds) if seconds else None
+
+
+def tuning_score(outputs: Sequence[CellOutput], metric: Metric) -> float:
+    """The mean score of the short runs of a value, one output a seed."""
+    return fmean(metric.score(output.hypotheses, output.test.references).value for output in outputs)
+
+
+def best_score(scores: Sequence[float | None], losses: Sequence[float | None], metric: Metric) -> int:
+    """The index of the best score, of equals that with the lowest loss on dev; None is one where training failed."""
+    known = {index: score for index, score in enumerate(scores) if score is not None}
+    return min(known, key=lambda index: rank(known[index], losses[index], higher_is_better=metric.higher_is_better))
+
+
+def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bool:
+    """Whether the best and the worst value differ by more than chance over their segments; true of one value.
+
+    The test is approximate randomisation (Noreen 1989) over segments, each of which has the outputs of all seeds, for
+    seeds err on the same segments. The best and the worst are the furthest apart of all pairs of values, so that p is
+    adjusted by their number (Bonferroni). The spread between seeds is left out: values that are told apart here may
+    still differ by their seeds alone.
+
+    Args:
+        values: the outputs of each, one a seed, with the same seeds for all.
+    """
+    if len(values) < 2:
+        return True
+
+    def score(statistics: Statistics) -> float:
+        return metric.aggregate(statistics.sum(axis=0))
+
+    every = [
+        np.sum([metric.counted(output.hypotheses, output.test.references) for output in outputs], axis=0)
+        for outputs in values
+    ]
+    lowest, highest = min(every, key=score), max(every, key=score)
+    pairs = comb(len(every), 2)
+    return approximate_randomisation(metric, lowest, highest, trials=TRIALS * pairs).p_value * pairs <= SIGNIFICANT
+
+
+@dataclass
+class CellState:
+    """A run of the grid and how it stands.
+
+    Attributes:
+        planned: what it is.
+        job: what makes it.
+        status: how it stands.
+        worker: what is at work on it.
+        result: of a finished run.
+        code: the exit code of one that failed.
+        signal: the number of the signal that ended one that failed, before or after it saved; 0 where none did.
+    """
+
+    planned: PlannedRun
+    job: CellJob
+    status: Status = "waiting"
+    worker: Worker | None = None
+    result: CellResult | None = None
+    code: int = 0
+
+    @property
+    def signal(self) -> int:
+        return max(0, -self.code, self.code - 128)
+
+
+@dataclass
+class VariantState:
+    """A variant: its short runs, and its cells once the value of the tuned key is chosen."""
+
+    variant: Variant
+    tuning: list[CellState]
+    cells: list[CellState] = field(default_factory=list)
+    value: Any = None
+    chosen: bool = False
+    failed: str = ""
+
+    @property
+    def by_value(self) -> list[list[CellState]]:
+        """Its short runs, those of each value of the tuned key together."""
+        return [list(runs) for _, runs in groupby(self.tuning, key=lambda run: run.planned.value)]
+
+    @property
+    def runs(self) -> list[CellState]:
+        """Its runs that are known: short ones and cells."""
+        return [*self.tuning, *self.cells]
+
+
+@dataclass(frozen=True)
+class GridResult:
+    """All that came out of a grid.
+
+    Attributes:
+        cells: the results of the finished ones.
+        failed: the others, in words.
+        tuned: the value of the tuned key by variant.
+        by_chance: the variants whose short runs do not tell the values of the key apart; none where a signal came.
+        stopped: the number of the signal that ended the work; 0 where none did.
+        unfinished: the cells that neither finished nor failed, in words.
+    """
+
+    cells: tuple[CellResult, ...]
+    failed: tuple[str, ...]
+    tuned: dict[str, Any]
+    by_chance: tuple[str, ...] = ()
+    stopped: int = 0
+    unfinished: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GridBoard:
+    """The part of a grid at work that a user sees.
+
+    Args:
+        grid: what is compared.
+        variants: how they stand, which changes as their runs begin and end.
+    """
+
+    grid: Grid
+    variants: Sequence[VariantState]
+
+    def shown(self, slots: int) -> tuple[str, list[str]]:
+        """The state of the work: in a few words, and as the lines of a table of the runs that are at work.
+
+        Args:
+            slots: how many cells are made at a time.
+        """
+        runs = [run for state in self.variants for run in state.runs]
+        at = [(run, progress_of(run.job.run, run.job.recipe)) for run in runs if run.status == "running"]
+        known = self.known_seconds()
+        waiting = [expected(state.variant.name, known) for state in self.variants for _ in self._waiting(state)]
+        left = sum(progress.left or 0.0 for _, progress in at) + sum(seconds or 0.0 for seconds in waiting)
+        failed, done = (sum(run.status in kinds for run in runs) for kinds in (("failed",), ("failed", "finished")))
+        parts = [f"{done} of {self.grid.total} cells"] + ([f"{failed} failed"] if failed else [])
+        parts += [f"{run.job.name}: update {progress.update:,}" for run, progress in at]
+        parts += [f"{duration(left / slots)} left"] if left and None not in waiting else []
+        return " · ".join(parts), _table(at).text().splitlines() if at else []
+
+    def _waiting(self, state: VariantState) -> Iterator[CellState | None]:
+        """The cells of a variant that are still to be trained, made or not."""
+        if state.failed:
+            return
+        if not state.cells:
+            yield from (None for _ in self.grid.config.seeds)
+        yield from (cell for cell in state.cells if cell.status == "waiting" and not cell.job.is_trained())
+
+    def known_seconds(self) -> dict[str, list[float]]:
+        """The seconds of training of cells by variant, of those whose end is in sight."""
+        known: dict[str, list[float]] = {}
+        for state in self.variants:
+            for cell in state.cells:
+                total = progress_of(cell.job.run, cell.job.recipe).total if cell.status != "waiting" else None
+                if total is not None:
+                    known.setdefault(state.variant.name, []).append(total)
+            if state.variant.name not in known:
+                known |= self._known_by_tuning(state)
+        return known
+
+    def _known_by_tuning(self, state: VariantState) -> dict[str, list[float]]:
+        """The seconds of a cell of a variant by the speed of its short runs, where its end is a number of updates."""
+        tune, updates = self.grid.config.tune, state.variant.recipe.training.updates
+        if tune is None or updates is None:
+            return {}
+        totals = [progress_of(run.job.run, run.job.recipe).total for run in state.tuning if run.status != "waiting"]
+        known = [total * updates / tune.updates for total in totals if total is not None]
+        return {state.variant.name: known} if known else {}
+
+
+def _table(at: Sequence[tuple[CellState, RunProgress]]) -> Table:
+    """A row a run that is at work."""
+    rows: list[list[Cell]] = [
+        [
+            run.job.name,
+            "decoding" if run.job.is_trained() else "training",
+            progress.update,
+            progress.loss,
+            "" if progress.left is None else duration(progress.left),
+        ]
+        for run, progress in at
+    ]
+    named = [Column(name) for name in ("running", "work")]
+    return Table([*named, Column("update", format=","), Column("loss", format=".3f"), Column("left")], rows)
 
 
 class KeptChoice(BaseModel):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ValidationError
 
 import headway
-from headway.comparison.findings import CLAIM_COLUMNS
+from headway.comparison.claims import CLAIM_COLUMNS
 from headway.config import Section, Seed, explain
 from headway.device import machine
 from headway.documents import read_json

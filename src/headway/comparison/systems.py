@@ -1,29 +1,240 @@
-"""`headway.compare`: one function for all that can be compared."""
+"""`headway.compare`: one function for all that can be compared, and grids from their file to their comparison."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import signal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from headway.comparison.cell_results import CellResult
-from headway.comparison.compare_options import CompareOptions, ExistingOptions
-from headway.comparison.comparison import Comparison
-from headway.comparison.comparison_page import write_report
+from headway.comparison.cells import CellResult
+from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.existing_results import Existing, compare_existing
-from headway.comparison.grid_comparison import compare_grid
-from headway.comparison.grid_file import load_grid
-from headway.comparison.grid_options import GridOptions, is_grid
-from headway.comparison.score_figure import draw_figures
-from headway.comparison.verdicts import compare_cells
+from headway.comparison.grid import Grid, NamedCorpus, TuneConfig, Variant
+from headway.comparison.grid_file import check_corpora, load_grid
+from headway.comparison.grid_run import CELLS, TUNING, GridResult, GridRun, expected, tried_seconds
+from headway.comparison.options import CompareOptions, ExistingOptions, GridOptions, is_grid
+from headway.comparison.report import draw_figures, write_report
+from headway.comparison.run_results import read_test_set
+from headway.comparison.statistics import SIGNIFICANT
+from headway.comparison.workers import LocalWorkers, RayWorkers, Workers, room_here
 from headway.config import validated_options
 from headway.errors import RunError, UserError, nearest, option
 from headway.files import check_output_folder
+from headway.log import counted, duration, progress, say, warn
 from headway.metrics import Metric, as_metrics
+from headway.tables import Cell, Column, Table
 
 SEVERAL = ("hypotheses", "references", "test")  # options that take one or several
 
 Path_ = str | Path
 Systems = Path_ | CellResult | Sequence[Path_ | CellResult] | Mapping[str, Path_ | Sequence[Path_]]
+
+
+@dataclass(frozen=True)
+class GridComparison:
+    """A grid that was made.
+
+    Attributes:
+        comparison: of the cells that can be compared; None where these are fewer than two variants.
+        result: all cells.
+        code: the exit code: 0, 1 where a cell failed or nothing can be compared, 128 + the signal's number where one
+            stopped the work.
+    """
+
+    comparison: Comparison | None
+    result: GridResult
+    code: int
+
+
+def compare_grid(grid: Grid, output: Path, options: GridOptions) -> GridComparison:
+    """Make what is missing of a grid, and compare its cells.
+
+    Args:
+        grid: what is compared.
+        output: the folder of all runs; what is finished there is not made again.
+        options: the workers, or that nothing more is to be made.
+
+    Raises:
+        UserError: corpora that cannot be read, test sets that are too small, or runs that were made with other recipes.
+        RunError: another call is at work in the folder.
+    """
+    check_sets(grid)
+    run = GridRun(grid, output, options.threads)
+    if run.is_done() or options.only_finished:
+        result = run.result()
+    else:
+        check_corpora(grid)
+        result = run.run(workers_of(options))
+    if result.stopped:
+        by = f"{signal.Signals(result.stopped).name} with {counted(len(result.cells), 'finished cell')}"
+        say(f"stopped by {by}; the same command goes on")
+        return GridComparison(None, result, 128 + result.stopped)
+    for failure in result.failed:
+        say(f"failed: {failure}")
+    comparison = comparison_of(grid, result)
+    return GridComparison(comparison, result, 1 if result.failed or comparison is None else 0)
+
+
+def check_sets(grid: Grid) -> None:
+    """Read all test sets, and score their own references.
+
+    Raises:
+        UserError: a set that cannot be scored, or one whose sources are all tuned on.
+    """
+    recipe, sources = grid.variants[0].recipe, dict[str, tuple[str, ...]]()
+    for test in (*grid.tests, *([grid.tuning_set] if grid.tuning_set else [])):
+        scored = read_test_set(recipe, test)
+        for metric in grid.metrics_of(test):
+            metric.counted(scored.references[0], scored.references)
+        sources[test.where] = scored.sources
+    if grid.tuning_set is not None:
+        tuned = set(sources[grid.tuning_set.where])
+        for test in grid.tests:
+            _check_untuned(test, sources[test.where], tuned)
+
+
+def _check_untuned(test: NamedCorpus, sources: Sequence[str], tuned: Collection[str]) -> None:
+    """Raise UserError for a test set whose sources are all tuned on; some of them are told."""
+    known = sum(source in tuned for source in sources)
+    if known == len(sources):
+        what = f"the test set {test.name} reports these sources, so that nothing can be tuned on them"
+        raise UserError(what, where="tune.on", received=f"{known:,} of {len(sources):,}")
+    if known:
+        warn(f"{test.where}: {known:,} of {len(sources):,} sources are tuned on, too")
+
+
+def workers_of(options: GridOptions) -> Workers:
+    """The workers that the options ask for. Raises UserError where there is no such cluster."""
+    if options.ray is not None:
+        return RayWorkers(options.ray, options.workers, options.threads)
+    return LocalWorkers(options.workers or room_here(options.threads), options.threads)
+
+
+def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
+    """The comparison of the variants that have cells, over the seeds that all of these have."""
+    seeds: dict[str, set[int]] = {}
+    for cell in result.cells:
+        seeds.setdefault(cell.variant, set()).add(cell.seed)
+    shared = set.intersection(*seeds.values()) if seeds else set()
+    if len(seeds) < 2 or not shared:
+        few, apart = "fewer than two variants have cells", "no seed has cells of all variants that have any"
+        left = counted(len(result.unfinished), "cell")
+        why = f"; not finished, or decoded for other sets or with other options: {left}" if result.unfinished else ""
+        warn(f"{few if len(seeds) < 2 else apart}: nothing is compared{why}")
+        return None
+    missing = [variant.name for variant in grid.variants if variant.name not in seeds]
+    left_out = [str(cell.name) for cell in result.cells if cell.seed not in shared]
+    for name in missing:
+        warn(f"{name} has no cells, and is left out of the comparison")
+    for name in left_out:
+        warn(f"{name} is left out of the comparison, for want of other cells")
+    config, baseline = grid.config, grid.config.baseline
+    cells = [cell for cell in result.cells if cell.seed in shared]
+    own = {test.name: grid.metrics_of(test) for test in grid.tests if test.metrics is not None}
+    absent = baseline if baseline in missing else None
+    found = compare_cells(
+        cells, grid.metrics_of(), config.margin, None if absent else baseline,
+        own_metrics=own, any_tokenization=config.any_tokenization,
+    )  # fmt: skip
+    notes = (*_left_out(result, left_out, absent), *_norms(grid.variants), *_on_tuning(grid, result))
+    return replace(found, notes=notes)
+
+
+def _left_out(result: GridResult, without_others: Sequence[str], baseline: str | None) -> Iterator[str]:
+    """Notes on cells that failed or are not finished, on those that have no others beside them, and on the baseline."""
+    if result.failed:
+        yield f"Failed: {'; '.join(result.failed)}."
+    if result.unfinished:
+        yield f"Not finished: {'; '.join(result.unfinished)}."
+    if without_others:
+        yield f"Left out for want of these: {'; '.join(without_others)}."
+    if baseline is not None:
+        yield f"The baseline {baseline} has no cells, so that every pair is compared."
+
+
+def _norms(variants: Sequence[Variant]) -> Iterator[str]:
+    """A note on where Transformers have their norms, by variant where these differ."""
+    found: dict[str, list[str]] = {}
+    for variant in variants:
+        if norm := getattr(variant.recipe.model, "norm", None):
+            found.setdefault(norm, []).append(variant.name)
+    if len(found) == 1:
+        yield f"Transformers are {next(iter(found))}-norm."
+    elif found:
+        parts = (f"{norm}-norm for {', '.join(names)}" for norm, names in found.items())
+        yield f"Transformers: {'; '.join(parts)}."
+
+
+def _on_tuning(grid: Grid, result: GridResult) -> Iterator[str]:
+    """Notes on the choice of the tuned key."""
+    if (tune := grid.config.tune) is not None:
+        yield from _chosen_early(tune, grid.variants)
+        yield from _at_the_edge(tune, result.tuned)
+        yield from _chosen_by_chance(tune, result.by_chance)
+
+
+def _chosen_early(tune: TuneConfig, variants: Sequence[Variant]) -> Iterator[str]:
+    """A note on short runs of less than half of the training: what is best there need not be best at its end."""
+    longest = max(variant.recipe.training.updates or 0 for variant in variants)
+    if 2 * tune.updates < longest:
+        chosen = f"chosen after {tune.updates:,} of {longest:,} updates"
+        yield f"{tune.key}: {chosen}; another value may be the best after all of them"
+
+
+def _at_the_edge(tune: TuneConfig, tuned: Mapping[str, Any]) -> Iterator[str]:
+    """Notes on variants whose best number is the lowest or the highest that was tried: a better one may lie beyond."""
+    if not all(type(value) in (int, float) for value in tune.values):
+        return
+    for word, edge in (("lowest", min(tune.values)), ("highest", max(tune.values))):
+        if names := [name for name, value in tuned.items() if value == edge]:
+            yield f"{tune.key}: the best for {', '.join(names)} is the {word} that was tried, {edge:g}"
+
+
+def _chosen_by_chance(tune: TuneConfig, variants: Sequence[str]) -> Iterator[str]:
+    """A note on variants whose short runs do not tell the values apart: another value may be better by much."""
+    if variants:
+        apart = f"do not tell its values apart after {tune.updates:,} updates (p > {SIGNIFICANT})"
+        yield f"{tune.key}: the short runs of {', '.join(variants)} {apart}; the choice is by chance"
+
+
+def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
+    """The runs of a grid with the time that each will take, by runs that are there or by a few updates.
+
+    Raises:
+        UserError: data that cannot be read, or runs that were made with other recipes.
+    """
+    check_sets(grid)
+    run = GridRun(grid, output, options.threads)
+    known = run.board.known_seconds()
+    with progress("trying a few updates", len(grid.variants), "variants", long=True) as line:
+        for count, variant in enumerate(grid.variants, start=1):
+            if variant.name not in known:
+                try:
+                    known[variant.name] = [tried_seconds(variant.recipe, options.threads)]
+                except RunError as error:
+                    warn(f"{variant.name} fails in its first updates, and its time is that of the others: {error}")
+            line.update(count)
+    rows: list[list[Cell]] = []
+    left = 0.0
+    for kind, planned, finished in run.planned():
+        seconds = expected(planned.variant, known) or 0.0
+        if kind == TUNING and grid.config.tune is not None:
+            updates = next(each for each in grid.variants if each.name == planned.variant).recipe.training.updates
+            seconds *= grid.config.tune.updates / updates if updates else 1.0
+        left += 0.0 if finished else seconds
+        what, state = "cell" if kind == CELLS else "tuning", "finished" if finished else ""
+        rows.append([planned.name, what, planned.recipe.training.updates, state, duration(seconds)])
+    slots = options.workers or room_here(options.threads)
+    columns = [
+        Column("run"),
+        Column("kind"),
+        Column("updates", format=","),
+        Column("state"),
+        Column("training", align="right"),
+    ]
+    with_workers = f"{duration(left / slots)} with {slots} workers of {options.threads} threads"
+    return Table(columns, rows, notes=[f"{duration(left)} of training are left, {with_workers}."])
 
 
 def compare(

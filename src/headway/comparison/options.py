@@ -1,18 +1,22 @@
-"""Options of `headway compare`: Python's keywords and the command line's flags are made from them."""
+"""Options of `headway compare` and `headway reproduce`, from which Python's keywords and flags are made."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from headway.config import WRITES_FIGURE, WRITES_FOLDER
-from headway.errors import option
+from headway.config import WRITES_FIGURE, WRITES_FOLDER, Section
+from headway.errors import UserError, option
 from headway.formats.lines import check_file
 from headway.metrics.score_options import METRIC_NAMES, MetricOptions
 
 EXISTING: dict[str, Any] = {"group": "Runs and outputs that exist already"}
+Workers = Annotated[int, Field(gt=0, le=1024)]
+GRID: dict[str, Any] = {"group": "A grid of runs"}
+GRID_FILES = (".yaml", ".yml")
+USUAL_BUDGET: Final = "small"  # where none is named
 
 
 class ExistingOptions(MetricOptions):
@@ -107,3 +111,69 @@ class CompareOptions(ExistingOptions):
         if self.training is not None:
             check_file(self.training, option("training"))
         return self
+
+
+def is_grid(name: str) -> bool:
+    """Whether what is to be compared is the file of a grid; a run folder may have any name."""
+    return name.endswith(GRID_FILES) and not Path(name).is_dir()
+
+
+class GridOptions(Section):
+    """The workers of a grid."""
+
+    workers: Workers | None = Field(
+        None,
+        description="Cells that are made at a time.",
+        json_schema_extra={**GRID, "default_text": "as many as there is room for"},
+    )
+    threads: Workers = Field(1, description="Threads of each cell.", json_schema_extra=GRID)
+    ray: str | None = Field(
+        None,
+        description="Send cells to the Ray cluster at this address; local starts one here.",
+        json_schema_extra={**GRID, "metavar": "ADDRESS"},
+    )
+    dry_run: bool = Field(
+        False, description="List the cells and their estimated time, and make none.", json_schema_extra=GRID
+    )
+    only_finished: bool = Field(
+        False, description="Compare the cells that are finished, and make none.", json_schema_extra=GRID
+    )
+
+    @model_validator(mode="after")
+    def _makes_or_compares(self) -> Self:
+        if self.dry_run and self.only_finished:
+            allowed = f"without {option('only_finished')}"
+            raise UserError("no cells are to be made", where=option("dry_run"), allowed=allowed)
+        if self.ray is not None and self.only_finished:
+            allowed = f"without {option('only_finished')}"
+            raise UserError(
+                "no cells are to be made, there or here", where=option("ray"), received=self.ray, allowed=allowed
+            )
+        return self
+
+
+class ReproduceOptions(GridOptions):
+    """The budget, data and output of claims, and the workers."""
+
+    budget: Literal["small", "full"] = Field(
+        USUAL_BUDGET, description="For two processor cores, or that of the document."
+    )
+    output: Path | None = Field(
+        None, description="The folder of data and runs.", json_schema_extra={"metavar": "DIR", "default_text": ""}
+    )
+    data: Path | None = Field(
+        None,
+        description="The folder of the corpora that the claims name.",
+        json_schema_extra={"metavar": "FOLDER", "default_text": "none; some claims make their data"},
+    )
+    dry_run: bool = Field(
+        False,
+        description="List the cells and their estimated time, or the commands that prepare their data; run nothing.",
+        json_schema_extra=GRID,
+    )
+    yes: bool = Field(False, description="Run the commands of claim files that prepare data without being asked.")
+    claims: Path | None = Field(
+        None,
+        description="The folder of the claim files.",
+        json_schema_extra={"metavar": "FOLDER", "default_text": "claims, else those that come with headway"},
+    )

@@ -1,28 +1,51 @@
-"""The page of a comparison: one file with verdicts, curves, parts of test sets, n-grams, sentences and attention.
+"""The report of a comparison: a page, Markdown, LaTeX, CSV, JSON and figures, with all that differs.
 
 Sentences are pieces of data in the page, and so is the attention of each variant in them, read when it is shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from headway.comparison.buckets import Bucketing, BucketScore
-from headway.comparison.cell_results import CellResult
-from headway.comparison.compare_options import CompareOptions
+from headway.comparison.cells import CellResult
 from headway.comparison.comparison import ComparedPair, Comparison
-from headway.comparison.comparison_report import NAME, Report, report_of, training_words, write_tables
-from headway.comparison.learning_curves import BandedCurves
-from headway.log import progress
+from headway.comparison.differences import (
+    BandedCurves,
+    Bucketing,
+    BucketScore,
+    NgramDifference,
+    SentenceScores,
+    banded_curves,
+    bucketings,
+    length_bucketings,
+    most_different,
+    ngram_differences,
+    ngram_table,
+    sentence_scores,
+)
+from headway.comparison.options import CompareOptions
+from headway.comparison.words import word_counts
+from headway.errors import UserError, option
+from headway.files import write_json, write_text
+from headway.formats.lines import read_lines
+from headway.log import progress, warn
 from headway.metrics.alignment_error import AlignmentErrorRate
+from headway.registry import foreign_code
 from headway.runs.inspect.capture import ReadOptions, read
+from headway.runs.inspect.charts import Panel, panel_chart
 from headway.runs.inspect.html_page import write_page
 from headway.runs.inspect.inspection import maps_of
 from headway.runs.inspect.inspection_page import packed_maps
 from headway.runs.load import load
+from headway.runs.run_folder import RunFolder
+from headway.tables import Table
+from headway.tasks import build_task
 from headway.tasks.task import RawExample
 
+SENTENCES = 8  # of each pair, in which one is better, and as many in which it is worse
+NAME = "compare"
 STYLES = ("palette.css", "report.css", "heatmap.css", "compare.css")
 SCRIPTS = (
     "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "forest.js", "bucket_chart.js", "differences.js",
@@ -32,6 +55,97 @@ BITS = 8
 MOST_CAPTURED = 40  # sentences with attention, of a test set
 
 Attentions = Mapping[tuple[str, int, int], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A comparison with all that differs.
+
+    Args:
+        comparison: of all variants.
+        curves: dev scores in training, by metric.
+        buckets: scores of parts of the test sets.
+        ngrams: won and lost, by the names of a pair and the index of a test set, where segments are texts.
+        sentences: by the index of a test set, the own scores of every segment.
+        shown: by the names of a pair and the index of a test set, the segments that differ most.
+    """
+
+    comparison: Comparison
+    curves: list[BandedCurves]
+    buckets: list[Bucketing]
+    ngrams: dict[tuple[str, str, int], list[NgramDifference]] = field(default_factory=dict)
+    sentences: list[list[SentenceScores]] = field(default_factory=list)
+    shown: dict[tuple[str, str, int], list[int]] = field(default_factory=dict)
+
+    def tables(self) -> Iterator[Table]:
+        """All tables, the main ones first."""
+        yield self.comparison.table()
+        yield self.comparison.pair_table()
+        yield from (curves.table() for curves in self.curves)
+        yield from (bucketing.table() for bucketing in self.buckets)
+        yield from (ngram_table(found, a, b) for (a, b, _), found in self.ngrams.items() if found)
+
+
+def report_of(comparison: Comparison, training: Mapping[str, int] | None = None) -> Report:
+    """Everything that differs between the variants of a comparison.
+
+    Args:
+        comparison: of all variants.
+        training: how often each word occurs in the target texts of training; None where that is not known.
+    """
+    pairs = list(dict.fromkeys((pair.a, pair.b) for pair in comparison.pairs))
+    report = Report(comparison, banded_curves(comparison), bucketings(comparison, training))
+    for test in range(len(comparison.tests)):
+        measures = [measure for measure in comparison.measures if measure.test == test]
+        scores = sentence_scores(comparison, measures[0])
+        report.sentences.append(scores)
+        for a, b in pairs:
+            report.shown[a, b, test] = most_different(scores, a, b, SENTENCES)
+            if any(measure.metric.of_text for measure in measures):
+                report.ngrams[a, b, test] = ngram_differences(comparison, a, b, test)
+    return report
+
+
+def training_words(comparison: Comparison, path: Path | None, *, allow_code: bool = False) -> dict[str, int] | None:
+    """How often words occur in the target texts of training: of a file, else of the first run; None without either.
+
+    Raises:
+        UserError: the file cannot be read. Data of a run that cannot be read any more are a warning.
+    """
+    if path is not None:
+        with progress("counting words", unit="lines") as bar:
+            return dict(word_counts(bar.over(read_lines(path))))
+    runs = [cell.path for cells in comparison.cells.values() for cell in cells if cell.path and cell.path.is_dir()]
+    if not runs or not any(measure.metric.of_text for measure in comparison.measures):
+        return None
+    with foreign_code(allow_code):
+        recipe = RunFolder(runs[0]).read_recipe()
+        try:
+            corpus = build_task(recipe.task).named_corpus(recipe, recipe.data.train, "data.train")
+            with progress("counting words", corpus.size, "examples") as bar:
+                texts = (example.references[0] for example in corpus.examples if example.references)
+                return dict(word_counts(bar.over(texts)))
+        except UserError as error:
+            left_out = "scores of words by how often training has them are left out"
+            warn(f"{left_out}: its data cannot be read ({error}); {option('training')} names its target texts")
+            return None
+
+
+def write_tables(report: Report, folder: Path) -> list[Path]:
+    """Write the report as `compare.md`, `.tex`, `.csv` and `.json`, and the differences as `differences.csv`."""
+    comparison = report.comparison
+    main = [comparison.table(), comparison.pair_table()]
+    conclusions = "".join(f"- {line}\n" for line in comparison.conclusions())
+    files = {
+        f"{NAME}.md": "\n".join([f"# Comparison\n\n{conclusions}", *(table.markdown() for table in report.tables())]),
+        f"{NAME}.tex": "\n".join(table.latex() for table in main),
+        f"{NAME}.csv": main[0].csv(),
+        "differences.csv": main[1].csv(),
+    }
+    for name, text in files.items():
+        write_text(folder / name, text)
+    write_json(folder / f"{NAME}.json", comparison.to_json())
+    return [*(folder / name for name in files), folder / f"{NAME}.json"]
 
 
 def write_report(comparison: Comparison, folder: Path, options: CompareOptions, *, own: bool = False) -> list[Path]:
@@ -229,3 +343,67 @@ def _sentences(report: Report, attentions: Attentions, test: int) -> list[dict[s
         }
         for index in segments
     ]
+
+
+def draw_figures(comparison: Comparison, options: CompareOptions) -> None:
+    """Draw the figures that the options name."""
+    if options.figure is not None:
+        draw_scores(comparison, options.figure)
+    if options.by_length is not None:
+        draw_by_length(comparison, options.by_length)
+
+
+def draw_scores(comparison: Comparison, path: Path) -> None:
+    """Draw the mean score of every variant by every measure, a panel a measure, as PNG, SVG or PDF by the suffix.
+
+    Bars reach one standard deviation between seeds to each side. A level line is the baseline or, without one, the
+    first variant.
+
+    Raises:
+        UserError: a suffix that is no format of figures.
+    """
+    names = [variant.name for variant in comparison.variants]
+    level = comparison.baseline or names[0]
+    what = "mean over seeds" if comparison.seeds > 1 else "score"
+    line = level if level != what else f"{level} (baseline)"
+    panels = []
+    for measure in comparison.measures:
+        scores = {variant.name: variant.scores[measure.key] for variant in comparison.variants}
+        points = [(float(index), scores[name].mean) for index, name in enumerate(names)]
+        lines = {what: points, line: [(x, scores[level].mean) for x, _ in points]}
+        spans = [(scores[name].mean, scores[name].sd or 0.0) for name in names]
+        bars = {what: [(mean - sd, mean + sd) for mean, sd in spans]}
+        panels.append(Panel(title="", x="", y=measure.label, lines=lines, bars=bars, names=names, baseline=line))
+    panel_chart(panels, path)
+
+
+def draw_by_length(comparison: Comparison, path: Path) -> None:
+    """Draw the mean score of every variant in each part of a test set by length, with its 95 % interval, as in figure 2
+    of Bahdanau et al. (2015) and figure 3 of Kazemnejad et al. (2023). There is a panel a measure.
+
+    Raises:
+        UserError: a suffix that is no format of figures, or no test set with lengths.
+    """
+    what = "mean over seeds" if comparison.seeds > 1 else "score"
+    panels = [
+        Panel(
+            title=bucketing.title, x=bucketing.axis, y=f"{what}, 95 % intervals",
+            lines={name: _points(bucketing.lengths, scores) for name, scores in bucketing.scores.items()},
+            bars={name: list(map(_ends, scores)) for name, scores in bucketing.scores.items()},
+            counts=list(zip(bucketing.lengths, bucketing.counts, strict=True)),
+        )
+        for bucketing in length_bucketings(comparison)
+    ]  # fmt: skip
+    if not panels:
+        allowed = "groups whose names are numbers, sources, or references of text"
+        raise UserError("no test set has lengths", where=option("by_length"), allowed=allowed)
+    panel_chart(panels, path)
+
+
+def _points(lengths: Sequence[float], scores: Sequence[BucketScore]) -> list[tuple[float, float]]:
+    return [(length, score.value) for length, score in zip(lengths, scores, strict=True)]
+
+
+def _ends(score: BucketScore) -> tuple[float, float]:
+    """The interval; the score itself where it has none, with one segment."""
+    return (score.value, score.value) if score.low is None or score.high is None else (score.low, score.high)

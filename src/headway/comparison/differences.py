@@ -1,28 +1,35 @@
-"""Scores of parts of a test set, with an interval of their own: by length, by group, by score, by kinds of words.
+"""Differences between variants: scores of parts of a test set, learning curves, n-grams and sentences.
 
 Shapes: n seeds, N segments, k statistics of one segment.
 """
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isclose, sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 
+from headway.comparison.cells import CellOutput, CellResult
 from headway.comparison.comparison import Comparison, Measure
 from headway.comparison.statistics import Linearised, linearise
-from headway.comparison.words import WordF1, words_of
+from headway.comparison.words import WordF1, ngrams_of, words_of
+from headway.metrics import METRICS
 from headway.metrics.groups import length_bins, ordered_groups
-from headway.metrics.metric import Metric, Statistics
+from headway.metrics.metric import Metric, Statistics, rank
 from headway.metrics.signature import Signature
 from headway.tables import Cell, Column, Spread, Table
 
 FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the least of each bucket
 SCORE_STEP = 10
+LOSS = "loss"
+LONGEST = 4
+SHOWN = 20  # n-grams, of each system
 
 
 class BucketScore(NamedTuple):
@@ -303,3 +310,223 @@ def _score(linear: Linearised, bounds: tuple[float, float] = (-math.inf, math.in
     estimate = linear.estimate()
     low, high = estimate.interval()
     return BucketScore(estimate.value, max(low, bounds[0]), min(high, bounds[1]), (high - low) / 2)
+
+
+@dataclass(frozen=True)
+class BandPoint:
+    """An evaluation: after so many updates and, in the mean over seeds, seconds; the scores of the seeds.
+
+    Args:
+        update, seconds: when.
+        mean: of the scores over seeds.
+        low, high: the lowest and the highest of them.
+        loss: the mean loss, infinite where it is not known.
+    """
+
+    update: int
+    seconds: float
+    mean: float
+    low: float
+    high: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class BandedCurves:
+    """The curves of all variants that have one, by one metric on dev.
+
+    Args:
+        metric: its name; `loss` is the cross-entropy a token.
+        higher_is_better: whether it is.
+        lines: the evaluations that all seeds of a variant have, by variant.
+        notes: further notes of the table.
+    """
+
+    metric: str
+    higher_is_better: bool
+    lines: dict[str, list[BandPoint]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def are_long(self) -> bool:
+        """Whether runs were evaluated more than once, so that who is sooner can be seen."""
+        return any(len(points) > 1 for points in self.lines.values())
+
+    def best(self, variant: str) -> BandPoint:
+        """The best mean of a variant."""
+        points, higher = self.lines[variant], self.higher_is_better
+        return min(points, key=lambda point: rank(point.mean, point.loss, higher_is_better=higher))
+
+    def table(self) -> Table:
+        """The best score of each variant, and what it took to come as far as all variants come."""
+        bests = {variant: self.best(variant) for variant in self.lines}
+        means = [best.mean for best in bests.values()]
+        level = min(means) if self.higher_is_better else max(means)
+        rows: list[list[Cell]] = []
+        for variant, best in bests.items():
+            reached = next(point for point in self.lines[variant] if self._reaches(point.mean, level))
+            rows.append([variant, best.mean, best.update, best.seconds, reached.update, reached.seconds])
+        columns = [
+            Column("variant"), Column("best on dev", format=".2f"), Column("at update", format=","),
+            Column("after", "s", ",.0f"), Column(f"{level:.2f} at update", format=","), Column("after", "s", ",.0f"),
+        ]  # fmt: skip
+        notes = [f"{level:.2f} is as far as all variants come: better is one thing, sooner another.", *self.notes]
+        return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)
+
+    def _reaches(self, mean: float, level: float) -> bool:
+        return mean >= level if self.higher_is_better else mean <= level
+
+
+def banded_curves(comparison: Comparison) -> list[BandedCurves]:
+    """The curves of every metric that runs were evaluated by on dev, the comparison's own first; none without runs."""
+    higher = {measure.metric.name: measure.metric.higher_is_better for measure in comparison.measures}
+    found: dict[str, dict[str, list[BandPoint]]] = {}
+    for variant, cells in comparison.cells.items():
+        for metric in _metrics_of(cells):
+            if points := _points(cells, metric):
+                found.setdefault(metric, {})[variant] = points
+    order = [*higher, *found]
+    names = sorted(found, key=lambda name: (name == LOSS, order.index(name)))
+    steps = {variant: cells[0].dev_steps or "none" for variant, cells in comparison.cells.items()}
+    shown = "; ".join(f"{variant}: {each}" for variant, each in steps.items())
+    differ = (f"The references of dev were not normalised alike ({shown}).",) if len(set(steps.values())) > 1 else ()
+    return [
+        BandedCurves(name, higher.get(name, _is_higher_better(name)), found[name], () if name == LOSS else differ)
+        for name in names
+    ]
+
+
+def _is_higher_better(name: str) -> bool:
+    """The direction of what was measured on dev alone; of a metric from outside the package, that of most."""
+    return METRICS.get(name).higher_is_better if name in METRICS else name != LOSS
+
+
+def _metrics_of(cells: Sequence[CellResult]) -> list[str]:
+    """The metrics that all seeds were evaluated by."""
+    every = [{name for point in cell.curve for name in point.scores} for cell in cells]
+    return sorted(set.intersection(*every))
+
+
+def _points(cells: Sequence[CellResult], metric: str) -> list[BandPoint]:
+    by_seed = [{point.update: point for point in cell.curve if metric in point.scores} for cell in cells]
+    points = []
+    for update in sorted(set.intersection(*map(set, by_seed))):
+        scores = [seed[update].scores[metric] for seed in by_seed]
+        seconds = fmean(seed[update].seconds for seed in by_seed)
+        loss = fmean(seed[update].scores.get(LOSS, math.inf) for seed in by_seed)
+        points.append(BandPoint(update, seconds, fmean(scores), min(scores), max(scores), loss))
+    return points
+
+
+@dataclass(frozen=True)
+class NgramDifference:
+    """An n-gram of the references, and how often each of two systems has it where a reference has it.
+
+    Args:
+        ngram: words with blanks between them.
+        a, b: occurrences that are right, a mean over seeds.
+        references: occurrences in the references.
+    """
+
+    ngram: str
+    a: float
+    b: float
+    references: int
+
+    @property
+    def weight(self) -> float:
+        """b - a in standard deviations of so rare an event."""
+        return (self.b - self.a) / sqrt(self.a + self.b)
+
+
+def ngram_differences(comparison: Comparison, a: str, b: str, test: int = 0) -> list[NgramDifference]:
+    """N-grams that b has right more often than a, most first, and then those that a has right more often.
+
+    Of n-grams that are parts of each other and differ alike, the longest one stands for all. Those that the references
+    have just once are left out, unless one of the two systems has no others.
+    """
+    right = {name: _right([cell.outputs[test] for cell in comparison.cells[name]]) for name in (a, b)}
+    totals: Counter[tuple[str, ...]] = Counter()
+    for reference in comparison.tests[test].references[0]:
+        totals.update(ngrams_of(reference, LONGEST))
+    differences = [
+        (ngram, NgramDifference(" ".join(ngram), right[a].get(ngram, 0.0), right[b].get(ngram, 0.0), totals[ngram]))
+        for ngram in right[a].keys() | right[b].keys()
+        if right[a].get(ngram, 0.0) != right[b].get(ngram, 0.0)
+    ]
+    differences.sort(key=lambda item: (-abs(item[1].weight), -len(item[0]), item[0]))
+    won = [item for item in differences if item[1].weight > 0]
+    lost = [item for item in differences if item[1].weight < 0]
+    return [*_without_parts(_repeated(won) or won), *_without_parts(_repeated(lost) or lost)]
+
+
+def _repeated(
+    differences: Sequence[tuple[tuple[str, ...], NgramDifference]],
+) -> list[tuple[tuple[str, ...], NgramDifference]]:
+    return [item for item in differences if item[1].references > 1]
+
+
+def _right(outputs: Sequence[CellOutput]) -> dict[tuple[str, ...], float]:
+    """How often each n-gram of a hypothesis is in its reference, a mean over seeds."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for output in outputs:
+        for hypothesis, reference in zip(output.hypotheses, output.test.references[0], strict=True):
+            counts.update(ngrams_of(hypothesis, LONGEST) & ngrams_of(reference, LONGEST))
+    return {ngram: count / len(outputs) for ngram, count in counts.items()}
+
+
+def _without_parts(differences: Sequence[tuple[tuple[str, ...], NgramDifference]]) -> list[NgramDifference]:
+    """The first differences, less those that contain an earlier one, or are contained in it, with the same counts."""
+    chosen: list[tuple[tuple[str, ...], NgramDifference]] = []
+    for ngram, difference in differences:
+        if len(chosen) == SHOWN:
+            break
+        if not any(_contains(ngram, other) and _alike(difference, its) for other, its in chosen):
+            chosen.append((ngram, difference))
+    return [difference for _, difference in chosen]
+
+
+def _contains(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether one of two n-grams is a part of the other."""
+    short, long = sorted((one, other), key=len)
+    return any(long[start : start + len(short)] == short for start in range(len(long) - len(short) + 1))
+
+
+def _alike(one: NgramDifference, other: NgramDifference) -> bool:
+    return isclose(one.b - one.a, other.b - other.a, abs_tol=1e-9)  # means over seeds are not exact
+
+
+def ngram_table(differences: Sequence[NgramDifference], a: str, b: str) -> Table:
+    """A row an n-gram."""
+    columns = [Column("n-gram"), Column(a, format=".1f"), Column(b, format=".1f"), Column("references", format=",")]
+    rows: list[list[Cell]] = [[one.ngram, one.a, one.b, one.references] for one in differences]
+    return Table(columns, rows, title=f"n-grams that {b} has right more often than {a}, and less often")
+
+
+@dataclass(frozen=True)
+class SentenceScores:
+    """A segment with its own scores, by variant a mean over seeds."""
+
+    segment: int
+    scores: dict[str, float]
+
+
+def sentence_scores(comparison: Comparison, measure: Measure) -> list[SentenceScores]:
+    """The scores of every segment by itself."""
+    means: dict[str, Statistics] = {
+        variant.name: np.mean(
+            [measure.metric.segment_scores(rows) for rows in comparison.statistics[measure.key, variant.name]], axis=0
+        )
+        for variant in comparison.variants
+    }
+    count = len(comparison.tests[measure.test])
+    return [SentenceScores(index, {name: float(rows[index]) for name, rows in means.items()}) for index in range(count)]
+
+
+def most_different(sentences: Sequence[SentenceScores], a: str, b: str, count: int) -> list[int]:
+    """The segments at which b is furthest above a, and furthest below it: so many of each, in turn."""
+    ordered = sorted(sentences, key=lambda one: (one.scores[a] - one.scores[b], one.segment))
+    best = [one.segment for one in ordered[:count] if one.scores[b] > one.scores[a]]
+    worst = [one.segment for one in ordered[::-1][:count] if one.scores[b] < one.scores[a]]
+    longest = max(len(best), len(worst))
+    return [row[index] for index in range(longest) for row in (best, worst) if index < len(row)]
