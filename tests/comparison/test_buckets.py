@@ -8,7 +8,7 @@ import pytest
 import headway
 from headway.comparison.cells import CellOutput, CellResult, EvaluationSet
 from headway.comparison.comparison import Comparison
-from headway.comparison.differences import Bucketing, _cell, _score, bucketings
+from headway.comparison.differences import Bucketing, _score, bucketings
 from headway.comparison.statistics import linearise
 from headway.comparison.words import WordF1, word_counts, words_of
 from headway.metrics import build_metric
@@ -127,7 +127,7 @@ def test_half_of_an_interval_is_not_that_of_its_visible_part() -> None:
     assert high > 100
     found = _score(linear, metric.bounds)
     assert (found.low, found.high, found.half) == (low, 100, (high - low) / 2)
-    assert _cell(found) == Spread(linear.estimate().value, found.half)
+    assert found.cell == Spread(linear.estimate().value, found.half)
 
 
 def test_labels_have_no_words() -> None:

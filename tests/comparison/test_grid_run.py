@@ -14,7 +14,7 @@ import yaml
 
 from headway.comparison import grid_run, workers
 from headway.comparison.cells import CellOutput, CellResult, CurvePoint, EvaluationSet
-from headway.comparison.grid import Grid
+from headway.comparison.grid import Grid, PlannedRun
 from headway.comparison.grid_file import load_grid
 from headway.comparison.grid_run import GridRun
 from headway.comparison.options import GridOptions
@@ -34,13 +34,12 @@ from tests.runs.training.kills import ROOT, environment
 
 TUNE = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "updates": 6, "on": {"tsv": "dev.tsv"}}
 SMALL = {"variants": {"attention": {}, "ngram": "ngram.yaml"}, "metrics": ["chrf"]}
+PLANNED = PlannedRun("a-1", "a", 1, Recipe.model_construct())
 
 
 def test_a_result_is_of_what_the_dictionary_says(tmp_path: Path) -> None:
     (tmp_path / "words.tsv").write_text("Haus\thouse\n")
-    job = CellJob(
-        "a", "a", 1, tmp_path, Recipe.model_construct(), (), {"dictionary": str(tmp_path / "words.tsv")}, 1, tmp_path
-    )
+    job = CellJob(PLANNED, "cells", tmp_path, (), {"dictionary": str(tmp_path / "words.tsv")}, 1)
     before = job.stamp()
     assert job.stamp() == before
     (tmp_path / "words.tsv").write_text("Haus\thome\n")
@@ -49,10 +48,10 @@ def test_a_result_is_of_what_the_dictionary_says(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    log = tmp_path / "a-1.log"
-    log.mkdir()
-    assert run_cell(CellJob("a-1", "a", 1, tmp_path / "a-1", Recipe.model_construct(), (), {}, 1, log)) == 1
-    assert caplog.messages == [f"error: a-1: {log} cannot be written (Is a directory)"]
+    log = tmp_path / "logs" / "cells-a-1.txt"
+    log.mkdir(parents=True)
+    assert run_cell(CellJob(PLANNED, "cells", tmp_path, (), {}, 1)) == 1
+    assert caplog.messages == [f"error: a, seed 1: {log} cannot be written (Is a directory)"]
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +173,7 @@ def test_the_value_with_the_best_mean_over_seeds_is_chosen(
     grid = load_grid(write_grid(tmp_path, tune=TUNE | {"seeds": [4, 5]}, metrics=["exact_match"]))
     run = GridRun(grid, tmp_path / "out", threads=1)
     state = run.variants[0]
-    assert [short.planned.name for short in state.tuning] == [
+    assert [short.job.planned.name for short in state.tuning] == [
         "attention-0.01-4", "attention-0.01-5", "attention-0.02-4", "attention-0.02-5",
     ]  # fmt: skip
     assert grid.total == len(grid.variants) * (4 + len(grid.config.seeds))
@@ -185,7 +184,7 @@ def test_the_value_with_the_best_mean_over_seeds_is_chosen(
         if right is not None:
             said = (*references[:right], *["none"] * (100 - right))
             output = CellOutput(EvaluationSet("tuning", (references,)), said)
-            short.result = CellResult("attention", short.planned.seed, (output,))
+            short.result = CellResult("attention", short.job.planned.seed, (output,))
     run._choose(state)
     assert (state.value, state.chosen) == (chosen, chosen is not None)
     if means is None:
@@ -218,7 +217,7 @@ def test_another_metric_chooses_anew(tmp_path: Path) -> None:
     for short, said in zip(run.variants[0].tuning, outputs, strict=True):
         short.status, short.code = "finished", 0
         output = CellOutput(EvaluationSet("tuning", (references,)), said)
-        short.result = CellResult("attention", short.planned.seed, (output,))
+        short.result = CellResult("attention", short.job.planned.seed, (output,))
     run._choose(run.variants[0])
     assert run.variants[0].value == 0.01
     assert GridRun(run.grid, tmp_path / "out", threads=1).variants[0].value == 0.01
@@ -243,7 +242,7 @@ def test_another_seed_is_made_beside_what_is_there(made: tuple[Grid, Path]) -> N
     _, out = made
     grid = load_grid(out.parent / "grid.yaml", ["seeds=[1, 2, 3]"])
     run = GridRun(grid, out, threads=1)
-    assert [state.planned.name for state in run.ready()] == ["attention-3", "ngram-3"]
+    assert [state.job.planned.name for state in run.ready()] == ["attention-3", "ngram-3"]
 
 
 def test_another_test_set_is_decoded_without_training_again(made: tuple[Grid, Path]) -> None:
@@ -252,7 +251,7 @@ def test_another_test_set_is_decoded_without_training_again(made: tuple[Grid, Pa
     run = GridRun(grid, out, threads=1)
     assert len(run.ready()) == 4
     assert all(state.job.is_trained() for state in run.ready())
-    assert run.board.shown(1) == ("4 of 8 cells", []), "no training is left"
+    assert run.shown(1) == ("4 of 8 cells", []), "no training is left"
 
 
 def test_cells_of_another_recipe_are_refused(made: tuple[Grid, Path]) -> None:
@@ -289,18 +288,18 @@ def test_all_runs_have_one_precision(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = write_grid(tmp_path, variants=variants, overrides={"training.precision": "auto"}, seeds=[1, 2])
     run, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
     run._begin(workers)
-    assert [(job.name, job.recipe.training.precision) for job in workers.jobs] == [
+    assert [(job.name, job.planned.recipe.training.precision) for job in workers.jobs] == [
         ("attention, seed 1", "bf16"), ("named, seed 1", "float32"), ("ngram, seed 1", "bf16"),
         ("attention, seed 2", "bf16"),
     ]  # fmt: skip
     job = workers.jobs[0]
     job.run.mkdir(parents=True)
-    RunFolder(job.run).write_recipe(job.recipe)
+    RunFolder(job.run).write_recipe(job.planned.recipe)
     RunFolder(job.run).write_manifest({"precision": "bf16"})
     monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(0.5, 0.5))
     again, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
     again._begin(workers)
-    assert [job.recipe.training.precision for job in workers.jobs] == ["bf16", "float32", "bf16", "bf16"]
+    assert [job.planned.recipe.training.precision for job in workers.jobs] == ["bf16", "float32", "bf16", "bf16"]
 
 
 def test_runs_in_two_precisions_are_refused(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_part_differs_as_its_whole_does_although_means_are_not_exact() -> None
 def test_sentences_that_differ_most() -> None:
     compared = comparison()
     scores = sentence_scores(compared, compared.measures[0])
-    assert scores[1].scores["b"] == pytest.approx(100)
+    assert scores[1]["b"] == pytest.approx(100)
     assert most_different(scores, "a", "b", 5) == [1]
 
 

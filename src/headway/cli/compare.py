@@ -37,26 +37,16 @@ def compare(
         raise UserError(what, where=option(name), allowed="a key of the grid" if of_grid else "GRID.yaml first")
     check_companions(options.model_fields_set, {"training": ("output",), "by": ("output", "by_length")})
     comparison, code = _of_grid(given, options, grid) if of_grid else (_of_existing(given, options), 0)
-    if comparison is not None and options.output is not None:
-        _write_report(comparison, options, own=of_grid)
     if comparison is not None:
+        from headway.comparison.report import draw_figures, write_report
+
+        if options.output is not None:  # a grid's runs are of one's own recipes
+            allowed = options.model_copy(update={"allow_code": options.allow_code or of_grid})
+            write_report(comparison, options.output, allowed)
         as_json = json.dumps(comparison.to_json(), ensure_ascii=False, indent=1) if options.json_output else None
         write(as_json or comparison.text())
-        _draw(comparison, options)
+        draw_figures(comparison, options)
     raise typer.Exit(code)
-
-
-def _write_report(comparison: "Comparison", options: CompareOptions, *, own: bool) -> None:
-    from headway.comparison.report import write_report
-
-    assert options.output is not None
-    write_report(comparison, options.output, options, own=own)
-
-
-def _draw(comparison: "Comparison", options: CompareOptions) -> None:
-    from headway.comparison.report import draw_figures
-
-    draw_figures(comparison, options)
 
 
 def _of_existing(runs: Sequence[str], options: CompareOptions) -> "Comparison":

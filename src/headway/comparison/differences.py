@@ -7,7 +7,8 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from math import isclose, sqrt
 from pathlib import Path
 from statistics import fmean
@@ -28,6 +29,7 @@ from headway.tables import Cell, Column, Spread, Table
 FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the least of each bucket
 SCORE_STEP = 10
 LOSS = "loss"
+OfPart = Callable[[int], Mapping[str, Sequence[Statistics]]]
 LONGEST = 4
 SHOWN = 20  # n-grams, of each system
 
@@ -45,6 +47,16 @@ class BucketScore(NamedTuple):
     low: float | None = None
     high: float | None = None
     half: float | None = None
+
+    @property
+    def cell(self) -> Cell:
+        """The value and half of the interval, for a table."""
+        return self.value if self.half is None else Spread(self.value, self.half)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The interval; the value itself where it has none."""
+        return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -67,9 +79,9 @@ class Bucketing:
     labels: tuple[str, ...]
     counts: tuple[int, ...]
     counted: str
-    scores: Mapping[str, tuple[BucketScore, ...]]
-    differences: Mapping[tuple[str, str], tuple[BucketScore, ...]]
     lengths: tuple[float, ...] = ()
+    scores: Mapping[str, Sequence[BucketScore]] = field(default_factory=dict)
+    differences: Mapping[tuple[str, str], Sequence[BucketScore]] = field(default_factory=dict)
 
     def table(self) -> Table:
         """A row a part and a column a variant."""
@@ -79,14 +91,10 @@ class Bucketing:
             *(Column(name, format=".2f") for name in self.scores),
         ]
         rows: list[list[Cell]] = [
-            [label, count, *(_cell(scores[index]) for scores in self.scores.values())]
+            [label, count, *(scores[index].cell for scores in self.scores.values())]
             for index, (label, count) in enumerate(zip(self.labels, self.counts, strict=True))
         ]
         return Table(columns, rows, title=self.title, notes=["±: half of the 95 % interval"])
-
-
-def _cell(score: BucketScore) -> Cell:
-    return score.value if score.half is None else Spread(score.value, score.half)
 
 
 def bucketings(comparison: Comparison, training: Mapping[str, int] | None = None) -> list[Bucketing]:
@@ -169,10 +177,9 @@ def _by_segments(comparison: Comparison, measure: Measure, part: _Part) -> Bucke
             for variant in comparison.variants
         }
 
-    counts = [int(rows.sum()) for rows in chosen]
-    title = f"{measure.label} by {part.axis}"
-    found = _bucketing(comparison, title, part.axis, part.labels, counts, "segments", measure.metric, of_part)
-    return replace(found, lengths=part.lengths)
+    title, counts = f"{measure.label} by {part.axis}", tuple(int(rows.sum()) for rows in chosen)
+    parts = Bucketing(title, part.axis, part.labels, counts, "segments", part.lengths)
+    return _scored(parts, comparison, measure.metric, of_part)
 
 
 class Share(Metric):
@@ -212,7 +219,7 @@ def _by_score(comparison: Comparison, measure: Measure) -> Iterator[Bucketing]:
     if len(used) <= 2:
         return
     rows = [values for seeds in bins.values() for values in seeds]
-    counts = [round(float(np.mean([(values == index).sum() for values in rows]))) for index in used]
+    counts = tuple(round(float(np.mean([(values == index).sum() for values in rows]))) for index in used)
 
     def of_part(position: int) -> Mapping[str, Sequence[Statistics]]:
         return {
@@ -221,8 +228,9 @@ def _by_score(comparison: Comparison, measure: Measure) -> Iterator[Bucketing]:
         }
 
     title = f"share of sentences by their own {measure.label}, in percent"
-    axis, kept = f"{measure.label} of a sentence", tuple(labels[index] for index in used)
-    yield _bucketing(comparison, title, axis, kept, counts, "sentences, mean", Share(), of_part)
+    kept = tuple(labels[index] for index in used)
+    parts = Bucketing(title, f"{measure.label} of a sentence", kept, counts, "sentences, mean")
+    yield _scored(parts, comparison, Share(), of_part)
 
 
 def _by_words(comparison: Comparison, test: int, training: Mapping[str, int] | None) -> Iterator[Bucketing]:
@@ -237,7 +245,7 @@ def _by_words(comparison: Comparison, test: int, training: Mapping[str, int] | N
             return bisect_right(edges, training.get(word, 0)) - 1
 
         axis = "times that a word was seen in training"
-        yield from _word_bucketing(comparison, test, f"F1 of words by {axis}{on}", axis, labels, frequency)
+        yield _word_bucketing(comparison, test, f"F1 of words by {axis}{on}", axis, labels, frequency)
     if given.sources and not _are_files(given.sources):
         copied = [set(words_of(source)) for source in given.sources]
 
@@ -245,12 +253,12 @@ def _by_words(comparison: Comparison, test: int, training: Mapping[str, int] | N
             return 0 if word in copied[segment] else 1
 
         labels = ["in the source, copied", "not in the source"]
-        yield from _word_bucketing(comparison, test, f"F1 of words that are copied{on}", "word", labels, from_source)
+        yield _word_bucketing(comparison, test, f"F1 of words that are copied{on}", "word", labels, from_source)
 
 
 def _word_bucketing(
     comparison: Comparison, test: int, title: str, axis: str, labels: Sequence[str], class_of: Callable[[int, str], int]
-) -> Iterator[Bucketing]:
+) -> Bucketing:
     """The scores of classes of words, without those classes that no reference has."""
     metric, references = WordF1(), comparison.tests[test].references[0]
     rows = {
@@ -264,45 +272,34 @@ def _word_bucketing(
     def of_part(position: int) -> Mapping[str, Sequence[Statistics]]:
         return {name: [seed[used[position]] for seed in seeds] for name, seeds in rows.items()}
 
-    counts = [int(wanted[index]) for index in used]
-    kept = tuple(labels[index] for index in used)
-    yield _bucketing(comparison, title, axis, kept, counts, "words of the references", metric, of_part)
+    counts, kept = tuple(int(wanted[index]) for index in used), tuple(labels[index] for index in used)
+    return _scored(Bucketing(title, axis, kept, counts, "words of the references"), comparison, metric, of_part)
 
 
-def _bucketing(
+def _scored(
+    parts: Bucketing,
     comparison: Comparison,
-    title: str,
-    axis: str,
-    labels: Sequence[str],
-    counts: Sequence[int],
-    counted: str,
     metric: Metric,
     of_part: Callable[[int], Mapping[str, Sequence[Statistics]]],
 ) -> Bucketing:
-    pairs = list(dict.fromkeys((pair.a, pair.b) for pair in comparison.pairs))
+    """Parts with the scores of all variants in them, by the statistics of a part by variant and seed."""
     scores: dict[str, list[BucketScore]] = {variant.name: [] for variant in comparison.variants}
-    differences: dict[tuple[str, str], list[BucketScore]] = {pair: [] for pair in pairs}
-    for index in range(len(labels)):
+    differences: dict[tuple[str, str], list[BucketScore]] = {(pair.a, pair.b): [] for pair in comparison.pairs}
+    for index in range(len(parts.labels)):
         statistics = of_part(index)
         if len(next(iter(statistics.values()))[0]) < 2:
-            means = {
-                name: float(np.mean([metric.aggregate(rows.sum(axis=0)) for rows in seeds]))
-                for name, seeds in statistics.items()
-            }
-            for name, mean in means.items():
+            for name, seeds in statistics.items():
+                mean = float(np.mean([metric.aggregate(rows.sum(axis=0)) for rows in seeds]))
                 scores[name].append(BucketScore(mean))
-            for a, b in pairs:
-                differences[a, b].append(BucketScore(means[b] - means[a]))
+            for (a, b), row in differences.items():
+                row.append(BucketScore(scores[b][-1].value - scores[a][-1].value))
             continue
         linearised = {name: linearise(metric, seeds) for name, seeds in statistics.items()}
         for name, linear in linearised.items():
             scores[name].append(_score(linear, metric.bounds))
-        for a, b in pairs:
-            differences[a, b].append(_score(linearised[b] - linearised[a]))
-    return Bucketing(
-        title, axis, tuple(labels), tuple(counts), counted,
-        {name: tuple(row) for name, row in scores.items()}, {pair: tuple(row) for pair, row in differences.items()},
-    )  # fmt: skip
+        for (a, b), row in differences.items():
+            row.append(_score(linearised[b] - linearised[a]))
+    return replace(parts, scores=scores, differences=differences)
 
 
 def _score(linear: Linearised, bounds: tuple[float, float] = (-math.inf, math.inf)) -> BucketScore:
@@ -364,7 +361,8 @@ class BandedCurves:
         level = min(means) if self.higher_is_better else max(means)
         rows: list[list[Cell]] = []
         for variant, best in bests.items():
-            reached = next(point for point in self.lines[variant] if self._reaches(point.mean, level))
+            points, higher = self.lines[variant], self.higher_is_better
+            reached = next(each for each in points if (each.mean >= level if higher else each.mean <= level))
             rows.append([variant, best.mean, best.update, best.seconds, reached.update, reached.seconds])
         columns = [
             Column("variant"), Column("best on dev", format=".2f"), Column("at update", format=","),
@@ -373,16 +371,14 @@ class BandedCurves:
         notes = [f"{level:.2f} is as far as all variants come: better is one thing, sooner another.", *self.notes]
         return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)
 
-    def _reaches(self, mean: float, level: float) -> bool:
-        return mean >= level if self.higher_is_better else mean <= level
-
 
 def banded_curves(comparison: Comparison) -> list[BandedCurves]:
     """The curves of every metric that runs were evaluated by on dev, the comparison's own first; none without runs."""
     higher = {measure.metric.name: measure.metric.higher_is_better for measure in comparison.measures}
     found: dict[str, dict[str, list[BandPoint]]] = {}
     for variant, cells in comparison.cells.items():
-        for metric in _metrics_of(cells):
+        evaluated = [{name for point in cell.curve for name in point.scores} for cell in cells]
+        for metric in sorted(set.intersection(*evaluated)):
             if points := _points(cells, metric):
                 found.setdefault(metric, {})[variant] = points
     order = [*higher, *found]
@@ -390,21 +386,12 @@ def banded_curves(comparison: Comparison) -> list[BandedCurves]:
     steps = {variant: cells[0].dev_steps or "none" for variant, cells in comparison.cells.items()}
     shown = "; ".join(f"{variant}: {each}" for variant, each in steps.items())
     differ = (f"The references of dev were not normalised alike ({shown}).",) if len(set(steps.values())) > 1 else ()
-    return [
-        BandedCurves(name, higher.get(name, _is_higher_better(name)), found[name], () if name == LOSS else differ)
-        for name in names
-    ]
-
-
-def _is_higher_better(name: str) -> bool:
-    """The direction of what was measured on dev alone; of a metric from outside the package, that of most."""
-    return METRICS.get(name).higher_is_better if name in METRICS else name != LOSS
-
-
-def _metrics_of(cells: Sequence[CellResult]) -> list[str]:
-    """The metrics that all seeds were evaluated by."""
-    every = [{name for point in cell.curve for name in point.scores} for cell in cells]
-    return sorted(set.intersection(*every))
+    # The direction of what was measured on dev alone; of a metric from outside the package, that of most.
+    higher |= {
+        name: METRICS.get(name).higher_is_better if name in METRICS else name != LOSS
+        for name in found.keys() - higher.keys()
+    }
+    return [BandedCurves(name, higher[name], found[name], () if name == LOSS else differ) for name in names]
 
 
 def _points(cells: Sequence[CellResult], metric: str) -> list[BandPoint]:
@@ -455,15 +442,11 @@ def ngram_differences(comparison: Comparison, a: str, b: str, test: int = 0) -> 
         if right[a].get(ngram, 0.0) != right[b].get(ngram, 0.0)
     ]
     differences.sort(key=lambda item: (-abs(item[1].weight), -len(item[0]), item[0]))
-    won = [item for item in differences if item[1].weight > 0]
-    lost = [item for item in differences if item[1].weight < 0]
-    return [*_without_parts(_repeated(won) or won), *_without_parts(_repeated(lost) or lost)]
-
-
-def _repeated(
-    differences: Sequence[tuple[tuple[str, ...], NgramDifference]],
-) -> list[tuple[tuple[str, ...], NgramDifference]]:
-    return [item for item in differences if item[1].references > 1]
+    chosen = list[NgramDifference]()
+    for sign in (1, -1):
+        some = [item for item in differences if sign * item[1].weight > 0]
+        chosen += _without_parts([item for item in some if item[1].references > 1] or some)
+    return chosen
 
 
 def _right(outputs: Sequence[CellOutput]) -> dict[tuple[str, ...], float]:
@@ -478,10 +461,14 @@ def _right(outputs: Sequence[CellOutput]) -> dict[tuple[str, ...], float]:
 def _without_parts(differences: Sequence[tuple[tuple[str, ...], NgramDifference]]) -> list[NgramDifference]:
     """The first differences, less those that contain an earlier one, or are contained in it, with the same counts."""
     chosen: list[tuple[tuple[str, ...], NgramDifference]] = []
+
+    def alike(one: NgramDifference, other: NgramDifference) -> bool:
+        return isclose(one.b - one.a, other.b - other.a, abs_tol=1e-9)  # means over seeds are not exact
+
     for ngram, difference in differences:
         if len(chosen) == SHOWN:
             break
-        if not any(_contains(ngram, other) and _alike(difference, its) for other, its in chosen):
+        if not any(_contains(ngram, other) and alike(difference, its) for other, its in chosen):
             chosen.append((ngram, difference))
     return [difference for _, difference in chosen]
 
@@ -492,10 +479,6 @@ def _contains(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     return any(long[start : start + len(short)] == short for start in range(len(long) - len(short) + 1))
 
 
-def _alike(one: NgramDifference, other: NgramDifference) -> bool:
-    return isclose(one.b - one.a, other.b - other.a, abs_tol=1e-9)  # means over seeds are not exact
-
-
 def ngram_table(differences: Sequence[NgramDifference], a: str, b: str) -> Table:
     """A row an n-gram."""
     columns = [Column("n-gram"), Column(a, format=".1f"), Column(b, format=".1f"), Column("references", format=",")]
@@ -503,16 +486,8 @@ def ngram_table(differences: Sequence[NgramDifference], a: str, b: str) -> Table
     return Table(columns, rows, title=f"n-grams that {b} has right more often than {a}, and less often")
 
 
-@dataclass(frozen=True)
-class SentenceScores:
-    """A segment with its own scores, by variant a mean over seeds."""
-
-    segment: int
-    scores: dict[str, float]
-
-
-def sentence_scores(comparison: Comparison, measure: Measure) -> list[SentenceScores]:
-    """The scores of every segment by itself."""
+def sentence_scores(comparison: Comparison, measure: Measure) -> list[dict[str, float]]:
+    """The scores of every segment by itself: by variant a mean over seeds."""
     means: dict[str, Statistics] = {
         variant.name: np.mean(
             [measure.metric.segment_scores(rows) for rows in comparison.statistics[measure.key, variant.name]], axis=0
@@ -520,13 +495,13 @@ def sentence_scores(comparison: Comparison, measure: Measure) -> list[SentenceSc
         for variant in comparison.variants
     }
     count = len(comparison.tests[measure.test])
-    return [SentenceScores(index, {name: float(rows[index]) for name, rows in means.items()}) for index in range(count)]
+    return [{name: float(rows[index]) for name, rows in means.items()} for index in range(count)]
 
 
-def most_different(sentences: Sequence[SentenceScores], a: str, b: str, count: int) -> list[int]:
+def most_different(sentences: Sequence[Mapping[str, float]], a: str, b: str, count: int) -> list[int]:
     """The segments at which b is furthest above a, and furthest below it: so many of each, in turn."""
-    ordered = sorted(sentences, key=lambda one: (one.scores[a] - one.scores[b], one.segment))
-    best = [one.segment for one in ordered[:count] if one.scores[b] > one.scores[a]]
-    worst = [one.segment for one in ordered[::-1][:count] if one.scores[b] < one.scores[a]]
-    longest = max(len(best), len(worst))
-    return [row[index] for index in range(longest) for row in (best, worst) if index < len(row)]
+    gains = [scores[b] - scores[a] for scores in sentences]
+    ordered = sorted(range(len(gains)), key=lambda index: (-gains[index], index))
+    best = [index for index in ordered[:count] if gains[index] > 0]
+    worst = [index for index in ordered[::-1][:count] if gains[index] < 0]
+    return [index for ranked in zip_longest(best, worst) for index in ranked if index is not None]

@@ -24,7 +24,7 @@ from headway.log import warn
 from headway.metrics import Metric, metric_in
 from headway.metrics.metric import Kind
 from headway.processing.text.text_processor import PreparationConfig
-from headway.recipe import Recipe, parse_recipe, set_key
+from headway.recipe import Recipe, changed_keys, parse_recipe, set_key
 
 SEED = "training.seed"
 # Keys in which the runs of one variant may differ.
@@ -337,6 +337,11 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     for key, value in changes.items():
         set_key(tree, key, copy.deepcopy(value), key)
     return parse_recipe(tree)
+
+
+def differ_in_nothing(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes are of one variant: they differ in their seed alone, or in what changes no result."""
+    return all(key in FREE for key in changed_keys(one, other))
 
 
 def name_of_corpus(corpus: AnyCorpus) -> str:

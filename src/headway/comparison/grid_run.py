@@ -19,20 +19,18 @@ from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 from headway.comparison.cells import CellOutput, CellResult, check_same_data
 from headway.comparison.grid import Grid, PlannedRun, Variant
 from headway.comparison.statistics import SIGNIFICANT
-from headway.comparison.workers import CellJob, Worker, Workers
-from headway.device import threads_set
+from headway.comparison.workers import CELLS, TUNING, CellJob, Worker, Workers
 from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import write_json
 from headway.languages import has_no_spaces
-from headway.log import Progress, duration, progress, say, silenced, warn
+from headway.log import Progress, duration, progress, say, warn
 from headway.metrics import Metric
 from headway.metrics.metric import Statistics, rank
 from headway.metrics.significance import approximate_randomisation
 from headway.recipe import Recipe
 from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.dry_run import dry_run
 from headway.runs.training.run_arithmetic import compared_with_run
 from headway.runs.training.shared_precision import SharedPrecision
 from headway.runs.training.signals import noted_signals
@@ -42,8 +40,6 @@ from headway.tables import Cell, Column, Table
 COUNTED = ("update", "epoch", "seconds")  # in each line of metrics.jsonl
 TAIL = 8192  # bytes at the end of metrics.jsonl, more than two lines of it
 TRIALS = 1000
-Status = Literal["waiting", "running", "finished", "failed"]
-CELLS, TUNING, LOGS = "cells", "tuning", "logs"
 LOOK = 0.1  # seconds between two looks at the workers
 REDRAW = 1.0  # seconds between two looks at the runs' progress
 
@@ -76,40 +72,26 @@ class RunProgress:
 
 
 def progress_of(run: Path, recipe: Recipe) -> RunProgress:
-    """How far a run is, by the end of its metrics.jsonl."""
-    entries = _last_entries(RunFolder(run).metrics)
-    losses = [entry["loss"] for entry in entries if "loss" in entry]
+    """How far a run is, by the whole lines at the end of its metrics.jsonl, which may be written to."""
+    try:
+        with RunFolder(run).metrics.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().decode("utf-8", "ignore").split("\n")[:-1]
+    except OSError:
+        lines = []
+    entries = []
+    for line in lines:
+        with suppress(ValueError):  # the first may be cut
+            entry = json.loads(line)
+            if isinstance(entry, dict) and all(isinstance(entry.get(key), int | float) for key in COUNTED):
+                entries.append(entry)
     if not entries:
         return RunProgress(0, 0.0, 0.0)
     last, config = entries[-1], recipe.training
     ends = ((config.updates, last["update"]), (config.epochs, last["epoch"]), (config.minutes, last["seconds"] / 60))
     share = max((done / end for end, done in ends if end), default=0.0)
+    losses = [entry["loss"] for entry in entries if "loss" in entry]
     return RunProgress(last["update"], min(1.0, share), last["seconds"], losses[-1] if losses else None)
-
-
-def _last_entries(metrics: Path) -> list[dict[str, Any]]:
-    """The whole lines at the end of metrics.jsonl, which may be written to."""
-    try:
-        with metrics.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-            lines = file.read().decode("utf-8", "ignore").split("\n")[:-1]
-    except OSError:
-        return []
-    entries = []
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except ValueError:  # the first may be cut
-            continue
-        if isinstance(entry, dict) and all(isinstance(entry.get(key), int | float) for key in COUNTED):
-            entries.append(entry)
-    return entries
-
-
-def tried_seconds(recipe: Recipe, threads: int) -> float:
-    """The time of a recipe's training, by a few updates and an evaluation. Raises as `train` does."""
-    with silenced(), threads_set(threads):
-        return dry_run(recipe).seconds
 
 
 def expected(variant: str, known: Mapping[str, Sequence[float]]) -> float | None:
@@ -157,27 +139,17 @@ def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bo
 
 @dataclass
 class CellState:
-    """A run of the grid and how it stands.
+    """A run of the grid and how it stands. `worker`: at work on it. `code`: the exit code of one that failed."""
 
-    Attributes:
-        planned: what it is.
-        job: what makes it.
-        status: how it stands.
-        worker: what is at work on it.
-        result: of a finished run.
-        code: the exit code of one that failed.
-        signal: the number of the signal that ended one that failed, before or after it saved; 0 where none did.
-    """
-
-    planned: PlannedRun
     job: CellJob
-    status: Status = "waiting"
+    status: Literal["waiting", "running", "finished", "failed"] = "waiting"
     worker: Worker | None = None
     result: CellResult | None = None
     code: int = 0
 
     @property
     def signal(self) -> int:
+        """The number of the signal that ended one that failed, before or after it saved; 0 where none did."""
         return max(0, -self.code, self.code - 128)
 
 
@@ -195,7 +167,7 @@ class VariantState:
     @property
     def by_value(self) -> list[list[CellState]]:
         """Its short runs, those of each value of the tuned key together."""
-        return [list(runs) for _, runs in groupby(self.tuning, key=lambda run: run.planned.value)]
+        return [list(runs) for _, runs in groupby(self.tuning, key=lambda run: run.job.planned.value)]
 
     @property
     def runs(self) -> list[CellState]:
@@ -224,81 +196,6 @@ class GridResult:
     unfinished: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class GridBoard:
-    """The part of a grid at work that a user sees.
-
-    Args:
-        grid: what is compared.
-        variants: how they stand, which changes as their runs begin and end.
-    """
-
-    grid: Grid
-    variants: Sequence[VariantState]
-
-    def shown(self, slots: int) -> tuple[str, list[str]]:
-        """The state of the work: in a few words, and as the lines of a table of the runs that are at work.
-
-        Args:
-            slots: how many cells are made at a time.
-        """
-        runs = [run for state in self.variants for run in state.runs]
-        at = [(run, progress_of(run.job.run, run.job.recipe)) for run in runs if run.status == "running"]
-        known = self.known_seconds()
-        waiting = [expected(state.variant.name, known) for state in self.variants for _ in self._waiting(state)]
-        left = sum(progress.left or 0.0 for _, progress in at) + sum(seconds or 0.0 for seconds in waiting)
-        failed, done = (sum(run.status in kinds for run in runs) for kinds in (("failed",), ("failed", "finished")))
-        parts = [f"{done} of {self.grid.total} cells"] + ([f"{failed} failed"] if failed else [])
-        parts += [f"{run.job.name}: update {progress.update:,}" for run, progress in at]
-        parts += [f"{duration(left / slots)} left"] if left and None not in waiting else []
-        return " · ".join(parts), _table(at).text().splitlines() if at else []
-
-    def _waiting(self, state: VariantState) -> Iterator[CellState | None]:
-        """The cells of a variant that are still to be trained, made or not."""
-        if state.failed:
-            return
-        if not state.cells:
-            yield from (None for _ in self.grid.config.seeds)
-        yield from (cell for cell in state.cells if cell.status == "waiting" and not cell.job.is_trained())
-
-    def known_seconds(self) -> dict[str, list[float]]:
-        """The seconds of training of cells by variant, of those whose end is in sight."""
-        known: dict[str, list[float]] = {}
-        for state in self.variants:
-            for cell in state.cells:
-                total = progress_of(cell.job.run, cell.job.recipe).total if cell.status != "waiting" else None
-                if total is not None:
-                    known.setdefault(state.variant.name, []).append(total)
-            if state.variant.name not in known:
-                known |= self._known_by_tuning(state)
-        return known
-
-    def _known_by_tuning(self, state: VariantState) -> dict[str, list[float]]:
-        """The seconds of a cell of a variant by the speed of its short runs, where its end is a number of updates."""
-        tune, updates = self.grid.config.tune, state.variant.recipe.training.updates
-        if tune is None or updates is None:
-            return {}
-        totals = [progress_of(run.job.run, run.job.recipe).total for run in state.tuning if run.status != "waiting"]
-        known = [total * updates / tune.updates for total in totals if total is not None]
-        return {state.variant.name: known} if known else {}
-
-
-def _table(at: Sequence[tuple[CellState, RunProgress]]) -> Table:
-    """A row a run that is at work."""
-    rows: list[list[Cell]] = [
-        [
-            run.job.name,
-            "decoding" if run.job.is_trained() else "training",
-            progress.update,
-            progress.loss,
-            "" if progress.left is None else duration(progress.left),
-        ]
-        for run, progress in at
-    ]
-    named = [Column(name) for name in ("running", "work")]
-    return Table([*named, Column("update", format=","), Column("loss", format=".3f"), Column("left")], rows)
-
-
 class KeptChoice(BaseModel):
     """The choice of a tuned key, as a file keeps it: what it was made of, and the number of the value."""
 
@@ -306,19 +203,13 @@ class KeptChoice(BaseModel):
     chosen: NonNegativeInt
 
 
-CHOICE = TypeAdapter(KeptChoice)
-
-
 class GridRun:
     """The cells of a grid in a folder.
 
     Args:
         grid: what is compared.
-        output: the folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short ones, `logs/` what they said.
+        output: the folder, as `CellJob` has it.
         threads: of each process.
-
-    Attributes:
-        board: how far they are.
 
     Raises:
         UserError: a run that is there was made with another recipe.
@@ -330,34 +221,28 @@ class GridRun:
             VariantState(variant, [self._state(run, TUNING) for run in grid.tuning_runs(variant)])
             for variant in grid.variants
         ]
-        self.board = GridBoard(grid, self.variants)
         self.precision = SharedPrecision([(run.recipe, output / kind / run.name) for kind, run, _ in self.planned()])
         for state in self.variants:
             for run in state.tuning:
                 self._check_same(run.job)
             self._recall(state)
-            if not self._settle(state):
-                self._check_untuned(state.variant)
+            if not self._settle(state):  # cells that were made with another recipe are so, whatever tuning will say
+                assert grid.config.tune is not None
+                for cell in grid.cells(state.variant, grid.config.tune.values[0]):
+                    self._check_same(self._state(cell, CELLS).job, but=grid.config.tune.key)
         self._check_data()
 
     def _check_data(self) -> None:
         """Raise UserError where the training data of a variant changed between two of its runs."""
         allowed = f"runs of one training set: remove one of the two, or {option('output')}"
         for state in self.variants:
-            check_same_data([(run.job.run, run.job.recipe) for run in state.runs], allowed)
+            check_same_data([(run.job.run, run.job.planned.recipe) for run in state.runs], allowed)
 
-    def _state(self, planned: PlannedRun, kind: str) -> CellState:
+    def _state(self, planned: PlannedRun, kind: Literal["cells", "tuning"]) -> CellState:
         tests = self.grid.tests if kind == CELLS else (self.grid.tuning_set,) if self.grid.tuning_set else ()
-        job = CellJob(
-            f"{planned.variant}, seed {planned.seed}" if kind == CELLS else f"tuning {planned.name}",
-            planned.variant, planned.seed, (self.output / kind / planned.name).absolute(), planned.recipe, tests,
-            self.grid.config.predict, self.threads, (self.output / LOGS / f"{kind}-{planned.name}.txt").absolute(),
-            page=kind == CELLS,
-        )  # fmt: skip
-        state = CellState(planned, job)
-        state.result = job.result()
-        state.status = "waiting" if state.result is None else "finished"
-        return state
+        job = CellJob(planned, kind, self.output.absolute(), tests, self.grid.config.predict, self.threads)
+        result = job.result()
+        return CellState(job, "waiting" if result is None else "finished", result=result)
 
     def _settle(self, state: VariantState) -> bool:
         """Make the cells of a variant whose tuning is done. Says whether nothing more is needed for that."""
@@ -381,10 +266,10 @@ class GridRun:
         path = self._choice_file(state)
         if not path.is_file():
             return
-        known = shaped(read_json(path, what="choice"), CHOICE, str(path), "this choice")
+        known = shaped(read_json(path, what="choice"), TypeAdapter(KeptChoice), str(path), "this choice")
         if known.stamp == self._stamp(state) and known.chosen < len(state.by_value):
-            state.value, state.chosen = state.by_value[known.chosen][0].planned.value, True
-            if missing := [run.planned.name for run in state.tuning if run.result is None]:
+            state.value, state.chosen = state.by_value[known.chosen][0].job.planned.value, True
+            if missing := [run.job.planned.name for run in state.tuning if run.result is None]:
                 what = f"the choice of {state.value} stands without results of {', '.join(missing)}, as after a failure"
                 warn(f"{state.variant.name}: {what}; without {path} they are tried again")
             for run in state.tuning:
@@ -409,7 +294,7 @@ class GridRun:
         chosen = best_score(scores, losses, metric)
         choice = {"stamp": self._stamp(state), "chosen": chosen, metric.label: scores, "dev_loss": losses}
         write_json(self._choice_file(state), choice)
-        state.value, state.chosen = state.by_value[chosen][0].planned.value, True
+        state.value, state.chosen = state.by_value[chosen][0].job.planned.value, True
         say(f"{state.variant.name}: {tune.key} {state.value} has the best {metric.label} of the short runs")
         if not self._is_told_apart(state):
             known = [score for score in scores if score is not None]
@@ -419,7 +304,8 @@ class GridRun:
     def _stamp(self, state: VariantState) -> dict[str, Any]:
         """The ground of a choice: the metric, and the short runs of a variant with what their results are of."""
         runs = [
-            [run.planned.name, run.job.recipe.model_dump(mode="json"), run.job.stamp()["tests"]] for run in state.tuning
+            [run.job.planned.name, run.job.planned.recipe.model_dump(mode="json"), run.job.stamp()["tests"]]
+            for run in state.tuning
         ]
         language = state.variant.recipe.text.target.language
         named = {"language": language} if has_no_spaces(language) else {}
@@ -430,20 +316,14 @@ class GridRun:
         tried = map(_outputs, state.by_value)
         return are_told_apart([outputs for outputs in tried if outputs is not None], self.grid.metrics_of()[0])
 
-    def _check_untuned(self, variant: Variant) -> None:
-        """Raise UserError for cells that were made with another recipe, whatever tuning will say."""
-        tune = self.grid.config.tune
-        assert tune is not None
-        for cell in self.grid.cells(variant, tune.values[0]):
-            self._check_same(self._state(cell, CELLS).job, but=tune.key)
-
     def _check_same(self, job: CellJob, but: str = "") -> None:
         """Raise UserError where a run was made with another recipe, apart from the key `but`."""
         folder = RunFolder(job.run)
         if not folder.recipe_file.exists():
             return
-        with foreign_code(bool(import_paths(job.recipe.model_dump(mode="json")))):
-            _, changes = compared_with_run(folder, self.precision.given(job.recipe))
+        recipe = job.planned.recipe
+        with foreign_code(bool(import_paths(recipe.model_dump(mode="json")))):
+            _, changes = compared_with_run(folder, self.precision.given(recipe))
         others = {key: values for key, values in changes.items() if not but or not f"{key}.".startswith(f"{but}.")}
         if others:
             shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in others.items())
@@ -457,11 +337,9 @@ class GridRun:
     def ready(self) -> list[CellState]:
         """The runs that can be begun: short ones first, then a seed of all variants after the other."""
         tuning = [run for state in self.variants for run in state.tuning]
-        cells = sorted((cell for state in self.variants for cell in state.cells), key=self._order)
+        cells = [cell for state in self.variants for cell in state.cells]
+        cells.sort(key=lambda cell: self.grid.config.seeds.index(cell.job.planned.seed))
         return [run for run in (*tuning, *cells) if run.status == "waiting"]
-
-    def _order(self, cell: CellState) -> int:
-        return self.grid.config.seeds.index(cell.planned.seed)
 
     def result(self, stopped: int = 0) -> GridResult:
         """The results and failures so far. A short run that failed has only lost, where another value is chosen."""
@@ -472,14 +350,12 @@ class GridRun:
         chosen = [state for state in self.variants if state.tuning and state.cells]
         tuned = {state.variant.name: state.value for state in chosen}
         by_chance = [] if stopped else [state.variant.name for state in chosen if not self._is_told_apart(state)]
-        return GridResult(tuple(finished), tuple(failed), tuned, tuple(by_chance), stopped, tuple(self._unfinished()))
-
-    def _unfinished(self) -> Iterator[str]:
-        """The cells that neither finished nor failed; the name of a variant where it is not tuned yet."""
+        unfinished = list[str]()
         for state in self.variants:
-            yield from (cell.job.name for cell in state.cells if cell.status in ("waiting", "running"))
+            unfinished += [cell.job.name for cell in state.cells if cell.status in ("waiting", "running")]
             if not state.cells and not state.failed:
-                yield f"{state.variant.name}, all seeds"
+                unfinished.append(f"{state.variant.name}, all seeds")
+        return GridResult(tuple(finished), tuple(failed), tuned, tuple(by_chance), stopped, tuple(unfinished))
 
     def run(self, workers: Workers) -> GridResult:
         """Make all that is missing.
@@ -515,11 +391,11 @@ class GridRun:
         The cells of a variant that is not tuned yet have any of the values.
         """
         for state in self.variants:
-            yield from ((TUNING, run.planned, run.status == "finished") for run in state.tuning)
+            yield from ((TUNING, run.job.planned, run.status == "finished") for run in state.tuning)
         tune = self.grid.config.tune
         for state in self.variants:
             if state.cells:
-                yield from ((CELLS, cell.planned, cell.status == "finished") for cell in state.cells)
+                yield from ((CELLS, cell.job.planned, cell.status == "finished") for cell in state.cells)
             else:
                 cells = self.grid.cells(state.variant, None if tune is None else tune.values[0])
                 yield from ((CELLS, cell, False) for cell in cells)
@@ -533,7 +409,8 @@ class GridRun:
         running = sum(run.status == "running" for run in self.all())
         for run in self.ready()[: max(0, workers.slots - running)]:
             run.job.run.parent.mkdir(parents=True, exist_ok=True)
-            job = replace(run.job, recipe=self.precision.given(run.job.recipe))
+            planned = run.job.planned
+            job = replace(run.job, planned=replace(planned, recipe=self.precision.given(planned.recipe)))
             run.worker, run.status = workers.start(job), "running"
 
     def _look(self, line: Progress, slots: int) -> None:
@@ -550,8 +427,52 @@ class GridRun:
         if ended or time.monotonic() - self._looked >= REDRAW:
             self._looked = time.monotonic()
             done = sum(run.status in ("finished", "failed") for run in self.all())
-            text, below = self.board.shown(slots)
+            text, below = self.shown(slots)
             line.update(done, text, below=below)
+
+    def shown(self, slots: int) -> tuple[str, list[str]]:
+        """The state of the work: in a few words, and as the lines of a table of the runs that are at work.
+
+        Args:
+            slots: how many cells are made at a time.
+        """
+        runs, known, waiting = self.all(), self.known_seconds(), list[float | None]()
+        for state in self.variants:
+            ready = [cell for cell in state.cells if cell.status == "waiting" and not cell.job.is_trained()]
+            untuned = [] if state.cells or state.failed else self.grid.config.seeds
+            waiting += [expected(state.variant.name, known)] * (len(ready) + len(untuned))
+        at = [(run, _progress(run)) for run in runs if run.status == "running"]
+        left = sum(progress.left or 0.0 for _, progress in at) + sum(seconds or 0.0 for seconds in waiting)
+        failed, done = (sum(run.status in kinds for run in runs) for kinds in (("failed",), ("failed", "finished")))
+        parts = [f"{done} of {self.grid.total} cells"] + ([f"{failed} failed"] if failed else [])
+        parts += [f"{run.job.name}: update {progress.update:,}" for run, progress in at]
+        parts += [f"{duration(left / slots)} left"] if left and None not in waiting else []
+        rows: list[list[Cell]] = [
+            [
+                run.job.name, "decoding" if run.job.is_trained() else "training", progress.update, progress.loss,
+                "" if progress.left is None else duration(progress.left),
+            ]
+            for run, progress in at
+        ]  # fmt: skip
+        update, loss = Column("update", format=","), Column("loss", format=".3f")
+        table = Table(["running", "work", update, loss, "left"], rows)
+        return " · ".join(parts), table.text().splitlines() if at else []
+
+    def known_seconds(self) -> dict[str, list[float]]:
+        """The seconds of training of cells by variant, of those whose end is in sight.
+
+        Without such cells they are those of short runs, at whose speed a number of updates is made.
+        """
+        known, tune = dict[str, list[float]](), self.grid.config.tune
+        for state in self.variants:
+            totals = [_progress(cell).total for cell in state.cells if cell.status != "waiting"]
+            seconds, updates = [total for total in totals if total is not None], state.variant.recipe.training.updates
+            if not seconds and tune is not None and updates is not None:
+                totals = [_progress(run).total for run in state.tuning if run.status != "waiting"]
+                seconds = [total * updates / tune.updates for total in totals if total is not None]
+            if seconds:
+                known[state.variant.name] = seconds
+        return known
 
     def _end_all(self) -> None:
         """Ask all workers to save and end, and wait for that."""
@@ -564,6 +485,10 @@ class GridRun:
             while run.worker is not None and run.worker.code() is None:
                 time.sleep(LOOK)
             run.worker, run.status = None, "waiting"
+
+
+def _progress(run: CellState) -> RunProgress:
+    return progress_of(run.job.run, run.job.planned.recipe)
 
 
 def _outputs(runs: Sequence[CellState]) -> list[CellOutput] | None:
@@ -588,13 +513,9 @@ def _failure(run: CellState) -> str:
     if run.signal:
         with suppress(ValueError):
             how = f"killed by {signal.Signals(run.signal).name}"
-    said = [line for line in _lines(run.job.log) if line.strip()]
+    said = []
+    with suppress(OSError):
+        lines = run.job.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        said = [line for line in lines if line.strip()]
     last = f": {said[-1].removeprefix('error: ')}" if said else ""
     return f"{run.job.name}: failed ({how}){last}; {run.job.log}"
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []

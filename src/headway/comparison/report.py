@@ -6,17 +6,16 @@ Sentences are pieces of data in the page, and so is the attention of each varian
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from headway.comparison.cells import CellResult
-from headway.comparison.comparison import ComparedPair, Comparison
+from headway.comparison.comparison import Comparison
 from headway.comparison.differences import (
     BandedCurves,
     Bucketing,
     BucketScore,
     NgramDifference,
-    SentenceScores,
     banded_curves,
     bucketings,
     length_bucketings,
@@ -74,7 +73,7 @@ class Report:
     curves: list[BandedCurves]
     buckets: list[Bucketing]
     ngrams: dict[tuple[str, str, int], list[NgramDifference]] = field(default_factory=dict)
-    sentences: list[list[SentenceScores]] = field(default_factory=list)
+    sentences: list[list[dict[str, float]]] = field(default_factory=list)
     shown: dict[tuple[str, str, int], list[int]] = field(default_factory=dict)
 
     def tables(self) -> Iterator[Table]:
@@ -131,7 +130,7 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
             return None
 
 
-def write_tables(report: Report, folder: Path) -> list[Path]:
+def write_tables(report: Report, folder: Path) -> None:
     """Write the report as `compare.md`, `.tex`, `.csv` and `.json`, and the differences as `differences.csv`."""
     comparison = report.comparison
     main = [comparison.table(), comparison.pair_table()]
@@ -145,101 +144,84 @@ def write_tables(report: Report, folder: Path) -> list[Path]:
     for name, text in files.items():
         write_text(folder / name, text)
     write_json(folder / f"{NAME}.json", comparison.to_json())
-    return [*(folder / name for name in files), folder / f"{NAME}.json"]
 
 
-def write_report(comparison: Comparison, folder: Path, options: CompareOptions, *, own: bool = False) -> list[Path]:
+def write_report(comparison: Comparison, folder: Path, options: CompareOptions) -> None:
     """Write all forms of the report: `compare.html`, `.md`, `.tex`, `.csv`, `.json`.
 
     Args:
         comparison: of all variants.
         folder: where the report goes; it is made where it is missing.
         options: of the data and of the runs, which are loaded once more for their attention.
-        own: whether the runs are of one's own recipes, so that what these name may be imported.
 
     Raises:
         UserError: data or runs that are not there any more.
     """
-    allow_code = own or options.allow_code
-    report = report_of(comparison, training_words(comparison, options.training, allow_code=allow_code))
-    attentions = captured_attention(report, device=options.device, allow_code=allow_code)
+    report = report_of(comparison, training_words(comparison, options.training, allow_code=options.allow_code))
+    attentions = captured_attention(report, options)
     folder.mkdir(parents=True, exist_ok=True)
-    page = folder / f"{NAME}.html"
     names = " · ".join(variant.name for variant in comparison.variants)
-    write_comparison_page(page, report, attentions, title=f"{names} compared")
-    return [page, *write_tables(report, folder)]
+    write_comparison_page(folder / f"{NAME}.html", report, attentions, title=f"{names} compared")
+    write_tables(report, folder)
 
 
 def write_comparison_page(path: Path, report: Report, attentions: Attentions, *, title: str) -> None:
-    """Write the page whole.
-
-    Args:
-        path: the page.
-        report: of the comparison.
-        attentions: packed maps by variant, test set and segment.
-        title: of the page.
-    """
+    """Write the page whole, with packed maps of attention by variant, test set and segment."""
     data = {"payload": payload(report, attentions, title=title)}
     for (variant, test, segment), maps in attentions.items():
         index = [one.name for one in report.comparison.variants].index(variant)
         data[f"attention-{index}-{test}-{segment}"] = dict(maps)
     assets = resources.files(__package__).joinpath("page")
-    write_page(
-        path, "compare.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data, assets=assets
-    )  # fmt: skip
+    write_page(path, "compare.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data, assets=assets)
 
 
-def captured_attention(
-    report: Report, *, device: str = "auto", allow_code: bool = False
-) -> dict[tuple[str, int, int], dict[str, Any]]:
+def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[str, int, int], dict[str, Any]]:
     """The attention of the first seed of each variant that is a run, in the sentences that are shown.
 
     Raises:
         UserError: a run that cannot be loaded any more.
     """
     found = {}
-    runs = {
-        name: cells[0] for name, cells in report.comparison.cells.items() if cells[0].path and cells[0].path.is_dir()
-    }
+    comparison = report.comparison
+    first = {name: cells[0] for name, cells in comparison.cells.items()}
+    runs = {name: (cell, cell.path) for name, cell in first.items() if cell.path and cell.path.is_dir()}
     with progress("looking inside", len(runs), "runs") as bar:
-        for count, (variant, cell) in enumerate(runs.items(), start=1):
-            for test, segment, maps in _maps_of_run(report, variant, cell, device, allow_code):
-                found[variant, test, segment] = maps
+        for count, (variant, (cell, path)) in enumerate(runs.items(), start=1):
+            predictor = load(path, device=options.device, allow_code=options.allow_code)
+            for test, output in enumerate(cell.outputs):
+                metrics = [measure.metric for measure in comparison.measures if measure.test == test]
+                if not output.test.sources or any(isinstance(metric, AlignmentErrorRate) for metric in metrics):
+                    continue  # links are nothing that a model writes
+                rows = [row for (a, b, of), row in report.shown.items() if of == test and variant in (a, b)]
+                by_rank = [index for ranked in zip_longest(*rows) for index in ranked if index is not None]
+                segments = sorted(dict.fromkeys(by_rank[:MOST_CAPTURED]))  # those that differ most
+                examples = [RawExample(output.test.sources[index], output.hypotheses[index]) for index in segments]
+                captured = read(predictor, examples, ReadOptions(hypotheses=False))
+                for index, one in zip(segments, captured, strict=True):
+                    if maps := maps_of(one):
+                        found[variant, test, index] = packed_maps(maps, BITS)
             bar.update(count)
     return found
 
 
-def _maps_of_run(
-    report: Report, variant: str, cell: CellResult, device: str, allow_code: bool
-) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    assert cell.path is not None
-    predictor = load(cell.path, device=device, allow_code=allow_code)
-    for test, output in enumerate(cell.outputs):
-        segments = _segments(report, variant, test)
-        measures = [measure.metric for measure in report.comparison.measures if measure.test == test]
-        if not output.test.sources or any(isinstance(metric, AlignmentErrorRate) for metric in measures):
-            continue  # links are nothing that a model writes
-        examples = [RawExample(output.test.sources[index], output.hypotheses[index]) for index in segments]
-        captured = read(predictor, examples, ReadOptions(hypotheses=False))
-        for index, one in zip(segments, captured, strict=True):
-            if maps := maps_of(one):
-                yield test, index, packed_maps(maps, BITS)
-
-
-def _segments(report: Report, variant: str, test: int) -> list[int]:
-    """The segments in which a variant is shown with its attention, those that differ most first."""
-    rows = [row for (a, b, of), row in report.shown.items() if of == test and variant in (a, b)]
-    ranks = max(map(len, rows), default=0)
-    chosen = [row[rank] for rank in range(ranks) for row in rows if rank < len(row)]
-    return sorted(dict.fromkeys(chosen[:MOST_CAPTURED]))
-
-
 def payload(report: Report, attentions: Attentions, *, title: str) -> dict[str, Any]:
     """The content of the page as values that JSON can hold."""
-    comparison = report.comparison
+    comparison, pairs = report.comparison, list[dict[str, Any]]()
+    facts = [f"{len(comparison.variants)} variants"]
+    facts.append(f"{comparison.seeds} seeds" if comparison.seeds > 1 else "one seed")
+    facts += [f"{test.name}: {len(test):,} segments" for test in comparison.tests]
+    facts += [] if comparison.baseline is None else [f"baseline {comparison.baseline}"]
+    for pair in comparison.pairs:
+        low, high = pair.estimate.interval()
+        pairs.append({
+            "a": pair.a, "b": pair.b, "metric": pair.metric, "difference": pair.difference, "low": low, "high": high,
+            "p": pair.adjusted_p_value, "verdict": pair.verdict, "words": pair.words,
+        })  # fmt: skip
+    trained = [cell.costs for row in comparison.cells.values() for cell in row if cell.curve]
+    in_cpu_seconds = all(costs.cpu_seconds is not None and costs.gpu_seconds is None for costs in trained)
     return {
         "title": title,
-        "facts": _facts(comparison),
+        "facts": facts,
         "conclusions": comparison.conclusions(),
         "variants": [variant.name for variant in comparison.variants],
         "seeds": list(comparison.variants[0].seeds),
@@ -249,71 +231,42 @@ def payload(report: Report, attentions: Attentions, *, title: str) -> dict[str, 
              "margin": comparison.margin_of(measure) or 0.0, "higher": measure.metric.higher_is_better}
             for measure in comparison.measures
         ],
-        "pairs": [_pair(pair) for pair in comparison.pairs],
+        "pairs": pairs,
         "tables": [_table(table) for table in (comparison.table(), comparison.pair_table())],
-        "curves": [_curves(curves) for curves in report.curves],
-        "buckets": [_buckets(bucketing) for bucketing in report.buckets],
+        "curves": [
+            {"metric": curves.metric, "table": _table(curves.table()), "lines": [
+                {"variant": variant, "points": [[one.update, one.seconds, one.mean, one.low, one.high] for one in line]}
+                for variant, line in curves.lines.items()
+            ]}
+            for curves in report.curves
+        ],
+        "buckets": [
+            {"title": each.title, "axis": each.axis, "labels": list(each.labels), "counts": list(each.counts),
+             "counted": each.counted, "table": _table(each.table()),
+             "scores": {name: _values(scores) for name, scores in each.scores.items()},
+             "differences": [{"a": a, "b": b, "values": _values(row)} for (a, b), row in each.differences.items()]}
+            for each in report.buckets
+        ],
         "ngrams": [
             {"a": a, "b": b, "test": test, "rows": [[one.ngram, one.a, one.b, one.references] for one in found]}
             for (a, b, test), found in report.ngrams.items()
         ],
         "sentences": [_sentences(report, attentions, test) for test in range(len(comparison.tests))],
         "shown": [{"a": a, "b": b, "test": test, "segments": row} for (a, b, test), row in report.shown.items()],
-        "time": "CPU seconds" if _knows_cpu_seconds(comparison) else "seconds",
+        "time": "CPU seconds" if in_cpu_seconds else "seconds",
         "bits": BITS,
     }  # fmt: skip
 
 
-def _knows_cpu_seconds(comparison: Comparison) -> bool:
-    cells = [cell for row in comparison.cells.values() for cell in row if cell.curve]
-    return all(cell.costs.cpu_seconds is not None and cell.costs.gpu_seconds is None for cell in cells)
-
-
-def _facts(comparison: Comparison) -> list[str]:
-    facts = [f"{len(comparison.variants)} variants"]
-    facts.append(f"{comparison.seeds} seeds" if comparison.seeds > 1 else "one seed")
-    facts += [f"{test.name}: {len(test):,} segments" for test in comparison.tests]
-    return facts if comparison.baseline is None else [*facts, f"baseline {comparison.baseline}"]
-
-
-def _pair(pair: ComparedPair) -> dict[str, Any]:
-    low, high = pair.estimate.interval()
-    return {
-        "a": pair.a, "b": pair.b, "metric": pair.metric, "difference": pair.difference, "low": low, "high": high,
-        "p": pair.adjusted_p_value, "verdict": pair.verdict, "words": pair.words,
-    }  # fmt: skip
-
-
-def _table(table: Any) -> dict[str, Any]:
+def _table(table: Table) -> dict[str, Any]:
     return {
         "title": table.title, "notes": list(table.notes), "columns": table.headings(), "rows": table.cells(),
         "sides": table.aligns(),
     }  # fmt: skip
 
 
-def _curves(curves: BandedCurves) -> dict[str, Any]:
-    lines = [
-        {
-            "variant": variant,
-            "points": [[one.update, one.seconds, one.mean, one.low, one.high] for one in points],
-        }
-        for variant, points in curves.lines.items()
-    ]
-    return {"metric": curves.metric, "lines": lines, "table": _table(curves.table())}
-
-
-def _buckets(bucketing: Bucketing) -> dict[str, Any]:
-    return {
-        "title": bucketing.title, "axis": bucketing.axis, "labels": list(bucketing.labels),
-        "counts": list(bucketing.counts), "counted": bucketing.counted,
-        "scores": {name: _values(scores) for name, scores in bucketing.scores.items()},
-        "differences": [{"a": a, "b": b, "values": _values(row)} for (a, b), row in bucketing.differences.items()],
-        "table": _table(bucketing.table()),
-    }  # fmt: skip
-
-
 def _values(scores: Sequence[BucketScore]) -> list[list[float | None]]:
-    return [[score.value, score.low, score.high] for score in scores]
+    return [list(score[:3]) for score in scores]  # value, low and high
 
 
 def _sentences(report: Report, attentions: Attentions, test: int) -> list[dict[str, Any]]:
@@ -331,7 +284,7 @@ def _sentences(report: Report, attentions: Attentions, test: int) -> list[dict[s
             "segment": index,
             "source": given.sources[index] if given.sources else None,
             "references": [lines[index] for lines in given.references],
-            "means": report.sentences[test][index].scores,
+            "means": report.sentences[test][index],
             "outputs": {
                 name: [
                     [cell.seed, cell.outputs[test].hypotheses[index], float(scores[index])]
@@ -388,8 +341,11 @@ def draw_by_length(comparison: Comparison, path: Path) -> None:
     panels = [
         Panel(
             title=bucketing.title, x=bucketing.axis, y=f"{what}, 95 % intervals",
-            lines={name: _points(bucketing.lengths, scores) for name, scores in bucketing.scores.items()},
-            bars={name: list(map(_ends, scores)) for name, scores in bucketing.scores.items()},
+            lines={
+                name: [(length, score.value) for length, score in zip(bucketing.lengths, scores, strict=True)]
+                for name, scores in bucketing.scores.items()
+            },
+            bars={name: [score.ends for score in scores] for name, scores in bucketing.scores.items()},
             counts=list(zip(bucketing.lengths, bucketing.counts, strict=True)),
         )
         for bucketing in length_bucketings(comparison)
@@ -398,12 +354,3 @@ def draw_by_length(comparison: Comparison, path: Path) -> None:
         allowed = "groups whose names are numbers, sources, or references of text"
         raise UserError("no test set has lengths", where=option("by_length"), allowed=allowed)
     panel_chart(panels, path)
-
-
-def _points(lengths: Sequence[float], scores: Sequence[BucketScore]) -> list[tuple[float, float]]:
-    return [(length, score.value) for length, score in zip(lengths, scores, strict=True)]
-
-
-def _ends(score: BucketScore) -> tuple[float, float]:
-    """The interval; the score itself where it has none, with one segment."""
-    return (score.value, score.value) if score.low is None or score.high is None else (score.low, score.high)

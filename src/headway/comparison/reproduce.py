@@ -36,11 +36,11 @@ from headway.comparison.comparison import Comparison
 from headway.comparison.differences import banded_curves
 from headway.comparison.grid import Grid
 from headway.comparison.grid_file import grid_of
-from headway.comparison.grid_run import CELLS
 from headway.comparison.options import CompareOptions, ReproduceOptions
 from headway.comparison.records import ResultRecord, measured_now, write_record
 from headway.comparison.report import write_report
 from headway.comparison.systems import GridComparison, compare_grid, plan_of
+from headway.comparison.workers import CELLS
 from headway.errors import RunError, UserError, option
 from headway.files import sha256, write_text
 from headway.log import duration, progress, say
@@ -290,7 +290,7 @@ def reproduce(
         decided = {claim.says: decide(claim, made.comparison, claims.level) for claim in claims.claims}
         tables += [claims_table(decided, claims, as_printed=as_printed), made.comparison.table()]
         shown = folder if chosen.cell is None else folder / f"only-{chosen.cell}"
-        write_report(made.comparison, shown, CompareOptions(), own=True)
+        write_report(made.comparison, shown, CompareOptions(allow_code=True))
         write_record(shown / RECORD, record_of(claims, options, made, made.comparison, decided, command))
     return tables, code
 

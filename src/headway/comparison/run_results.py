@@ -28,7 +28,7 @@ from headway.predictors.sequence_predictor import SequencePredictor, TreePredict
 from headway.predictors.word_alignment import build_aligner
 from headway.recipe import Recipe
 from headway.registry import foreign_code
-from headway.runs.inspect.capture import AttentionView, ReadOptions, read
+from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.measures import of_words, word_deviations
 from headway.runs.inspect.pages import read_metrics
 from headway.runs.inspect.parameters import parameters_of
@@ -67,7 +67,9 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
     if corpus.alignments is not None:
         references = (tuple(read_alignments(corpus.alignments)),)
     if corpus.evenness:
-        references = (tuple(" ".join("0" for _ in _words(example, where)) for example in examples),)
+        if not all(example.words for example in examples):
+            raise UserError("only taggers have self-attention a word", where=f"{where}.evenness")
+        references = (tuple(" ".join("0" for _ in example.words) for example in examples),)
     beside = [(corpus.groups, groups, corpus.where_groups)]
     beside.append((corpus.alignments, references[0], f"{where}: {corpus.alignments}"))
     for path, lines, place in beside:
@@ -82,13 +84,6 @@ def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
     test = read_corpus(recipe, corpus).scored
     check_set(test, corpus.where, corpus.where_groups)
     return test
-
-
-def _words(example: RawExample, where: str) -> Sequence[str]:
-    """The words of an example that has labels for them. Raises UserError for any other."""
-    if not example.words:
-        raise UserError("only taggers have self-attention a word", where=f"{where}.evenness")
-    return example.words
 
 
 @dataclass(frozen=True)
@@ -130,23 +125,19 @@ def _outputs(
         yield text, len(prediction.tokens) + 1
 
 
-def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> DecodedSet:
+def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> Iterator[str]:
     """The word alignments that a run's attention makes of given pairs. Raises UserError where it has none."""
     if not isinstance(predictor, SequencePredictor):
         raise UserError("only models that write token by token align words", where="test.alignments")
-    began, texts, tokens = time.perf_counter(), list[str](), 0
     aligner = build_aligner(predictor)
     for some in batched(examples, TOGETHER):
         sources, targets = [example.source for example in some], [example.target or "" for example in some]
         with accounted(InputAccount()):
             forced = predictor.force(sources, targets, capture=(aligner.layer,))
-        for prediction in forced:
-            texts.append(aligner(prediction).pharaoh())
-            tokens += len(prediction.tokens) + 1
-    return DecodedSet(tuple(texts), tokens, time.perf_counter() - began)
+        yield from (aligner(prediction).pharaoh() for prediction in forced)
 
 
-def attend(predictor: AnyPredictor, examples: Sequence[RawExample]) -> DecodedSet:
+def attend(predictor: AnyPredictor, examples: Sequence[RawExample]) -> Iterator[str]:
     """The deviation of the self-attention of each word from its mean, in the last layer or in all as they are weighted.
 
     Raises:
@@ -154,19 +145,12 @@ def attend(predictor: AnyPredictor, examples: Sequence[RawExample]) -> DecodedSe
     """
     if not isinstance(predictor, LabelPredictor):
         raise UserError("only taggers have self-attention a word", where="test.evenness")
-    began, texts, words = time.perf_counter(), list[str](), 0
     for captured in read(predictor, examples, ReadOptions(hypotheses=False)):
-        numbers = [number for view in captured.views for number in _deviations(view)]
-        texts.append(" ".join(f"{number:.6g}" for number in numbers))
-        words += len(numbers)
-    return DecodedSet(tuple(texts), words, time.perf_counter() - began)
-
-
-def _deviations(view: AttentionView) -> Sequence[float]:
-    """The numbers of the words of a window: of all layers as they are weighted, else of the last layer."""
-    by_layer, mixed = word_deviations(of_words(view.self_attention(), view.words or ()), view.layer_weights())
-    numbers: list[float] = (by_layer[-1] if mixed is None else mixed).tolist()
-    return numbers
+        numbers = list[float]()
+        for view in captured.views:
+            by_layer, mixed = word_deviations(of_words(view.self_attention(), view.words or ()), view.layer_weights())
+            numbers += (by_layer[-1] if mixed is None else mixed).tolist()
+        yield " ".join(f"{number:.6g}" for number in numbers)
 
 
 def result_of_run(
@@ -202,7 +186,7 @@ def result_of_run(
         corpus = read_corpus(recipe, test)
         if test.alignments is not None or test.evenness:
             asked = (attend if test.evenness else align)(predictor, corpus.examples)
-            outputs.append(CellOutput(corpus.scored, asked.hypotheses))
+            outputs.append(CellOutput(corpus.scored, tuple(asked)))
             continue
         decoded = decode(predictor, corpus.examples, options or {})
         outputs.append(CellOutput(corpus.scored, decoded.hypotheses))

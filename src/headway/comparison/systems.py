@@ -1,7 +1,7 @@
 """`headway.compare`: one function for all that can be compared, and grids from their file to their comparison."""
 
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -10,19 +10,21 @@ from typing import Any
 from headway.comparison.cells import CellResult
 from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.existing_results import Existing, compare_existing
-from headway.comparison.grid import Grid, NamedCorpus, TuneConfig, Variant
+from headway.comparison.grid import Grid
 from headway.comparison.grid_file import check_corpora, load_grid
-from headway.comparison.grid_run import CELLS, TUNING, GridResult, GridRun, expected, tried_seconds
+from headway.comparison.grid_run import GridResult, GridRun, expected
 from headway.comparison.options import CompareOptions, ExistingOptions, GridOptions, is_grid
 from headway.comparison.report import draw_figures, write_report
 from headway.comparison.run_results import read_test_set
 from headway.comparison.statistics import SIGNIFICANT
-from headway.comparison.workers import LocalWorkers, RayWorkers, Workers, room_here
+from headway.comparison.workers import CELLS, TUNING, LocalWorkers, RayWorkers, Workers, room_here
 from headway.config import validated_options
+from headway.device import threads_set
 from headway.errors import RunError, UserError, nearest, option
 from headway.files import check_output_folder
-from headway.log import counted, duration, progress, say, warn
+from headway.log import counted, duration, progress, say, silenced, warn
 from headway.metrics import Metric, as_metrics
+from headway.runs.training.dry_run import dry_run
 from headway.tables import Cell, Column, Table
 
 SEVERAL = ("hypotheses", "references", "test")  # options that take one or several
@@ -65,7 +67,11 @@ def compare_grid(grid: Grid, output: Path, options: GridOptions) -> GridComparis
         result = run.result()
     else:
         check_corpora(grid)
-        result = run.run(workers_of(options))
+        if options.ray is None:
+            workers: Workers = LocalWorkers(options.workers or room_here(options.threads), options.threads)
+        else:
+            workers = RayWorkers(options.ray, options.workers, options.threads)
+        result = run.run(workers)
     if result.stopped:
         by = f"{signal.Signals(result.stopped).name} with {counted(len(result.cells), 'finished cell')}"
         say(f"stopped by {by}; the same command goes on")
@@ -91,24 +97,13 @@ def check_sets(grid: Grid) -> None:
     if grid.tuning_set is not None:
         tuned = set(sources[grid.tuning_set.where])
         for test in grid.tests:
-            _check_untuned(test, sources[test.where], tuned)
-
-
-def _check_untuned(test: NamedCorpus, sources: Sequence[str], tuned: Collection[str]) -> None:
-    """Raise UserError for a test set whose sources are all tuned on; some of them are told."""
-    known = sum(source in tuned for source in sources)
-    if known == len(sources):
-        what = f"the test set {test.name} reports these sources, so that nothing can be tuned on them"
-        raise UserError(what, where="tune.on", received=f"{known:,} of {len(sources):,}")
-    if known:
-        warn(f"{test.where}: {known:,} of {len(sources):,} sources are tuned on, too")
-
-
-def workers_of(options: GridOptions) -> Workers:
-    """The workers that the options ask for. Raises UserError where there is no such cluster."""
-    if options.ray is not None:
-        return RayWorkers(options.ray, options.workers, options.threads)
-    return LocalWorkers(options.workers or room_here(options.threads), options.threads)
+            every = sources[test.where]
+            known = sum(source in tuned for source in every)
+            if known == len(every):
+                what = f"the test set {test.name} reports these sources, so that nothing can be tuned on them"
+                raise UserError(what, where="tune.on", received=f"{known:,} of {len(every):,}")
+            if known:
+                warn(f"{test.where}: {known:,} of {len(every):,} sources are tuned on, too")
 
 
 def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
@@ -137,12 +132,11 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         cells, grid.metrics_of(), config.margin, None if absent else baseline,
         own_metrics=own, any_tokenization=config.any_tokenization,
     )  # fmt: skip
-    notes = (*_left_out(result, left_out, absent), *_norms(grid.variants), *_on_tuning(grid, result))
-    return replace(found, notes=notes)
+    return replace(found, notes=tuple(_notes(grid, result, left_out, absent)))
 
 
-def _left_out(result: GridResult, without_others: Sequence[str], baseline: str | None) -> Iterator[str]:
-    """Notes on cells that failed or are not finished, on those that have no others beside them, and on the baseline."""
+def _notes(grid: Grid, result: GridResult, without_others: Sequence[str], baseline: str | None) -> Iterator[str]:
+    """Notes on cells that are not there, on a baseline that has none, on norms, and on the choice of the tuned key."""
     if result.failed:
         yield f"Failed: {'; '.join(result.failed)}."
     if result.unfinished:
@@ -151,51 +145,28 @@ def _left_out(result: GridResult, without_others: Sequence[str], baseline: str |
         yield f"Left out for want of these: {'; '.join(without_others)}."
     if baseline is not None:
         yield f"The baseline {baseline} has no cells, so that every pair is compared."
-
-
-def _norms(variants: Sequence[Variant]) -> Iterator[str]:
-    """A note on where Transformers have their norms, by variant where these differ."""
-    found: dict[str, list[str]] = {}
-    for variant in variants:
+    norms: dict[str, list[str]] = {}
+    for variant in grid.variants:
         if norm := getattr(variant.recipe.model, "norm", None):
-            found.setdefault(norm, []).append(variant.name)
-    if len(found) == 1:
-        yield f"Transformers are {next(iter(found))}-norm."
-    elif found:
-        parts = (f"{norm}-norm for {', '.join(names)}" for norm, names in found.items())
+            norms.setdefault(norm, []).append(variant.name)
+    if len(norms) == 1:
+        yield f"Transformers are {next(iter(norms))}-norm."
+    elif norms:
+        parts = (f"{norm}-norm for {', '.join(names)}" for norm, names in norms.items())
         yield f"Transformers: {'; '.join(parts)}."
-
-
-def _on_tuning(grid: Grid, result: GridResult) -> Iterator[str]:
-    """Notes on the choice of the tuned key."""
-    if (tune := grid.config.tune) is not None:
-        yield from _chosen_early(tune, grid.variants)
-        yield from _at_the_edge(tune, result.tuned)
-        yield from _chosen_by_chance(tune, result.by_chance)
-
-
-def _chosen_early(tune: TuneConfig, variants: Sequence[Variant]) -> Iterator[str]:
-    """A note on short runs of less than half of the training: what is best there need not be best at its end."""
-    longest = max(variant.recipe.training.updates or 0 for variant in variants)
-    if 2 * tune.updates < longest:
+    if (tune := grid.config.tune) is None:
+        return
+    longest = max(variant.recipe.training.updates or 0 for variant in grid.variants)
+    if 2 * tune.updates < longest:  # what is best there need not be best at the end
         chosen = f"chosen after {tune.updates:,} of {longest:,} updates"
         yield f"{tune.key}: {chosen}; another value may be the best after all of them"
-
-
-def _at_the_edge(tune: TuneConfig, tuned: Mapping[str, Any]) -> Iterator[str]:
-    """Notes on variants whose best number is the lowest or the highest that was tried: a better one may lie beyond."""
-    if not all(type(value) in (int, float) for value in tune.values):
-        return
-    for word, edge in (("lowest", min(tune.values)), ("highest", max(tune.values))):
-        if names := [name for name, value in tuned.items() if value == edge]:
-            yield f"{tune.key}: the best for {', '.join(names)} is the {word} that was tried, {edge:g}"
-
-
-def _chosen_by_chance(tune: TuneConfig, variants: Sequence[str]) -> Iterator[str]:
-    """A note on variants whose short runs do not tell the values apart: another value may be better by much."""
-    if variants:
+    if all(type(value) in (int, float) for value in tune.values):  # a better one may lie beyond the edge
+        for word, edge in (("lowest", min(tune.values)), ("highest", max(tune.values))):
+            if names := [name for name, value in result.tuned.items() if value == edge]:
+                yield f"{tune.key}: the best for {', '.join(names)} is the {word} that was tried, {edge:g}"
+    if result.by_chance:  # another value may be better by much
         apart = f"do not tell its values apart after {tune.updates:,} updates (p > {SIGNIFICANT})"
-        yield f"{tune.key}: the short runs of {', '.join(variants)} {apart}; the choice is by chance"
+        yield f"{tune.key}: the short runs of {', '.join(result.by_chance)} {apart}; the choice is by chance"
 
 
 def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
@@ -206,12 +177,13 @@ def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
     """
     check_sets(grid)
     run = GridRun(grid, output, options.threads)
-    known = run.board.known_seconds()
+    known = run.known_seconds()
     with progress("trying a few updates", len(grid.variants), "variants", long=True) as line:
         for count, variant in enumerate(grid.variants, start=1):
             if variant.name not in known:
                 try:
-                    known[variant.name] = [tried_seconds(variant.recipe, options.threads)]
+                    with silenced(), threads_set(options.threads):
+                        known[variant.name] = [dry_run(variant.recipe).seconds]
                 except RunError as error:
                     warn(f"{variant.name} fails in its first updates, and its time is that of the others: {error}")
             line.update(count)
@@ -226,11 +198,11 @@ def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
         what, state = "cell" if kind == CELLS else "tuning", "finished" if finished else ""
         rows.append([planned.name, what, planned.recipe.training.updates, state, duration(seconds)])
     slots = options.workers or room_here(options.threads)
-    columns = [
-        Column("run"),
-        Column("kind"),
+    columns: list[Column | str] = [
+        "run",
+        "kind",
         Column("updates", format=","),
-        Column("state"),
+        "state",
         Column("training", align="right"),
     ]
     with_workers = f"{duration(left / slots)} with {slots} workers of {options.threads} threads"
@@ -270,7 +242,10 @@ def compare(
         UserError: what cannot be compared, or an option that there is not.
         RunError: a grid of which no cells can be compared.
     """
-    folder = _folder(output)
+    try:
+        folder = check_output_folder(None if output is None else Path(output))
+    except ValueError as error:
+        raise UserError(str(error), where=option("output"), received=str(output)) from error
     given = [systems] if isinstance(systems, str | Path | CellResult) else systems
     if not isinstance(given, Sequence | Mapping):
         allowed = "a grid file, run folders, alone or by the name of their variant, or cells"
@@ -291,14 +266,6 @@ def compare(
         write_report(comparison, folder, chosen)
         draw_figures(comparison, chosen)
     return comparison
-
-
-def _folder(output: Path_ | None) -> Path | None:
-    """The folder for the report. Raises UserError where there can be none."""
-    try:
-        return check_output_folder(None if output is None else Path(output))
-    except ValueError as error:
-        raise UserError(str(error), where=option("output"), received=str(output)) from error
 
 
 def _runs(systems: Any) -> Iterator[Existing]:
@@ -337,5 +304,5 @@ def _of_grid(path: Path, folder: Path | None, options: Mapping[str, Any], told: 
     made = compare_grid(grid, folder, workers)
     if made.comparison is None:
         raise RunError(f"{path}: no two variants could be compared")
-    write_report(made.comparison, folder, CompareOptions(), own=True)
+    write_report(made.comparison, folder, CompareOptions(allow_code=True))
     return made.comparison

@@ -22,12 +22,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TextIO
+from typing import Any, Final, Literal, TextIO
 
 import torch
 
 from headway.comparison.cells import CellResult, read_result, write_result
-from headway.comparison.grid import NamedCorpus
+from headway.comparison.grid import NamedCorpus, PlannedRun
 from headway.comparison.run_results import result_of_run
 from headway.device import peak_memory, threads_set
 from headway.documents import read_json
@@ -35,13 +35,14 @@ from headway.errors import HeadwayError, RunError, UserError, not_installed, opt
 from headway.files import sha256, write_json
 from headway.log import logger, say
 from headway.processes import cores
-from headway.recipe import Recipe
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.storage import locked
 
 CELL = "cell.json"
+CELLS: Final = "cells"
+TUNING: Final = "tuning"
 TRAINING = "training.json"  # what only the process that trained knew
 LONGEST_WAIT = 120.0  # seconds for a process whose parent was killed to save and end
 LOCAL = "local"
@@ -49,30 +50,40 @@ LOCAL = "local"
 
 @dataclass(frozen=True)
 class CellJob:
-    """All that a process needs to make a cell.
+    """All that a process needs to make a run of a grid.
 
     Attributes:
-        name: for messages.
-        variant, seed: of the cell.
-        run: the run folder.
-        recipe: what is trained.
+        planned: what is trained.
+        kind: `cells`, or `tuning` for a short run, which gets no report.
+        output: the absolute path of the grid's folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short
+            ones, `logs/` what they said in place of a terminal.
         tests: what is decoded then.
         predict: options of prediction.
         threads: of the process.
-        log: the file that it writes to in place of a terminal.
-        page: whether the run gets its report.
     """
 
-    name: str
-    variant: str
-    seed: int
-    run: Path
-    recipe: Recipe
+    planned: PlannedRun
+    kind: Literal["cells", "tuning"]
+    output: Path
     tests: tuple[NamedCorpus, ...]
     predict: Mapping[str, Any]
     threads: int
-    log: Path
-    page: bool = True
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        planned = self.planned
+        return f"{planned.variant}, seed {planned.seed}" if self.kind == CELLS else f"tuning {planned.name}"
+
+    @property
+    def run(self) -> Path:
+        """The run folder."""
+        return self.output / self.kind / self.planned.name
+
+    @property
+    def log(self) -> Path:
+        """The file that it writes to."""
+        return self.output / "logs" / f"{self.kind}-{self.planned.name}.txt"
 
     def is_trained(self) -> bool:
         """Whether training is complete."""
@@ -84,7 +95,11 @@ class CellJob:
         return {
             "weights": RunFolder(self.run).read_manifest().get("model_sha256"),
             "tests": [test.fingerprint() for test in self.tests],
-            "predict": {key: _stamped(key, value) for key, value in self.predict.items()},
+            # A file counts by its content.
+            "predict": {
+                name: sha256(Path(value)) if name == "dictionary" and value is not None else value
+                for name, value in self.predict.items()
+            },
         }
 
     def result(self) -> CellResult | None:
@@ -92,23 +107,18 @@ class CellJob:
         return read_result(self.run / CELL, self.stamp()) if self.is_trained() else None
 
 
-def _stamped(name: str, value: Any) -> Any:
-    """An option of prediction; in place of a file, its content."""
-    return sha256(Path(value)) if name == "dictionary" and value is not None else value
-
-
 def main_of_process(job: CellJob) -> None:
     """Make a cell in a new process that ends, after saving, when its parent does; exits as `headway train`."""
     os.setsid()  # Ctrl-C reaches the parent, which tells its cells
-    threading.Thread(target=_stop_with_parent, daemon=True).start()
-    sys.exit(run_cell(job))
-
-
-def _stop_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)
+
+    def stop_with_parent() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop_with_parent, daemon=True).start()
+    sys.exit(run_cell(job))
 
 
 def run_cell(job: CellJob) -> int:
@@ -138,16 +148,17 @@ def run_cell(job: CellJob) -> int:
 
 
 def _make(job: CellJob) -> int:
+    planned = job.planned
     if not job.is_trained():
-        if code := train(job.recipe, job.run, resume=RunFolder(job.run).recipe_file.exists()):
+        if code := train(planned.recipe, job.run, resume=RunFolder(job.run).recipe_file.exists()):
             return code
         write_json(job.run / TRAINING, {"peak_memory": peak_memory()})
-    if job.page and not RunFolder(job.run).report.is_file():
+    if job.kind == CELLS and not RunFolder(job.run).report.is_file():
         write_run_report(job.run)
     if job.result() is None:
         known = job.run / TRAINING
         memory = read_json(known).get("peak_memory") if known.is_file() else None
-        result = result_of_run(job.run, job.variant, job.seed, job.tests, job.predict, peak_memory=memory)
+        result = result_of_run(job.run, planned.variant, planned.seed, job.tests, job.predict, peak_memory=memory)
         write_result(job.run / CELL, result, job.stamp())
         say(f"{job.name}: finished")
     return 0
@@ -238,38 +249,21 @@ class LocalWorkers(Workers):
         self.slots = slots
         self._context: Any = multiprocessing.get_context(method)
         self._context.set_forkserver_preload(["headway.comparison.workers"])
-        self._environment = {"OMP_NUM_THREADS": str(threads)}  # for libraries that read it as they are imported
+        self._threads = str(threads)
 
     def start(self, job: CellJob) -> Worker:
-        with _environment(self._environment), _without_main():
+        """Begin to make a cell, whose process does not run the script that called: it needs nothing of that."""
+        main, before = sys.modules["__main__"], dict(os.environ)
+        sys.modules["__main__"] = ModuleType("__main__")
+        os.environ["OMP_NUM_THREADS"] = self._threads  # for libraries that read it as they are imported
+        try:
             process = self._context.Process(target=main_of_process, args=(job,), name=job.name)
             process.start()
+        finally:
+            sys.modules["__main__"] = main
+            os.environ.pop("OMP_NUM_THREADS")
+            os.environ.update(before)
         return LocalWorker(process)
-
-
-@contextmanager
-def _environment(changes: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Within it, a process that begins does not run the script that called: its cell needs nothing of that."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
 
 
 class RayWorker(Worker):
@@ -295,17 +289,6 @@ class RayWorker(Worker):
         self.ray.cancel(self.task, force=True)
 
 
-def _check_reachable(address: str) -> None:
-    """Raise UserError where nobody answers at HOST:PORT: Ray itself would wait for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not (colon and port.isdecimal()):
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except OSError as error:
-        raise UserError(f"there is no such cluster ({error})", where=option("ray"), received=address) from error
-
-
 class RayWorkers(Workers):
     """Tasks of a Ray cluster, each in a process of its own with so many processors, and one GPU where there are any.
 
@@ -326,14 +309,16 @@ class RayWorkers(Workers):
         except ImportError as error:
             raise not_installed("this", ["ray"], "cluster", option("ray")) from error
         self.ray = ray
-        _check_reachable(address)
+        host, colon, port = address.removeprefix("ray://").rpartition(":")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
         settings: dict[str, Any] = {"address": address}
         if address == LOCAL:
             settings |= {"num_cpus": (slots or room_here(threads)) * threads, "include_dashboard": False}
         try:
+            if colon and port.isdecimal():  # where nobody answers, Ray itself would wait for minutes
+                socket.create_connection((host, int(port)), timeout=10).close()
             ray.init(**settings, log_to_driver=False, logging_level="error")
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise UserError(f"there is no such cluster ({error})", where=option("ray"), received=address) from error
         resources = ray.cluster_resources()
         self.slots = slots or max(1, int(resources.get("CPU", 1)) // threads)
