@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,13 +17,13 @@ from headway.comparison import grid_run, workers
 from headway.comparison.cells import CellOutput, CellResult, CurvePoint, EvaluationSet
 from headway.comparison.grid import Grid, PlannedRun
 from headway.comparison.grid_file import load_grid
-from headway.comparison.grid_run import GridRun
+from headway.comparison.grid_run import GridRun, are_told_apart, best_score, progress_of, tuning_score
 from headway.comparison.options import GridOptions
 from headway.comparison.systems import check_sets, compare_grid, comparison_of, plan_of
 from headway.comparison.workers import CellJob, LocalWorkers, Worker, Workers, run_cell
 from headway.errors import RunError, UserError
 from headway.metrics import Metric, build_metric
-from headway.recipe import Recipe
+from headway.recipe import Recipe, parse_recipe
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import run_arithmetic
@@ -35,6 +36,8 @@ from tests.runs.training.kills import ROOT, environment
 TUNE = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "updates": 6, "on": {"tsv": "dev.tsv"}}
 SMALL = {"variants": {"attention": {}, "ngram": "ngram.yaml"}, "metrics": ["chrf"]}
 PLANNED = PlannedRun("a-1", "a", 1, Recipe.model_construct())
+RECIPE: dict[str, Any] = {"data": {"train": {"tsv": "train.tsv"}}, "training": {"updates": 10}}
+SEGMENTS = 200
 
 
 def test_a_result_is_of_what_the_dictionary_says(tmp_path: Path) -> None:
@@ -490,10 +493,10 @@ print(headway.compare("grid.yaml", output="out", workers=2).seeds)
 
 
 def test_a_script_without_a_guard_makes_a_grid(tmp_path: Path) -> None:
-    path = write_grid(tmp_path, **SMALL)
+    path = write_grid(tmp_path, **SMALL, seeds=[1])
     (tmp_path / "script.py").write_text(SCRIPT.replace("grid.yaml", path.name))
     ended = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "2\n"), ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, "1\n"), ended.stderr
 
 
 def test_outputs_of_other_tokenisation_are_compared_by_leave_of_the_grid(made: tuple[Grid, Path]) -> None:
@@ -583,12 +586,6 @@ def test_finished_cells_alone_are_compared(made: tuple[Grid, Path], tmp_path: Pa
     (tmp_path / "out" / "tuning" / "ngram.json").unlink()
     shutil.rmtree(tmp_path / "out" / "tuning" / "ngram-0.01-1")
     assert run_headway(*asked).code == 1
-    ended = run_headway(*asked, "--dry-run")
-    assert ended.code == 2
-    assert "--dry-run: no cells are to be made; allowed: without --only-finished" in ended.err
-    ended = run_headway(*asked, "--ray", "local")
-    assert ended.code == 2
-    assert "--ray: no cells are to be made, there or here; received 'local'" in ended.err
 
 
 def test_a_stop_says_how_many_cells_are_finished(
@@ -668,3 +665,64 @@ def test_a_choice_by_chance_is_noted(
     run._choose(state)
     assert "ngram: the short runs do not tell the values apart (chrF2 from " in caplog.text
     assert (out / "tuning" / "ngram.json").read_bytes() == kept
+
+
+@pytest.mark.parametrize("last", ["", '{"update": 9', "null\n", "1\n", "[]\n", '"x"\n', "{}\n", '{"update": 9}\n'])
+def test_lines_that_are_no_entries_are_passed_over(tmp_path: Path, last: str) -> None:
+    entry = '{"update": 4, "epoch": 1, "seconds": 2.0, "loss": 3.5}\n'
+    (tmp_path / "metrics.jsonl").write_text(entry + last, encoding="utf-8")
+    progress = progress_of(tmp_path, parse_recipe(RECIPE))
+    assert (progress.update, progress.share, progress.seconds, progress.loss) == (4, 0.4, 2.0, 3.5)
+    assert progress.left == pytest.approx(3)
+
+
+def output(right: int, first: int = 0) -> CellOutput:
+    """An output with `right` of the segments right, from segment `first` on."""
+    references = tuple(f"w{index}" for index in range(SEGMENTS))
+    said = tuple(text if first <= index < first + right else "none" for index, text in enumerate(references))
+    return CellOutput(EvaluationSet("dev", (references,)), said)
+
+
+def test_the_best_is_chosen_and_of_equals_that_with_the_lowest_loss() -> None:
+    accuracy, errors = build_metric("exact_match"), build_metric("wer")
+    assert tuning_score([output(50)], accuracy) == pytest.approx(25)
+    assert tuning_score([output(50), output(100)], accuracy) == pytest.approx(37.5)
+    unknown = [None] * 4
+    assert best_score([10.0, None, 30.0, 30.0], unknown, accuracy) == 2
+    assert best_score([10.0, None, 30.0, 5.0], unknown, errors) == 3
+    for metric in (accuracy, errors):
+        assert best_score([0.0, None, 0.0, 0.0], [3.0, None, 1.0, 2.0], metric) == 2
+        assert best_score([0.0, 0.0, 0.0, 0.0], [float("nan"), None, 2.0, float("inf")], metric) == 2
+
+
+@pytest.mark.parametrize(
+    ("outputs", "apart"),
+    [
+        ([output(20), output(22, first=40), output(18, first=80)], False),  # 10, 11 and 9 %, of other segments
+        ([output(20), output(22, first=40), output(120)], True),
+        ([output(20), output(120), output(22, first=40)], True),  # in any order
+        ([output(0), output(6)], True),  # 6 of 6 the same way: p is 1/32
+        ([output(0), output(6), output(3)], False),  # the furthest apart of three pairs: 3/32
+        ([output(0), output(8), output(3)], True),  # 3/128
+        ([output(0), output(5)], False),  # 5 of 5: 1/16
+        ([output(200), output(200)], False),
+        ([output(20)], True),  # nothing to choose from
+    ],
+)
+def test_values_are_told_apart(outputs: list[CellOutput], apart: bool) -> None:
+    values = [[each] for each in outputs]
+    assert are_told_apart(values, build_metric("exact_match")) == apart
+    assert are_told_apart(values, build_metric("wer")) == apart
+
+
+def test_the_segments_of_all_seeds_tell_values_apart() -> None:
+    metric = build_metric("exact_match")
+    once, again = [output(0), output(4)], [output(0), output(4, first=50)]
+    assert not are_told_apart([once[:1], once[1:]], metric)  # 4 of 4: 1/8
+    assert are_told_apart([[once[0], again[0]], [once[1], again[1]]], metric)  # 8 of 8: 1/128
+    assert not are_told_apart([[once[0], again[1]], [once[1], again[0]]], metric)  # each is ahead with one seed
+
+
+def test_seeds_that_get_the_same_segments_right_are_no_more_segments() -> None:
+    same = [[output(0)] * 3, [output(4)] * 3]
+    assert not are_told_apart(same, build_metric("exact_match"))  # 4 of 4 segments: 1/8, not 12 of 12

@@ -295,10 +295,9 @@ class Decided:
 
 
 def decide(claim: ClaimConfig, comparison: Comparison, level: float = LEVEL) -> Decided | None:
-    """The finding on a claim, by the interval of this level; None where one of its variants was not compared.
+    """The finding on a claim that `check_decidable` knows, by the interval of this level.
 
-    Raises:
-        UserError: a metric or test set that the comparison does not have.
+    None where one of its variants was not compared.
     """
     left, _, right = claim.inequality
     variants = {variant.name: variant for variant in comparison.variants}
@@ -306,12 +305,13 @@ def decide(claim: ClaimConfig, comparison: Comparison, level: float = LEVEL) -> 
         return None
     if claim.metric in COSTS:
         return _of_costs(claim, comparison.cells[left], comparison.cells[right], level)
-    measure = comparison.measure(_measure_key(claim, comparison))
-    for pair in comparison.pairs:
-        if pair.metric == measure.key and {pair.a, pair.b} == {left, right}:
-            break
-    else:
-        raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
+    measure = next(
+        one
+        for one in comparison.measures
+        if claim.metric in (None, one.metric.name, one.metric.label)
+        and claim.test in (None, comparison.tests[one.test].name)
+    )
+    pair = next(one for one in comparison.pairs if one.metric == measure.key and {one.a, one.b} == {left, right})
     sign = (1 if pair.b == left else -1) * (1 if measure.metric.higher_is_better else -1)
     bounds = sorted(sign * bound for bound in pair.estimate.interval(level))
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
@@ -346,12 +346,7 @@ def check_decidable(claims: ClaimFile, grid: Grid) -> None:
 def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | None, level: float) -> str:
     """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen.
 
-    Args:
-        claim: the claim.
-        estimate: of the difference.
-        sign: -1 where it is above 0 when the left variant is worse.
-        paper: the document's difference, above 0 where the left variant is better.
-        level: of the interval.
+    `sign` is -1 where the estimate is above 0 when the left variant is worse; `paper` is above 0 where it is better.
     """
     if estimate.seed_variance is None:
         return MORE_SEEDS
@@ -364,22 +359,6 @@ def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | Non
     distance = {">": difference - margin, ">=": difference + margin, "=": margin - abs(difference)}[relation]
     needs = needed_in_words(estimate, abs(distance), level)
     return f"{needs} would mostly be enough, were the difference the one that is seen"
-
-
-def _measure_key(claim: ClaimConfig, comparison: Comparison) -> str:
-    measures = comparison.measures
-    fitting = [
-        measure
-        for measure in measures
-        if claim.metric in (None, measure.metric.name, measure.metric.label)
-        and claim.test in (None, comparison.tests[measure.test].name)
-    ]
-    if not fitting:
-        raise UserError(
-            "there is no such measure", where=claim.claim, received=f"{claim.metric} on {claim.test}",
-            allowed=[measure.key for measure in measures],
-        )  # fmt: skip
-    return fitting[0].key
 
 
 def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
@@ -421,47 +400,28 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
         claims: the file.
         as_printed: whether data and budget are the paper's, so that absolute numbers are shown.
     """
-    rows: list[list[Cell]] = []
+    rows, still_open = list[list[Cell]](), list[str]()
     for claim in claims.claims:
-        found = decided.get(claim.says)
-        rows.append([
-            claim.says, _margin_shown(claim), _paper_shown(claim, claims, as_printed=as_printed),
-            "" if found is None else _found_shown(found, as_printed=as_printed),
-            "not compared" if found is None else found.finding,
-        ])  # fmt: skip
+        found, (left, relation, right), margin = decided.get(claim.says), claim.inequality, claim.margin
+        sign = {">": "+", ">=": "-", "=": "±"}[relation]
+        shown = f"{claim.claim} {sign} {margin:g}" if margin or relation == "=" else claim.claim
+        paper = ours = ""
+        difference = claim.paper_difference(higher_is_better=_higher_is_better(claim, claims))
+        if difference is not None:
+            paper = f"{claim.paper[left]:g} / {claim.paper[right]:g}" if as_printed else f"{difference:+.2f}"
+        if found is not None:
+            interval = "" if found.low is None else f" [{found.low:+.2f}, {found.high:+.2f}]"
+            values = f"{found.values[0]:.2f} / {found.values[1]:.2f}, " if as_printed else ""
+            ours = f"{values}{found.difference:+.2f}{interval}"
+            still_open += [f"Open, {claim.claim}: {found.needs}."] if found.needs else []
+        rows.append([claim.says, shown, paper, ours, "not compared" if found is None else found.finding])
     columns = [Column(name, align="left") for name in CLAIM_COLUMNS]
-    percent, difference = f"{100 * claims.level:.3g} %", "A difference is that of the left variant to the right"
-    notes = [f"{difference}, above 0 where it is better, with the {percent} interval."]
+    of_what, percent = "A difference is that of the left variant to the right", f"{100 * claims.level:.3g} %"
+    notes = [f"{of_what}, above 0 where it is better, with the {percent} interval."]
     if claims.looks > 1:
         kept = f"{100 * claims.kept_level:.3g} %"
         notes += [f"Findings were looked at {claims.looks} times; all looks together keep {kept} or more."]
-    notes += [
-        f"Open, {claim.claim}: {found.needs}."
-        for claim in claims.claims
-        if (found := decided.get(claim.says)) is not None and found.needs
-    ]
-    return Table(columns, rows, title=f"{claims.document}: {claims.title}", notes=notes)
-
-
-def _margin_shown(claim: ClaimConfig) -> str:
-    return (
-        f"{claim.claim} ± {claim.margin:g}"
-        if claim.inequality.relation == "="
-        else (
-            f"{claim.claim} {'+' if claim.inequality.relation == '>' else '-'} {claim.margin:g}"
-            if claim.margin
-            else claim.claim
-        )
-    )
-
-
-def _paper_shown(claim: ClaimConfig, claims: ClaimFile, *, as_printed: bool) -> str:
-    """The numbers of the document, or their difference, above 0 where the left variant is better."""
-    difference = claim.paper_difference(higher_is_better=_higher_is_better(claim, claims))
-    if difference is None:
-        return ""
-    left, right = (claim.paper[name] for name in (claim.inequality.left, claim.inequality.right))
-    return f"{left:g} / {right:g}" if as_printed else f"{difference:+.2f}"
+    return Table(columns, rows, title=f"{claims.document}: {claims.title}", notes=[*notes, *still_open])
 
 
 def _higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
@@ -475,12 +435,6 @@ def _higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
         named = (metric for metric in metrics if claim.metric in (metric.name, metric.label))
         return (next(named, None) or build_metric(claim.metric)).higher_is_better
     return not metrics or metrics[0].higher_is_better
-
-
-def _found_shown(found: Decided, *, as_printed: bool) -> str:
-    interval = "" if found.low is None else f" [{found.low:+.2f}, {found.high:+.2f}]"
-    values = f"{found.values[0]:.2f} / {found.values[1]:.2f}, " if as_printed else ""
-    return f"{values}{found.difference:+.2f}{interval}"
 
 
 def scaled(estimate: Estimate, seeds: int, segments: int) -> Estimate:

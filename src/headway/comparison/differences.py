@@ -98,12 +98,7 @@ class Bucketing:
 
 
 def bucketings(comparison: Comparison, training: Mapping[str, int] | None = None) -> list[Bucketing]:
-    """All parts that a comparison's test sets have.
-
-    Args:
-        comparison: of all variants.
-        training: how often each word occurs in the target texts of training; None where that is not known.
-    """
+    """All parts that a comparison's test sets have, by how often training has each word, if that is known."""
     found: list[Bucketing] = []
     for test in range(len(comparison.tests)):
         measures = [measure for measure in comparison.measures if measure.test == test]

@@ -49,7 +49,6 @@ from headway.tasks import build_task, dev_metrics
 
 CELLS = "cells"  # results of runs, in the folder of a comparison
 DEFAULT_METRICS = ("bleu", "chrf")
-LONGEST_SEED = 18  # digits
 AS_IT_IS = PreparationConfig()  # files of outputs may hold any text
 
 
@@ -67,14 +66,10 @@ class Existing:
         name, equals, path = text.partition("=")
         if not equals or exists(Path(text)):
             name, path = "", text
-        name, colon, seed = name.rpartition(":") if name.rpartition(":")[2].isdecimal() else (name, "", "")
+        seed = re.fullmatch(r"(.*):(\d{1,18})", name)
         if not exists(Path(path)):
             raise UserError("there is no such file or folder", where=where, received=path)
-        if len(seed) > LONGEST_SEED:
-            raise UserError(
-                "a seed has not so many digits", where=where, received=text, allowed=f"up to {LONGEST_SEED}"
-            )
-        return cls(Path(path), name or None, int(seed) if colon else None)
+        return cls(Path(path), (seed[1] if seed else name) or None, int(seed[2]) if seed else None)
 
 
 def compare_existing(
@@ -349,10 +344,7 @@ def _read(metrics: Sequence[Metric], path: Path) -> list[str]:
     if len({type(metric).read for metric in metrics}) > 1:
         received = ", ".join(metric.name for metric in metrics)
         raise UserError("these metrics read files in different ways", where=option("metric"), received=received)
-    lines = metrics[0].read(path)
-    if not lines:
-        raise UserError("this file is empty", where=str(path))
-    return lines
+    return metrics[0].read(path)
 
 
 def _result_of_run(

@@ -244,12 +244,7 @@ class Variant:
 class PlannedRun:
     """A run of the grid: a cell, or a short run that tunes one.
 
-    Attributes:
-        name: of its folder, which no other run of its kind has.
-        variant: the name of the variant.
-        seed: of training.
-        recipe: what is trained.
-        value: the value of the tuned key; None where nothing is tuned.
+    `name`: of its folder, which no other run of its kind has. `value`: of the tuned key; None where nothing is tuned.
     """
 
     name: str
@@ -263,12 +258,8 @@ class PlannedRun:
 class Grid:
     """A comparison that can be run: everything in it was checked.
 
-    Attributes:
-        config: the grid as it was given.
-        variants: in the order of the file.
-        tests: the reported sets.
-        tuning_set: what short runs are compared on; None without tuning.
-        metrics: the entries of the metrics of all sets that have none of their own.
+    `tuning_set`: what short runs are compared on; None without tuning. `metrics`: the entries of the metrics of all
+    sets that have none of their own.
     """
 
     config: GridConfig

@@ -23,6 +23,7 @@ from headway.comparison.grid import (
     Variant,
     content,
     corpus_files,
+    differ_in_nothing,
     name_of_corpus,
     shared_references,
 )
@@ -48,12 +49,14 @@ NOT_OF_GRIDS = ("capture", "prefixes")  # options of prediction for single input
 class _RawVariant:
     """A variant as it was read: the raw tree of its recipe, and the folders of that recipe and of the grid."""
 
+    name: str
     tree: dict[str, Any]
     folders: tuple[Path, ...]
 
-    def recipe(self) -> Recipe:
-        """The recipe. Raises UserError."""
-        return recipe_of(copy.deepcopy(self.tree), self.folders)
+    def variant(self) -> Variant:
+        """The variant, whose recipe may not fit together. Raises UserError."""
+        with at_key(f"variants.{self.name}"):
+            return Variant(self.name, recipe_of(copy.deepcopy(self.tree), self.folders))
 
 
 def load_grid(path: Path, overrides: Sequence[str] = ()) -> Grid:
@@ -91,16 +94,17 @@ def grid_of(tree: dict[str, Any], beside: Path, overrides: Sequence[str] = ()) -
         config = GridConfig.model_validate(tree)
     except ValidationError as error:
         raise UserError(explain(error, GridConfig)) from error
-    return _checked(config, beside, recipe_changes)
-
-
-def _checked(config: GridConfig, beside: Path, changes: Sequence[str]) -> Grid:
-    """The grid of a config. Raises UserError as `load_grid`."""
     _check_names(config)
-    read = {name: _read(config, name, beside, changes) for name in config.variants}
-    _check_differences([_unchecked(name, variant) for name, variant in read.items()])
+    read = {name: _read(config, name, beside, recipe_changes) for name in config.variants}
+    for one, other in combinations([raw.variant() for raw in read.values()], 2):
+        if differ_in_nothing(one.recipe, other.recipe):
+            what = f"this variant does not differ from {one.name}, but for what changes no result"
+            raise UserError(what, where=f"variants.{other.name}")
     _match_variants(config, read)
-    variants = [_variant(name, variant) for name, variant in read.items()]
+    variants = [raw.variant() for raw in read.values()]
+    for variant in variants:
+        with at_key(f"variants.{variant.name}"):
+            check_recipe(variant.recipe)
     task = variants[0].recipe.task
     for variant in variants[1:]:
         if variant.recipe.task != task:
@@ -114,7 +118,10 @@ def _checked(config: GridConfig, beside: Path, changes: Sequence[str]) -> Grid:
     metrics = build_task(task).metrics if config.metrics is None else config.metrics
     tuning_set = _tuning_set(config, variants, resolve)
     grid = Grid(config, tuple(variants), tests, tuning_set, tuple(metrics))
-    check_grid(grid)
+    _check_metrics(grid)
+    _check_tuning(grid)
+    _check_predict(grid)
+    _check_run_names(grid)
     short = {run.name: run.recipe for variant in variants for run in grid.tuning_runs(variant)}
     recipes = short or {variant.name: variant.recipe for variant in variants}
     written = shared_references({name: build_task(task).written(recipe) for name, recipe in recipes.items()})
@@ -159,7 +166,7 @@ def _read(config: GridConfig, name: str, beside: Path, changes: Sequence[str]) -
                 set_key(tree, key, copy.deepcopy(value), key)
         apply_overrides(tree, changes)
         set_key(tree, SEED, config.seeds[0], SEED)
-    return _RawVariant(tree, ((beside / path).parent, beside))
+    return _RawVariant(name, tree, ((beside / path).parent, beside))
 
 
 def _check_own_keys(config: GridConfig, own: Mapping[str, Any], changes: Sequence[str]) -> None:
@@ -194,41 +201,21 @@ def _match_variants(config: GridConfig, read: Mapping[str, _RawVariant]) -> None
     goal: Any = to
     if isinstance(to, str):
         with at_key(f"variants.{to}"):
-            goal = model_section(_sized(read[to], f"variants.{to}")).model_dump(mode="json")
+            goal = model_section(_sized(read[to])).model_dump(mode="json")
     for name, variant in read.items():
         if name != to:
-            own = _sized(variant, f"variants.{name}").get("match_parameters")
+            own = _sized(variant).get("match_parameters")
             value = {"to": goal, "by": own["by"] if own else match.by, "within": match.within}
             set_key(variant.tree, "model.match_parameters", value, f"variants.{name}")
 
 
-def _sized(variant: _RawVariant, where: str) -> Any:
+def _sized(raw: _RawVariant) -> Any:
     """The model of a variant, which can be sized. Raises UserError where it cannot."""
-    with at_key(where):
-        model = variant.recipe().model
+    model = raw.variant().recipe.model
     if not isinstance(model, StackedConfig):
         what = "a model of this kind cannot be sized to a number of parameters"
-        raise UserError(what, where=f"{where}: match_parameters", received=model.kind)
+        raise UserError(what, where=f"variants.{raw.name}: match_parameters", received=model.kind)
     return model.model_dump(mode="json")
-
-
-def _unchecked(name: str, read: _RawVariant) -> Variant:
-    with at_key(f"variants.{name}"):
-        return Variant(name, read.recipe())
-
-
-def _variant(name: str, read: _RawVariant) -> Variant:
-    variant = _unchecked(name, read)
-    with at_key(f"variants.{name}"):
-        check_recipe(variant.recipe)
-    return variant
-
-
-def _check_differences(variants: Sequence[Variant]) -> None:
-    for one, other in combinations(variants, 2):
-        if all(key in FREE for key in changed_keys(one.recipe, other.recipe)):
-            what = f"this variant does not differ from {one.name}, but for what changes no result"
-            raise UserError(what, where=f"variants.{other.name}")
 
 
 def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
@@ -269,17 +256,6 @@ def at_key(where: str) -> Iterator[None]:
         raise UserError(f"{where}: {error.args[0]}") from error
 
 
-def check_grid(grid: Grid) -> None:
-    """Raise UserError where a grid cannot be run as a whole.
-
-    Its metrics and margins are checked, what is tuned and on what, the options of prediction, and the names of runs.
-    """
-    _check_metrics(grid)
-    _check_tuning(grid)
-    _check_predict(grid)
-    _check_run_names(grid)
-
-
 def check_corpora(grid: Grid) -> None:
     """Raise UserError where a file that variants are trained on, or evaluated on meanwhile, is missing or empty."""
     for variant in grid.variants:
@@ -309,16 +285,6 @@ def _check_metrics(grid: Grid) -> None:
     check_margin(grid.config.margin, scored)
 
 
-def _warn_of_warmup(variant: str, recipe: Recipe) -> None:
-    """Say that short runs reach no learning rate which is tuned, where they end within the warm-up."""
-    updates, warmup = recipe.training.updates, recipe.optimizer.warmup
-    if updates is not None and updates <= warmup:
-        warn(
-            f"{variant}: tune.updates {updates:,} are within optimizer.warmup {warmup:,}, so that the short runs reach"
-            " none of the learning rates that are tuned"
-        )
-
-
 def _check_tuning(grid: Grid) -> None:
     """Raise UserError for values that make the same recipe, or a split that is also reported."""
     tune, tuning_set = grid.config.tune, grid.tuning_set
@@ -338,7 +304,11 @@ def _check_tuning(grid: Grid) -> None:
                 what = "two of the values make the same recipe"
                 raise UserError(what, where="tune.values", received=f"{one.value}, {other.value}")
         if tune.key == "optimizer.learning_rate":
-            _warn_of_warmup(variant.name, runs[0].recipe)
+            updates, warmup = runs[0].recipe.training.updates, runs[0].recipe.optimizer.warmup
+            if updates is not None and updates <= warmup:
+                within = f"tune.updates {updates:,} are within optimizer.warmup {warmup:,}"
+                none = "so that the short runs reach none of the learning rates that are tuned"
+                warn(f"{variant.name}: {within}, {none}")
     tuned = {content(path): path for path in corpus_files(tuning_set.corpus)}
     for test in grid.tests:
         for path in corpus_files(test.corpus):
@@ -374,7 +344,8 @@ def _check_predict(grid: Grid) -> None:
 
 def _check_run_names(grid: Grid) -> None:
     """Raise UserError for two runs of one name, which would share a folder."""
-    cells = [run for variant in grid.variants for run in grid.cells(variant, _first_value(grid))]
+    tune = grid.config.tune
+    cells = [run for variant in grid.variants for run in grid.cells(variant, tune.values[0] if tune else None)]
     runs = [run for variant in grid.variants for run in grid.tuning_runs(variant)]
     for where, planned in (("seeds or variants", cells), ("tune.values, tune.seeds or variants", runs)):
         names: dict[str, str] = {}
@@ -383,7 +354,3 @@ def _check_run_names(grid: Grid) -> None:
                 what = "two cells of one name"
                 raise UserError(what, where=where, received=f"{names[run.name.casefold()]}, {run.name}")
             names[run.name.casefold()] = run.name
-
-
-def _first_value(grid: Grid) -> Any:
-    return None if grid.config.tune is None else grid.config.tune.values[0]

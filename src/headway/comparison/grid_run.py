@@ -46,14 +46,7 @@ REDRAW = 1.0  # seconds between two looks at the runs' progress
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far a run's training is.
-
-    Attributes:
-        update: the last update that was logged.
-        share: of all training, from 0 to 1.
-        seconds: of training so far.
-        loss: at the last update, where it is known.
-    """
+    """How far a run's training is: the last update that was logged, and the share of all training, from 0 to 1."""
 
     update: int
     share: float
@@ -431,11 +424,7 @@ class GridRun:
             line.update(done, text, below=below)
 
     def shown(self, slots: int) -> tuple[str, list[str]]:
-        """The state of the work: in a few words, and as the lines of a table of the runs that are at work.
-
-        Args:
-            slots: how many cells are made at a time.
-        """
+        """The state of the work, with so many workers: in a few words, and as a table's lines of the runs at work."""
         runs, known, waiting = self.all(), self.known_seconds(), list[float | None]()
         for state in self.variants:
             ready = [cell for cell in state.cells if cell.status == "waiting" and not cell.job.is_trained()]

@@ -8,76 +8,58 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from headway.config import WRITES_FIGURE, WRITES_FOLDER, Section
-from headway.errors import UserError, option
+from headway.errors import option
 from headway.formats.lines import check_file
 from headway.metrics.score_options import METRIC_NAMES, MetricOptions
 
-EXISTING: dict[str, Any] = {"group": "Runs and outputs that exist already"}
 Workers = Annotated[int, Field(gt=0, le=1024)]
-GRID: dict[str, Any] = {"group": "A grid of runs"}
 GRID_FILES = (".yaml", ".yml")
 USUAL_BUDGET: Final = "small"  # where none is named
+
+
+def _existing(description: str, default: Any = None, **shown: str) -> Any:
+    group = "Runs and outputs that exist already"
+    return Field(default, description=description, json_schema_extra={"group": group, **shown})
+
+
+def _grid(description: str, default: Any = None, **shown: str) -> Any:
+    return Field(default, description=description, json_schema_extra={"group": "A grid of runs", **shown})
 
 
 class ExistingOptions(MetricOptions):
     """Runs and outputs of other systems, and the test sets that they are compared on."""
 
-    hypotheses: tuple[str, ...] = Field(
-        default=(),
-        description="Outputs of systems, a file each; NAME and SEED tell them apart.",
-        json_schema_extra={**EXISTING, "metavar": "[NAME[:SEED]=]FILE..."},
+    hypotheses: tuple[str, ...] = _existing(
+        "Outputs of systems, a file each; NAME and SEED tell them apart.", (), metavar="[NAME[:SEED]=]FILE..."
     )
-    references: tuple[Path, ...] = Field(
-        default=(),
-        description="One file a reference set.",
-        json_schema_extra={**EXISTING, "metavar": "FILE...", "alias": "test-references"},
+    references: tuple[Path, ...] = _existing(
+        "One file a reference set.", (), metavar="FILE...", alias="test-references"
     )
-    source: Path | None = Field(
-        default=None,
-        description="The sources of the references.",
-        json_schema_extra={**EXISTING, "metavar": "FILE", "alias": "test-source"},
+    source: Path | None = _existing("The sources of the references.", metavar="FILE", alias="test-source")
+    test: tuple[str, ...] = _existing(
+        "Test sets for runs, each as a recipe names a corpus: '{tsv: test.tsv}'.",
+        (),
+        metavar="CORPUS...",
+        default_text="dev of the runs",
     )
-    test: tuple[str, ...] = Field(
-        default=(),
-        description="Test sets for runs, each as a recipe names a corpus: '{tsv: test.tsv}'.",
-        json_schema_extra={**EXISTING, "metavar": "CORPUS...", "default_text": "dev of the runs"},
+    by: Path | None = _existing(
+        "A file with the group of each segment, such as its length: compare each group.", metavar="FILE"
     )
-    by: Path | None = Field(
-        default=None,
-        description="A file with the group of each segment, such as its length: compare each group.",
-        json_schema_extra={**EXISTING, "metavar": "FILE"},
+    alignments: Path | None = _existing(
+        "True word alignments of the test set: compare the alignments of the runs by AER.", metavar="FILE"
     )
-    alignments: Path | None = Field(
-        default=None,
-        description="True word alignments of the test set: compare the alignments of the runs by AER.",
-        json_schema_extra={**EXISTING, "metavar": "FILE"},
+    metric: tuple[str, ...] = _existing(
+        METRIC_NAMES, (), metavar="NAME...", default_text="those of the runs, else bleu and chrf"
     )
-    metric: tuple[str, ...] = Field(
-        default=(),
-        description=METRIC_NAMES,
-        json_schema_extra={**EXISTING, "metavar": "NAME...", "default_text": "those of the runs, else bleu and chrf"},
+    margin: tuple[str, ...] = _existing(
+        "The difference by a metric up to which systems are even.", (), metavar="METRIC=NUMBER..."
     )
-    margin: tuple[str, ...] = Field(
-        default=(),
-        description="The difference by a metric up to which systems are even.",
-        json_schema_extra={**EXISTING, "metavar": "METRIC=NUMBER..."},
+    baseline: str | None = _existing(
+        "The system that all others are compared with.", metavar="NAME", default_text="every pair is compared"
     )
-    baseline: str | None = Field(
-        default=None,
-        description="The system that all others are compared with.",
-        json_schema_extra={**EXISTING, "metavar": "NAME", "default_text": "every pair is compared"},
-    )
-    any_tokenization: bool = Field(
-        default=False,
-        description="Compare outputs of which some look tokenised and others do not.",
-        json_schema_extra=EXISTING,
-    )
-    device: str = Field(default="auto", description="auto, cpu, cuda, ...", json_schema_extra=EXISTING)
-    allow_code: bool = Field(
-        default=False,
-        description="Import what runs name by import path; it is not a part of headway.",
-        json_schema_extra=EXISTING,
-    )
+    any_tokenization: bool = _existing("Compare outputs of which some look tokenised and others do not.", False)
+    device: str = _existing("auto, cpu, cuda, ...", "auto")
+    allow_code: bool = _existing("Import what runs name by import path; it is not a part of headway.", False)
 
 
 class CompareOptions(ExistingOptions):
@@ -121,35 +103,11 @@ def is_grid(name: str) -> bool:
 class GridOptions(Section):
     """The workers of a grid."""
 
-    workers: Workers | None = Field(
-        None,
-        description="Cells that are made at a time.",
-        json_schema_extra={**GRID, "default_text": "as many as there is room for"},
-    )
-    threads: Workers = Field(1, description="Threads of each cell.", json_schema_extra=GRID)
-    ray: str | None = Field(
-        None,
-        description="Send cells to the Ray cluster at this address; local starts one here.",
-        json_schema_extra={**GRID, "metavar": "ADDRESS"},
-    )
-    dry_run: bool = Field(
-        False, description="List the cells and their estimated time, and make none.", json_schema_extra=GRID
-    )
-    only_finished: bool = Field(
-        False, description="Compare the cells that are finished, and make none.", json_schema_extra=GRID
-    )
-
-    @model_validator(mode="after")
-    def _makes_or_compares(self) -> Self:
-        if self.dry_run and self.only_finished:
-            allowed = f"without {option('only_finished')}"
-            raise UserError("no cells are to be made", where=option("dry_run"), allowed=allowed)
-        if self.ray is not None and self.only_finished:
-            allowed = f"without {option('only_finished')}"
-            raise UserError(
-                "no cells are to be made, there or here", where=option("ray"), received=self.ray, allowed=allowed
-            )
-        return self
+    workers: Workers | None = _grid("Cells that are made at a time.", default_text="as many as there is room for")
+    threads: Workers = _grid("Threads of each cell.", 1)
+    ray: str | None = _grid("Send cells to the Ray cluster at this address; local starts one here.", metavar="ADDRESS")
+    dry_run: bool = _grid("List the cells and their estimated time, and make none.", False)
+    only_finished: bool = _grid("Compare the cells that are finished, and make none.", False)
 
 
 class ReproduceOptions(GridOptions):
@@ -166,10 +124,8 @@ class ReproduceOptions(GridOptions):
         description="The folder of the corpora that the claims name.",
         json_schema_extra={"metavar": "FOLDER", "default_text": "none; some claims make their data"},
     )
-    dry_run: bool = Field(
-        False,
-        description="List the cells and their estimated time, or the commands that prepare their data; run nothing.",
-        json_schema_extra=GRID,
+    dry_run: bool = _grid(
+        "List the cells and their estimated time, or the commands that prepare their data; run nothing.", False
     )
     yes: bool = Field(False, description="Run the commands of claim files that prepare data without being asked.")
     claims: Path | None = Field(

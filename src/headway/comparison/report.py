@@ -86,12 +86,7 @@ class Report:
 
 
 def report_of(comparison: Comparison, training: Mapping[str, int] | None = None) -> Report:
-    """Everything that differs between the variants of a comparison.
-
-    Args:
-        comparison: of all variants.
-        training: how often each word occurs in the target texts of training; None where that is not known.
-    """
+    """Everything that differs between the variants of a comparison, by how often training has each word, if known."""
     pairs = list(dict.fromkeys((pair.a, pair.b) for pair in comparison.pairs))
     report = Report(comparison, banded_curves(comparison), bucketings(comparison, training))
     for test in range(len(comparison.tests)):

@@ -99,16 +99,16 @@ def _make(data: ClaimData, folder: Path, output: Path, given: Path | None, besid
 
 def _check_cells(folder: Path, before: Path, now: Path) -> None:
     """Raise UserError where cells were made of data that the new ones would replace."""
+
+    def content(folder: Path) -> dict[Path, str]:
+        """The hashes of all files, by their paths in the folder, but for the mark of what made them."""
+        files = (path for path in folder.rglob("*") if path.is_file() and path.name != PREPARED)
+        return {path.relative_to(folder): sha256(path) for path in files}
+
     cells = folder / CELLS
-    if before.is_dir() and cells.is_dir() and any(cells.iterdir()) and _content(before) != _content(now):
+    if before.is_dir() and cells.is_dir() and any(cells.iterdir()) and content(before) != content(now):
         what = f"the cells in {cells} were made of other data than the commands make now"
         raise UserError(what, where=option("output"), received=str(folder.parent), allowed="another folder")
-
-
-def _content(folder: Path) -> dict[Path, str]:
-    """The hashes of all files, by their paths in the folder, but for the mark of what made them."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != PREPARED)
-    return {path.relative_to(folder): sha256(path) for path in files}
 
 
 def check_given(data: ClaimData, folder: Path, given: Path | None) -> None:
@@ -136,13 +136,10 @@ def _stamp(data: ClaimData) -> str:
 
 def _sizes(data: ClaimData, given: Path | None) -> str:
     """A hash of the sizes of the files that the commands need: content of gigabytes would take long to read."""
-    files = [path for name in data.needs if given is not None for path in _files(given / name)]
-    return hashlib.sha256("\n".join(str(path.stat().st_size) for path in files).encode()).hexdigest()
-
-
-def _files(path: Path) -> list[Path]:
-    """A file, or all below a folder, in the order of their paths."""
-    return [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    paths = [given / name for name in data.needs if given is not None]
+    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
+    sizes = (str(file.stat().st_size) for file in files if file.is_file())
+    return hashlib.sha256("\n".join(sizes).encode()).hexdigest()
 
 
 def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path, title: str) -> tuple[int, str]:
@@ -253,12 +250,29 @@ def reproduce(
     """
     if options.output is None:
         raise UserError("data and runs need a folder", where=option("output"))
-    files = chosen_files(claims_folder(options.claims), chosen)
-    if chosen.table is None:
-        files = _having(options.budget, files)
-    for path in files.values():
-        _check(path, options.output / path.stem, chosen.cell, options, overrides)
-    waiting = {name: table for name, path in files.items() if (table := _commands(name, path, options)) is not None}
+    every = {
+        name: (path, read_claims(path)) for name, path in chosen_files(claims_folder(options.claims), chosen).items()
+    }
+    having = {name: pair for name, pair in every.items() if options.budget in pair[1].budgets}
+    if chosen.table is None and having:  # where none has the budget, the first is named
+        if left_out := [name for name in every if name not in having]:
+            say(f"without a budget {options.budget}, and left out: {', '.join(left_out)}")
+        every = having
+    waiting = dict[str, Table]()
+    for name, (path, claims) in every.items():
+        folder, wanted, tree = options.output / path.stem, claims.data_of(options.budget), claims.tree(options.budget)
+        check_given(wanted, folder, options.data)
+        claims_table({}, claims, as_printed=False)  # raises for claims by a metric that there is not
+        if chosen.cell is not None:
+            tree_of_cell(tree, claims, chosen.cell)
+        if _named_output(tree, "") == tree:  # else recipes go on from runs that the preparation makes
+            grid = claimed_grid(claims, path, folder / DATA, options.budget, chosen.cell, overrides)
+            check_decidable(claims, grid)
+        if not is_prepared(wanted, folder / DATA, options.data):
+            lines = (line for line in wanted.prepare.splitlines() if line.strip())
+            rows: list[list[Cell]] = [[line if line.isprintable() else repr(line)] for line in lines]  # nothing hides
+            notes = ["the data are not there yet: these commands prepare them, and then the cells can be listed"]
+            waiting[name] = Table([f"commands of {path}"], rows, title=f"{name}: {claims.title}", notes=notes)
     for table in waiting.values():
         if not (options.dry_run or options.yes or confirmed(table)):
             what, allowed = (
@@ -267,11 +281,11 @@ def reproduce(
             )
             raise UserError(what, where=option("yes"), allowed=allowed)
     tables, code = list[Table](), 0
-    for name, path in files.items():
+    for name, (path, claims) in every.items():
         if options.dry_run and name in waiting:
             tables.append(waiting[name])
             continue
-        claims, folder = read_claims(path), options.output / path.stem
+        folder = options.output / path.stem
         data = prepare(claims.data_of(options.budget), folder, options.data, path.parent)
         grid = claimed_grid(claims, path, data, options.budget, chosen.cell, overrides)
         check_decidable(claims, grid)
@@ -293,39 +307,6 @@ def reproduce(
         write_report(made.comparison, shown, CompareOptions(allow_code=True))
         write_record(shown / RECORD, record_of(claims, options, made, made.comparison, decided, command))
     return tables, code
-
-
-def _commands(name: str, path: Path, options: ReproduceOptions) -> Table | None:
-    """The commands that prepare the data of a claim file; None where the data are there."""
-    assert options.output is not None
-    claims = read_claims(path)
-    data = claims.data_of(options.budget)
-    if is_prepared(data, options.output / path.stem / DATA, options.data):
-        return None
-    lines = (line for line in data.prepare.splitlines() if line.strip())
-    rows: list[list[Cell]] = [[line if line.isprintable() else repr(line)] for line in lines]  # nothing hides from eyes
-    notes = ["the data are not there yet: these commands prepare them, and then the cells can be listed"]
-    return Table([f"commands of {path}"], rows, title=f"{name}: {claims.title}", notes=notes)
-
-
-def _having(budget: str, files: dict[str, Path]) -> dict[str, Path]:
-    """The claim files that have a budget; says which have not. All of them where none has: the first is named then."""
-    having = {name: path for name, path in files.items() if budget in read_claims(path).budgets}
-    if having and len(having) < len(files):
-        say(f"without a budget {budget}, and left out: {', '.join(name for name in files if name not in having)}")
-    return having or files
-
-
-def _check(path: Path, folder: Path, cell: str | None, options: ReproduceOptions, overrides: Sequence[str]) -> None:
-    """Raise UserError for what can be seen to be wrong before any data are prepared."""
-    claims = read_claims(path)
-    tree = claims.tree(options.budget)
-    check_given(claims.data_of(options.budget), folder, options.data)
-    claims_table({}, claims, as_printed=False)  # raises for claims by a metric that there is not
-    if cell is not None:
-        tree_of_cell(tree, claims, cell)
-    if _named_output(tree, "") == tree:  # else recipes go on from runs that the preparation makes
-        check_decidable(claims, claimed_grid(claims, path, folder / DATA, options.budget, cell, overrides))
 
 
 def claimed_grid(

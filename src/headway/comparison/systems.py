@@ -20,7 +20,7 @@ from headway.comparison.statistics import SIGNIFICANT
 from headway.comparison.workers import CELLS, TUNING, LocalWorkers, RayWorkers, Workers, room_here
 from headway.config import validated_options
 from headway.device import threads_set
-from headway.errors import RunError, UserError, nearest, option
+from headway.errors import RunError, UserError, option
 from headway.files import check_output_folder
 from headway.log import counted, duration, progress, say, silenced, warn
 from headway.metrics import Metric, as_metrics
@@ -247,9 +247,6 @@ def compare(
     except ValueError as error:
         raise UserError(str(error), where=option("output"), received=str(output)) from error
     given = [systems] if isinstance(systems, str | Path | CellResult) else systems
-    if not isinstance(given, Sequence | Mapping):
-        allowed = "a grid file, run folders, alone or by the name of their variant, or cells"
-        raise UserError("these are no systems", where="systems", received=given, allowed=allowed)
     if isinstance(given, Sequence) and len(given) == 1 and is_grid(str(given[0])):
         told = {"metrics": metrics, "margin": margin, "baseline": baseline}
         return _of_grid(Path(str(given[0])), folder, options, [name for name, value in told.items() if value])
@@ -279,11 +276,7 @@ def _runs(systems: Any) -> Iterator[Existing]:
 
 
 def _options(section: type[ExistingOptions], given: Mapping[str, Any]) -> ExistingOptions:
-    """Validated options. Raises UserError for one that there is not."""
-    for name in given:
-        if name not in section.model_fields:
-            hint = nearest(name, section.model_fields)
-            raise UserError(f"unknown option{hint}", where=name, allowed=section.model_fields)
+    """Validated options; those that are None are left out."""
     known = {name: value for name, value in given.items() if value is not None}
     alone = {name: (known[name],) for name in SEVERAL if isinstance(known.get(name), str | Path)}
     return validated_options(section, known | alone)

@@ -202,11 +202,7 @@ class Worker(ABC):
 
 
 class Workers(ABC):
-    """The source of workers.
-
-    Attributes:
-        slots: how many work at a time.
-    """
+    """The source of workers: `slots` of them work at a time."""
 
     slots: int
 
