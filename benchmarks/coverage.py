@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headway.cli.console import show
-from headway.comparison.comparison import Measure
+from headway.comparison.comparison import Measure, compared_pairs
 from headway.comparison.records import Figure, ResultRecord, measured_now, write_record
 from headway.comparison.statistics import Linearised, linearise
-from headway.comparison.verdicts import compared_pairs
 from headway.log import Progress, progress
 from headway.metrics import Metric, Signature, build_metric
 from headway.metrics.metric import Statistics

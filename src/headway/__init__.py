@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.comparison.evaluate import evaluate
+    from headway.comparison.run_results import evaluate
     from headway.comparison.systems import compare
     from headway.mixers import build_mixer
     from headway.models import build_model
@@ -22,7 +22,7 @@ _HOMES = {
     "build_mixer": "headway.mixers",
     "build_model": "headway.models",
     "compare": "headway.comparison.systems",
-    "evaluate": "headway.comparison.evaluate",
+    "evaluate": "headway.comparison.run_results",
     "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-import headway.comparison.cell_process as cell_process
+from headway.comparison import workers as cell_process
 from headway.comparison.grid_file import load_grid
 from headway.comparison.grid_run import GridRun
 from headway.comparison.workers import LocalWorkers

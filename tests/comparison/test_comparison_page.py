@@ -9,9 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import headway
-from headway.comparison.cell_results import Costs, CurvePoint
-from headway.comparison.comparison_page import payload, write_comparison_page
-from headway.comparison.comparison_report import Report, report_of
+from headway.comparison.cells import Costs, CurvePoint
+from headway.comparison.report import Report, payload, report_of, write_comparison_page
 from headway.metrics import build_metric
 from headway.runs.inspect.inspection import Layer, Map
 from headway.runs.inspect.inspection_page import packed_maps

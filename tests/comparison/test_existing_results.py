@@ -10,8 +10,8 @@ import yaml
 
 import headway
 from headway.comparison import existing_results
+from headway.comparison.differences import banded_curves
 from headway.comparison.existing_results import Existing, margins, name_runs
-from headway.comparison.learning_curves import banded_curves
 from headway.errors import UserError
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
@@ -315,6 +315,7 @@ def test_names_and_paths(tmp_path: Path) -> None:
     assert Existing.parse(str(path), "runs") == Existing(path)
     assert Existing.parse(f"n={path}", "runs") == Existing(path, "n")
     assert Existing.parse(f"n:3={path}", "runs") == Existing(path, "n", 3)
+    assert Existing.parse(f"3={path}", "runs") == Existing(path, "3")
     with pytest.raises(UserError, match="there is no such file or folder"):
         Existing.parse("n:3=nowhere", "runs")
 
@@ -343,15 +344,16 @@ def test_margins() -> None:
             "b: seed 2 is missing; seeds are paired by their number; received '1'",
         ),
         ("--hypotheses good1.txt short.txt --references references.txt", "short.txt, references: 3 hypotheses for 80"),
+        ("--hypotheses good1.txt empty.txt --references references.txt", "empty.txt, references: 0 hypotheses for 80"),
+        (
+            "--hypotheses good1.txt bad1.txt --references empty.txt",
+            "an interval needs two segments or more; received 0",
+        ),
         (
             "--hypotheses good1.txt bad1.txt --references references.txt --source short.txt",
             "short.txt: 3 lines for 80 references; there must be one a segment",
         ),
         ("--hypotheses good1.txt bad1.txt --references references.txt --metric bleu aer", "in different ways"),
-        (
-            f"--hypotheses a:{'9' * 5000}=good1.txt bad1.txt --references references.txt",
-            "--hypotheses: a seed has not so many digits",
-        ),
         ("--hypotheses good1.txt bad1.txt --references references.txt --margin bleu", "--margin: a margin is"),
         ("--hypotheses good1.txt bad1.txt --references references.txt --baseline x", "no such variant"),
         (
@@ -375,6 +377,7 @@ def test_mistakes(
 ) -> None:
     monkeypatch.chdir(files)
     write(files / "short.txt", ["a", "b", "c"])
+    write(files / "empty.txt", [])
     ended = run_headway("compare", *arguments.split())
     assert ended.code == 2
     assert message in ended.err

@@ -8,22 +8,22 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from headway.comparison import grid_run, workers
-from headway.comparison.cell_process import CellJob, run_cell
-from headway.comparison.cell_results import CellOutput, CellResult, CurvePoint, EvaluationSet
-from headway.comparison.grid import Grid
-from headway.comparison.grid_comparison import check_sets, compare_grid, comparison_of, plan_of
+from headway.comparison.cells import CellOutput, CellResult, CurvePoint, EvaluationSet
+from headway.comparison.grid import Grid, PlannedRun
 from headway.comparison.grid_file import load_grid
-from headway.comparison.grid_options import GridOptions
-from headway.comparison.grid_run import GridRun
-from headway.comparison.workers import LocalWorkers, Worker, Workers
+from headway.comparison.grid_run import GridRun, are_told_apart, best_score, progress_of, tuning_score
+from headway.comparison.options import GridOptions
+from headway.comparison.systems import check_sets, compare_grid, comparison_of, plan_of
+from headway.comparison.workers import CellJob, LocalWorkers, Worker, Workers, run_cell
 from headway.errors import RunError, UserError
 from headway.metrics import Metric, build_metric
-from headway.recipe import Recipe
+from headway.recipe import Recipe, parse_recipe
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import run_arithmetic
@@ -35,13 +35,14 @@ from tests.runs.training.kills import ROOT, environment
 
 TUNE = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "updates": 6, "on": {"tsv": "dev.tsv"}}
 SMALL = {"variants": {"attention": {}, "ngram": "ngram.yaml"}, "metrics": ["chrf"]}
+PLANNED = PlannedRun("a-1", "a", 1, Recipe.model_construct())
+RECIPE: dict[str, Any] = {"data": {"train": {"tsv": "train.tsv"}}, "training": {"updates": 10}}
+SEGMENTS = 200
 
 
 def test_a_result_is_of_what_the_dictionary_says(tmp_path: Path) -> None:
     (tmp_path / "words.tsv").write_text("Haus\thouse\n")
-    job = CellJob(
-        "a", "a", 1, tmp_path, Recipe.model_construct(), (), {"dictionary": str(tmp_path / "words.tsv")}, 1, tmp_path
-    )
+    job = CellJob(PLANNED, "cells", tmp_path, (), {"dictionary": str(tmp_path / "words.tsv")}, 1)
     before = job.stamp()
     assert job.stamp() == before
     (tmp_path / "words.tsv").write_text("Haus\thome\n")
@@ -50,10 +51,10 @@ def test_a_result_is_of_what_the_dictionary_says(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    log = tmp_path / "a-1.log"
-    log.mkdir()
-    assert run_cell(CellJob("a-1", "a", 1, tmp_path / "a-1", Recipe.model_construct(), (), {}, 1, log)) == 1
-    assert caplog.messages == [f"error: a-1: {log} cannot be written (Is a directory)"]
+    log = tmp_path / "logs" / "cells-a-1.txt"
+    log.mkdir(parents=True)
+    assert run_cell(CellJob(PLANNED, "cells", tmp_path, (), {}, 1)) == 1
+    assert caplog.messages == [f"error: a, seed 1: {log} cannot be written (Is a directory)"]
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +176,7 @@ def test_the_value_with_the_best_mean_over_seeds_is_chosen(
     grid = load_grid(write_grid(tmp_path, tune=TUNE | {"seeds": [4, 5]}, metrics=["exact_match"]))
     run = GridRun(grid, tmp_path / "out", threads=1)
     state = run.variants[0]
-    assert [short.planned.name for short in state.tuning] == [
+    assert [short.job.planned.name for short in state.tuning] == [
         "attention-0.01-4", "attention-0.01-5", "attention-0.02-4", "attention-0.02-5",
     ]  # fmt: skip
     assert grid.total == len(grid.variants) * (4 + len(grid.config.seeds))
@@ -186,7 +187,7 @@ def test_the_value_with_the_best_mean_over_seeds_is_chosen(
         if right is not None:
             said = (*references[:right], *["none"] * (100 - right))
             output = CellOutput(EvaluationSet("tuning", (references,)), said)
-            short.result = CellResult("attention", short.planned.seed, (output,))
+            short.result = CellResult("attention", short.job.planned.seed, (output,))
     run._choose(state)
     assert (state.value, state.chosen) == (chosen, chosen is not None)
     if means is None:
@@ -219,7 +220,7 @@ def test_another_metric_chooses_anew(tmp_path: Path) -> None:
     for short, said in zip(run.variants[0].tuning, outputs, strict=True):
         short.status, short.code = "finished", 0
         output = CellOutput(EvaluationSet("tuning", (references,)), said)
-        short.result = CellResult("attention", short.planned.seed, (output,))
+        short.result = CellResult("attention", short.job.planned.seed, (output,))
     run._choose(run.variants[0])
     assert run.variants[0].value == 0.01
     assert GridRun(run.grid, tmp_path / "out", threads=1).variants[0].value == 0.01
@@ -244,7 +245,7 @@ def test_another_seed_is_made_beside_what_is_there(made: tuple[Grid, Path]) -> N
     _, out = made
     grid = load_grid(out.parent / "grid.yaml", ["seeds=[1, 2, 3]"])
     run = GridRun(grid, out, threads=1)
-    assert [state.planned.name for state in run.ready()] == ["attention-3", "ngram-3"]
+    assert [state.job.planned.name for state in run.ready()] == ["attention-3", "ngram-3"]
 
 
 def test_another_test_set_is_decoded_without_training_again(made: tuple[Grid, Path]) -> None:
@@ -253,7 +254,7 @@ def test_another_test_set_is_decoded_without_training_again(made: tuple[Grid, Pa
     run = GridRun(grid, out, threads=1)
     assert len(run.ready()) == 4
     assert all(state.job.is_trained() for state in run.ready())
-    assert run.board.shown(1) == ("4 of 8 cells", []), "no training is left"
+    assert run.shown(1) == ("4 of 8 cells", []), "no training is left"
 
 
 def test_cells_of_another_recipe_are_refused(made: tuple[Grid, Path]) -> None:
@@ -290,18 +291,18 @@ def test_all_runs_have_one_precision(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = write_grid(tmp_path, variants=variants, overrides={"training.precision": "auto"}, seeds=[1, 2])
     run, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
     run._begin(workers)
-    assert [(job.name, job.recipe.training.precision) for job in workers.jobs] == [
+    assert [(job.name, job.planned.recipe.training.precision) for job in workers.jobs] == [
         ("attention, seed 1", "bf16"), ("named, seed 1", "float32"), ("ngram, seed 1", "bf16"),
         ("attention, seed 2", "bf16"),
     ]  # fmt: skip
     job = workers.jobs[0]
     job.run.mkdir(parents=True)
-    RunFolder(job.run).write_recipe(job.recipe)
+    RunFolder(job.run).write_recipe(job.planned.recipe)
     RunFolder(job.run).write_manifest({"precision": "bf16"})
     monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(0.5, 0.5))
     again, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
     again._begin(workers)
-    assert [job.recipe.training.precision for job in workers.jobs] == ["bf16", "float32", "bf16", "bf16"]
+    assert [job.planned.recipe.training.precision for job in workers.jobs] == ["bf16", "float32", "bf16", "bf16"]
 
 
 def test_runs_in_two_precisions_are_refused(tmp_path: Path) -> None:
@@ -492,10 +493,10 @@ print(headway.compare("grid.yaml", output="out", workers=2).seeds)
 
 
 def test_a_script_without_a_guard_makes_a_grid(tmp_path: Path) -> None:
-    path = write_grid(tmp_path, **SMALL)
+    path = write_grid(tmp_path, **SMALL, seeds=[1])
     (tmp_path / "script.py").write_text(SCRIPT.replace("grid.yaml", path.name))
     ended = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "2\n"), ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, "1\n"), ended.stderr
 
 
 def test_outputs_of_other_tokenisation_are_compared_by_leave_of_the_grid(made: tuple[Grid, Path]) -> None:
@@ -585,12 +586,6 @@ def test_finished_cells_alone_are_compared(made: tuple[Grid, Path], tmp_path: Pa
     (tmp_path / "out" / "tuning" / "ngram.json").unlink()
     shutil.rmtree(tmp_path / "out" / "tuning" / "ngram-0.01-1")
     assert run_headway(*asked).code == 1
-    ended = run_headway(*asked, "--dry-run")
-    assert ended.code == 2
-    assert "--dry-run: no cells are to be made; allowed: without --only-finished" in ended.err
-    ended = run_headway(*asked, "--ray", "local")
-    assert ended.code == 2
-    assert "--ray: no cells are to be made, there or here; received 'local'" in ended.err
 
 
 def test_a_stop_says_how_many_cells_are_finished(
@@ -670,3 +665,64 @@ def test_a_choice_by_chance_is_noted(
     run._choose(state)
     assert "ngram: the short runs do not tell the values apart (chrF2 from " in caplog.text
     assert (out / "tuning" / "ngram.json").read_bytes() == kept
+
+
+@pytest.mark.parametrize("last", ["", '{"update": 9', "null\n", "1\n", "[]\n", '"x"\n', "{}\n", '{"update": 9}\n'])
+def test_lines_that_are_no_entries_are_passed_over(tmp_path: Path, last: str) -> None:
+    entry = '{"update": 4, "epoch": 1, "seconds": 2.0, "loss": 3.5}\n'
+    (tmp_path / "metrics.jsonl").write_text(entry + last, encoding="utf-8")
+    progress = progress_of(tmp_path, parse_recipe(RECIPE))
+    assert (progress.update, progress.share, progress.seconds, progress.loss) == (4, 0.4, 2.0, 3.5)
+    assert progress.left == pytest.approx(3)
+
+
+def output(right: int, first: int = 0) -> CellOutput:
+    """An output with `right` of the segments right, from segment `first` on."""
+    references = tuple(f"w{index}" for index in range(SEGMENTS))
+    said = tuple(text if first <= index < first + right else "none" for index, text in enumerate(references))
+    return CellOutput(EvaluationSet("dev", (references,)), said)
+
+
+def test_the_best_is_chosen_and_of_equals_that_with_the_lowest_loss() -> None:
+    accuracy, errors = build_metric("exact_match"), build_metric("wer")
+    assert tuning_score([output(50)], accuracy) == pytest.approx(25)
+    assert tuning_score([output(50), output(100)], accuracy) == pytest.approx(37.5)
+    unknown = [None] * 4
+    assert best_score([10.0, None, 30.0, 30.0], unknown, accuracy) == 2
+    assert best_score([10.0, None, 30.0, 5.0], unknown, errors) == 3
+    for metric in (accuracy, errors):
+        assert best_score([0.0, None, 0.0, 0.0], [3.0, None, 1.0, 2.0], metric) == 2
+        assert best_score([0.0, 0.0, 0.0, 0.0], [float("nan"), None, 2.0, float("inf")], metric) == 2
+
+
+@pytest.mark.parametrize(
+    ("outputs", "apart"),
+    [
+        ([output(20), output(22, first=40), output(18, first=80)], False),  # 10, 11 and 9 %, of other segments
+        ([output(20), output(22, first=40), output(120)], True),
+        ([output(20), output(120), output(22, first=40)], True),  # in any order
+        ([output(0), output(6)], True),  # 6 of 6 the same way: p is 1/32
+        ([output(0), output(6), output(3)], False),  # the furthest apart of three pairs: 3/32
+        ([output(0), output(8), output(3)], True),  # 3/128
+        ([output(0), output(5)], False),  # 5 of 5: 1/16
+        ([output(200), output(200)], False),
+        ([output(20)], True),  # nothing to choose from
+    ],
+)
+def test_values_are_told_apart(outputs: list[CellOutput], apart: bool) -> None:
+    values = [[each] for each in outputs]
+    assert are_told_apart(values, build_metric("exact_match")) == apart
+    assert are_told_apart(values, build_metric("wer")) == apart
+
+
+def test_the_segments_of_all_seeds_tell_values_apart() -> None:
+    metric = build_metric("exact_match")
+    once, again = [output(0), output(4)], [output(0), output(4, first=50)]
+    assert not are_told_apart([once[:1], once[1:]], metric)  # 4 of 4: 1/8
+    assert are_told_apart([[once[0], again[0]], [once[1], again[1]]], metric)  # 8 of 8: 1/128
+    assert not are_told_apart([[once[0], again[1]], [once[1], again[0]]], metric)  # each is ahead with one seed
+
+
+def test_seeds_that_get_the_same_segments_right_are_no_more_segments() -> None:
+    same = [[output(0)] * 3, [output(4)] * 3]
+    assert not are_told_apart(same, build_metric("exact_match"))  # 4 of 4 segments: 1/8, not 12 of 12

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.comparison.grid_options import is_grid
+from headway.comparison.options import is_grid
 from headway.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.grids import write_grid
@@ -50,14 +50,13 @@ def test_runs_by_name(reversal: Reversal) -> None:
 @pytest.mark.parametrize(
     ("systems", "options", "message"),
     [
-        ((), {"references": "x", "hypothesis": ["y"]}, "hypothesis: unknown option; did you mean 'hypotheses'"),
+        ((), {"references": "x", "hypothesis": ["y"]}, "hypothesis: unknown key; did you mean 'hypotheses'"),
         (("nowhere", "there"), {"output": "out"}, "systems: there is no such file or folder; received 'nowhere'"),
         ({"a": "nowhere"}, {}, r"systems\['a'\]: there is no such file or folder"),
         ("grid.yaml", {}, "output: the runs of a grid need a folder"),
         ("grid.yaml", {"metrics": ["bleu"]}, "metrics: a grid says this itself"),
         ("grid.yaml", {"output": "out", "dry_run": True}, "dry_run: only the command line lists the cells"),
         ("grid.yaml", {"output": "grid.yaml"}, "output: a folder is needed there, and there is a file"),
-        (5, {}, "systems: these are no systems; received 5"),
         (
             (),
             {"hypotheses": ["base.yaml", "ngram.yaml"], "references": "base.yaml", "margin": {"bleu": "1"}},

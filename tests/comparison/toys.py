@@ -2,7 +2,7 @@
 
 import random
 
-from headway.comparison.cell_results import CellOutput, CellResult, EvaluationSet
+from headway.comparison.cells import CellOutput, CellResult, EvaluationSet
 
 REFERENCES = [
     "the cat sat on the mat , and the dog watched it",

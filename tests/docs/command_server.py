@@ -19,7 +19,7 @@ from typing import Any
 from headway.cli import main
 
 ROOT = Path(__file__).parents[2]
-IMPORTED = ("runs.training.loop", "runs.load", "runs.inspect.pages", "comparison.grid_comparison", "predictors")
+IMPORTED = ("runs.training.loop", "runs.load", "runs.inspect.pages", "comparison.systems", "predictors")
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
 server = socket.socket(socket.AF_UNIX)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.comparison.cell_results import read_result
+from headway.comparison.cells import read_result
 from headway.comparison.records import read_record
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters

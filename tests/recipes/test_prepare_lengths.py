@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.comparison.claim_data import prepare
 from headway.comparison.claims import ClaimData, read_claims
+from headway.comparison.reproduce import prepare
 from tests.preparation import RECIPES, write
 
 CLAIMS = RECIPES.parent / "claims"

@@ -22,7 +22,7 @@ import yaml
 from hypothesis.strategies import SearchStrategy
 
 from headway.cli import main
-from headway.comparison.cell_results import CellResult
+from headway.comparison.cells import CellResult
 from tests.comparison import grid_attempts
 from tests.comparison.grids import write_grid
 from tests.conftest import REVERSAL, write_reversal

@@ -8,7 +8,7 @@ import typer
 
 from headway.cli.options import flag_of
 from headway.cli.standard_streams import write
-from headway.comparison.reproduce_options import ReproduceOptions
+from headway.comparison.options import ReproduceOptions
 from headway.log import say
 from headway.tables import Table
 

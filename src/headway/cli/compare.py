@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli.standard_streams import write
-from headway.comparison.compare_options import CompareOptions, ExistingOptions
-from headway.comparison.grid_options import GridOptions, is_grid
+from headway.comparison.options import CompareOptions, ExistingOptions, GridOptions, is_grid
 from headway.errors import UserError, check_companions, option
 
 if TYPE_CHECKING:
@@ -38,26 +37,16 @@ def compare(
         raise UserError(what, where=option(name), allowed="a key of the grid" if of_grid else "GRID.yaml first")
     check_companions(options.model_fields_set, {"training": ("output",), "by": ("output", "by_length")})
     comparison, code = _of_grid(given, options, grid) if of_grid else (_of_existing(given, options), 0)
-    if comparison is not None and options.output is not None:
-        _write_report(comparison, options, own=of_grid)
     if comparison is not None:
+        from headway.comparison.report import draw_figures, write_report
+
+        if options.output is not None:  # a grid's runs are of one's own recipes
+            allowed = options.model_copy(update={"allow_code": options.allow_code or of_grid})
+            write_report(comparison, options.output, allowed)
         as_json = json.dumps(comparison.to_json(), ensure_ascii=False, indent=1) if options.json_output else None
         write(as_json or comparison.text())
-        _draw(comparison, options)
+        draw_figures(comparison, options)
     raise typer.Exit(code)
-
-
-def _write_report(comparison: "Comparison", options: CompareOptions, *, own: bool) -> None:
-    from headway.comparison.comparison_page import write_report
-
-    assert options.output is not None
-    write_report(comparison, options.output, options, own=own)
-
-
-def _draw(comparison: "Comparison", options: CompareOptions) -> None:
-    from headway.comparison.score_figure import draw_figures
-
-    draw_figures(comparison, options)
 
 
 def _of_existing(runs: Sequence[str], options: CompareOptions) -> "Comparison":
@@ -70,8 +59,8 @@ def _of_grid(
     arguments: Sequence[str], options: CompareOptions, workers: GridOptions
 ) -> tuple["Comparison | None", int]:
     """The comparison of a grid, with the exit code; none where nothing could be compared."""
-    from headway.comparison.grid_comparison import compare_grid, plan_of
     from headway.comparison.grid_file import load_grid
+    from headway.comparison.systems import compare_grid, plan_of
 
     loaded = load_grid(Path(arguments[0]), arguments[1:])
     if options.output is None:

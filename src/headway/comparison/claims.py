@@ -7,25 +7,38 @@ claim as an inequality with a margin. What was found stands beside the claims, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from importlib.resources import files
+from math import sqrt
 from pathlib import Path
+from statistics import fmean, variance
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, field_validator, model_validator
+from scipy import special
 
-from headway.comparison.cell_results import Costs
-from headway.comparison.grid_config import GridConfig
-from headway.comparison.reproduce_options import USUAL_BUDGET
-from headway.comparison.statistics import LEVEL
+from headway.comparison.cells import CellResult, Costs
+from headway.comparison.comparison import Comparison
+from headway.comparison.grid import Grid, GridConfig
+from headway.comparison.options import USUAL_BUDGET
+from headway.comparison.statistics import LEVEL, Estimate
 from headway.config import Section, explain, merge
 from headway.errors import UserError, nearest
+from headway.metrics import build_metric
 from headway.recipe import read_tree
+from headway.tables import Cell, Column, Table
 
 Relation = Literal[">", "=", ">="]
 INEQUALITY = re.compile(r"\s*(\S+)\s*(>=|>|=)\s*(\S+)\s*")
 COSTS = tuple(field.name for field in fields(Costs))
+Finding = Literal["holds", "fails", "open"]
+
+MORE_SEEDS = "more seeds than one are needed"
+CLAIM_COLUMNS = ("claim", "inequality", "paper", "ours", "verdict")
+HIGHER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second")
+MOST_SEEDS, MOST_TIMES = 100, 1000
+POWER = 0.8  # how often so many decide
 
 
 class Inequality(NamedTuple):
@@ -252,3 +265,230 @@ def tree_of_cell(tree: Mapping[str, Any], claims: ClaimFile, cell: str) -> dict[
         sized_to = next(iter(variants))
     chosen = {name: entry for name, entry in variants.items() if name in wanted | {cell, sized_to}}
     return {**tree, "variants": chosen}
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A claim with what was found.
+
+    Attributes:
+        claim: what was claimed.
+        difference: of the two variants, in the direction that is better.
+        low, high: the interval of it, for a cost that of the seeds; None for the cost of one seed.
+        values: the scores, or costs, of both.
+        finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
+        needs: of an open claim, what would decide it, in words.
+    """
+
+    claim: ClaimConfig
+    difference: float
+    low: float | None
+    high: float | None
+    values: tuple[float, float]
+    finding: Finding
+    needs: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The claim and the finding as values that JSON can hold."""
+        found = {"difference": self.difference, "low": self.low, "high": self.high, "values": list(self.values)}
+        return self.claim.model_dump(mode="json") | found | {"finding": self.finding, "needs": self.needs}
+
+
+def decide(claim: ClaimConfig, comparison: Comparison, level: float = LEVEL) -> Decided | None:
+    """The finding on a claim that `check_decidable` knows, by the interval of this level.
+
+    None where one of its variants was not compared.
+    """
+    left, _, right = claim.inequality
+    variants = {variant.name: variant for variant in comparison.variants}
+    if left not in variants or right not in variants:
+        return None
+    if claim.metric in COSTS:
+        return _of_costs(claim, comparison.cells[left], comparison.cells[right], level)
+    measure = next(
+        one
+        for one in comparison.measures
+        if claim.metric in (None, one.metric.name, one.metric.label)
+        and claim.test in (None, comparison.tests[one.test].name)
+    )
+    pair = next(one for one in comparison.pairs if one.metric == measure.key and {one.a, one.b} == {left, right})
+    sign = (1 if pair.b == left else -1) * (1 if measure.metric.higher_is_better else -1)
+    bounds = sorted(sign * bound for bound in pair.estimate.interval(level))
+    values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
+    finding = finding_of(claim, bounds[0], bounds[1]) if comparison.seeds > 1 and not pair.why else "open"
+    difference = sign * pair.difference
+    needs = ""
+    if finding == "open":
+        paper = claim.paper_difference(higher_is_better=measure.metric.higher_is_better)
+        needs = pair.why or _needs(claim, pair.estimate, sign, paper, level)
+    return Decided(claim, difference, bounds[0], bounds[1], values, finding, needs)
+
+
+def check_decidable(claims: ClaimFile, grid: Grid) -> None:
+    """Raise UserError for a claim about variants of a grid by what the grid does not compare."""
+    names = {variant.name for variant in grid.variants}
+    for claim in claims.claims:
+        left, _, right = claim.inequality
+        if claim.metric in COSTS or not {left, right} <= names:
+            continue
+        measured = [(test.name, metric) for test in grid.tests for metric in grid.metrics_of(test)]
+        if not any(
+            claim.test in (None, test) and claim.metric in (None, metric.name, metric.label)
+            for test, metric in measured
+        ):
+            received = f"{claim.metric or 'any metric'} on {claim.test or 'any test set'}"
+            allowed = [f"{metric.name} on {test}" for test, metric in measured]
+            raise UserError("there is no such measure", where=claim.claim, received=received, allowed=allowed)
+        if grid.config.baseline not in (None, left, right):
+            raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
+
+
+def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | None, level: float) -> str:
+    """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen.
+
+    `sign` is -1 where the estimate is above 0 when the left variant is worse; `paper` is above 0 where it is better.
+    """
+    if estimate.seed_variance is None:
+        return MORE_SEEDS
+    relation, margin, difference = claim.inequality.relation, claim.margin, sign * estimate.value
+    if relation == ">" and paper is not None and paper > margin:
+        if difference + estimate.half_width(level) < paper:
+            return f"the interval leaves out a difference of {paper:.2f}, the published one"
+        what = f"would mostly tell a difference of {paper:.2f}, the published one, from {margin:g}"
+        return f"{needed_in_words(estimate, paper - margin, level)} {what}"
+    distance = {">": difference - margin, ">=": difference + margin, "=": margin - abs(difference)}[relation]
+    needs = needed_in_words(estimate, abs(distance), level)
+    return f"{needs} would mostly be enough, were the difference the one that is seen"
+
+
+def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
+    """The finding by the interval of left - right, in the direction that is better."""
+    relation, margin = claim.inequality.relation, claim.margin
+    if relation == ">":
+        holds, fails = low > margin, high <= margin
+    elif relation == ">=":
+        holds, fails = low >= -margin, high < -margin
+    else:
+        holds, fails = low >= -margin and high <= margin, high < -margin or low > margin
+    return "holds" if holds else "fails" if fails else "open"
+
+
+def _of_costs(
+    claim: ClaimConfig, left: Sequence[CellResult], right: Sequence[CellResult], level: float
+) -> Decided | None:
+    """The finding on a cost, which differs by seed alone; None where a cell does not know it."""
+    pairs = [[getattr(cell.costs, str(claim.metric)) for cell in pair] for pair in zip(left, right, strict=True)]
+    if any(None in pair for pair in pairs):
+        return None
+    sign = 1 if claim.metric in HIGHER_IS_BETTER else -1
+    differences, seeds = [sign * (one - other) for one, other in pairs], len(pairs)
+    values = fmean(one for one, _ in pairs), fmean(other for _, other in pairs)
+    if seeds == 1:
+        return Decided(claim, differences[0], None, None, values, "open", MORE_SEEDS)
+    estimate = Estimate(fmean(differences), seeds, seeds, variance(differences) / seeds, 0.0)
+    low, high = estimate.interval(level)
+    finding = finding_of(claim, low, high)
+    needs = _needs(claim, estimate, 1, None, level) if finding == "open" else ""
+    return Decided(claim, estimate.value, low, high, values, finding, needs)
+
+
+def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool) -> Table:
+    """A row a claim: what the paper has, what was found, and the verdict on the claim's sign.
+
+    Args:
+        decided: by the sentence of a claim.
+        claims: the file.
+        as_printed: whether data and budget are the paper's, so that absolute numbers are shown.
+    """
+    rows, still_open = list[list[Cell]](), list[str]()
+    for claim in claims.claims:
+        found, (left, relation, right), margin = decided.get(claim.says), claim.inequality, claim.margin
+        sign = {">": "+", ">=": "-", "=": "±"}[relation]
+        shown = f"{claim.claim} {sign} {margin:g}" if margin or relation == "=" else claim.claim
+        paper = ours = ""
+        difference = claim.paper_difference(higher_is_better=_higher_is_better(claim, claims))
+        if difference is not None:
+            paper = f"{claim.paper[left]:g} / {claim.paper[right]:g}" if as_printed else f"{difference:+.2f}"
+        if found is not None:
+            interval = "" if found.low is None else f" [{found.low:+.2f}, {found.high:+.2f}]"
+            values = f"{found.values[0]:.2f} / {found.values[1]:.2f}, " if as_printed else ""
+            ours = f"{values}{found.difference:+.2f}{interval}"
+            still_open += [f"Open, {claim.claim}: {found.needs}."] if found.needs else []
+        rows.append([claim.says, shown, paper, ours, "not compared" if found is None else found.finding])
+    columns = [Column(name, align="left") for name in CLAIM_COLUMNS]
+    of_what, percent = "A difference is that of the left variant to the right", f"{100 * claims.level:.3g} %"
+    notes = [f"{of_what}, above 0 where it is better, with the {percent} interval."]
+    if claims.looks > 1:
+        kept = f"{100 * claims.kept_level:.3g} %"
+        notes += [f"Findings were looked at {claims.looks} times; all looks together keep {kept} or more."]
+    return Table(columns, rows, title=f"{claims.document}: {claims.title}", notes=[*notes, *still_open])
+
+
+def _higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
+    """Whether scores by the metric of a claim, or costs, are better where they are higher; yes where none is named."""
+    if claim.metric in COSTS:
+        return claim.metric in HIGHER_IS_BETTER
+    grid = GridConfig.model_validate(claims.tree(claims.usual_budget))
+    own = next((test.own_metrics() for test in grid.test if claim.test in (None, test.name)), None)
+    metrics = [build_metric(**entry) for entry in own or grid.metrics or ()]
+    if claim.metric is not None:
+        named = (metric for metric in metrics if claim.metric in (metric.name, metric.label))
+        return (next(named, None) or build_metric(claim.metric)).higher_is_better
+    return not metrics or metrics[0].higher_is_better
+
+
+def scaled(estimate: Estimate, seeds: int, segments: int) -> Estimate:
+    """The same difference, with the variances that so many seeds and segments would leave of it."""
+    assert estimate.seed_variance is not None
+    of_seeds, of_segments = estimate.seeds / seeds, estimate.segments / segments
+    interaction = min(estimate.interaction_variance, estimate.seed_variance)
+    return replace(
+        estimate, seeds=seeds, segments=segments,
+        seed_variance=(estimate.seed_variance - interaction * (1 - of_segments)) * of_seeds,
+        segment_variance=estimate.segment_variance * of_segments,
+        interaction_variance=estimate.interaction_variance * of_seeds * of_segments,
+    )  # fmt: skip
+
+
+def needed(estimate: Estimate, distance: float, level: float = LEVEL) -> tuple[int, int] | None:
+    """The fewest seeds, and segments, above those there are, with which a true difference is told from one so far away.
+
+    It is told with probability `POWER`: half of the interval and that quantile of the mean's own error fit in between.
+    The segments are as many as there are where up to `MOST_SEEDS` seeds are enough, and where nothing differs by
+    segment, as in costs. Otherwise both grow alike.
+
+    Returns:
+        Seeds and segments; None where `MOST_TIMES` as many are not enough, or there is one seed.
+    """
+    if estimate.seed_variance is None or distance <= 0:
+        return None
+    for seeds in range(estimate.seeds + 1, MOST_SEEDS + 1):
+        if reach(scaled(estimate, seeds, estimate.segments), level) <= distance:
+            return seeds, estimate.segments
+    for times in range(2, MOST_TIMES + 1):
+        segments = estimate.segments if _is_of_seeds(estimate) else estimate.segments * times
+        grown = scaled(estimate, estimate.seeds * times, segments)
+        if reach(grown, level) <= distance:
+            return grown.seeds, grown.segments
+    return None
+
+
+def reach(estimate: Estimate, level: float) -> float:
+    """The distance between a true difference and another value at which the interval mostly leaves the value out."""
+    assert estimate.seed_variance is not None
+    error = sqrt(estimate.seed_variance + estimate.segment_variance)
+    return estimate.half_width(level) + float(special.stdtrit(estimate.seeds - 1, POWER)) * error
+
+
+def needed_in_words(estimate: Estimate, distance: float, level: float = LEVEL) -> str:
+    """The same as the subject of a sentence."""
+    found = needed(estimate, distance, level)
+    if found is None:
+        return f"more than {MOST_TIMES:,} times as many seeds{'' if _is_of_seeds(estimate) else ' and segments'}"
+    seeds, segments = found
+    return f"{seeds:,} seeds" + (f" and {segments:,} segments" if segments > estimate.segments else "")
+
+
+def _is_of_seeds(estimate: Estimate) -> bool:
+    """Whether nothing differs by segment."""
+    return estimate.segment_variance == 0 == estimate.interaction_variance

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from statistics import fmean, stdev
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from headway.comparison.cell_results import CellResult, Costs, EvaluationSet
-from headway.comparison.statistics import Estimate
+from headway.comparison.cells import CellResult, Costs, EvaluationSet, check_cells, check_margin
+from headway.comparison.statistics import SIGNIFICANT, Estimate, Linearised, holm, linearise
 from headway.errors import UserError, nearest
 from headway.metrics.metric import Metric, Statistics
 from headway.tables import Cell, Column, Spread, Table
@@ -155,7 +158,7 @@ class Comparison:
 
     def margin_of(self, measure: Measure) -> float | None:
         """The margin of a measure, which its metric's name or label has; None where it has none."""
-        return margin_of(measure.metric, self.margin)
+        return self.margin.get(measure.metric.name, self.margin.get(measure.metric.label))
 
     def measure(self, key: str) -> Measure:
         """A measure by its key. Raises UserError where there is none of it."""
@@ -170,8 +173,9 @@ class Comparison:
         columns = [Column("variant"), *(Column(measure.label, format=".2f") for measure in self.measures)]
         rows: list[list[Cell]] = []
         for variant in self.variants:
-            scores = [_with_deviation(variant.scores[measure.key]) for measure in self.measures]
-            rows.append([variant.name, *scores, *(_cost(name, variant.costs) for name in known)])
+            scores = [variant.scores[measure.key] for measure in self.measures]
+            shown = [each.mean if each.sd is None else Spread(each.mean, each.sd) for each in scores]
+            rows.append([variant.name, *shown, *(_cost(name, variant.costs) for name in known)])
         return Table([*columns, *(COST_COLUMNS[name] for name in known)], rows, title="Variants", notes=self._notes())
 
     def pair_table(self) -> Table:
@@ -189,10 +193,21 @@ class Comparison:
     def conclusions(self) -> list[str]:
         """The verdict on every pair in a sentence."""
         labels = {measure.key: measure.label for measure in self.measures}
-        return [_in_a_sentence(pair, labels[pair.metric]) for pair in self.pairs]
+        sentences = []
+        for pair in self.pairs:
+            low, high = pair.estimate.interval()
+            numbers = f"{pair.difference:+.2f} {labels[pair.metric]}, 95 % interval {low:+.2f} to {high:+.2f}"
+            if (p := pair.adjusted_p_value) is not None:
+                numbers += f", p {p:.4f}" if p >= 0.0001 else ", p < 0.0001"
+            why = f" ({pair.why})" if pair.why else ""
+            sentences.append(f"{_BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)}: {numbers}{why}.")
+        return sentences
 
     def _notes(self) -> list[str]:
-        tests = ", ".join(f"{test.name} ({len(test):,} segments{_normalised(test)})" for test in self.tests)
+        tests = ", ".join(
+            f"{test.name} ({len(test):,} segments{f', references normalised: {test.steps}' if test.steps else ''})"
+            for test in self.tests
+        )
         seeds = f"{self.seeds} seeds; ±: standard deviation between seeds" if self.seeds > 1 else "one seed"
         signatures = [f"{measure.label}: {measure.metric.signature()}" for measure in self.measures]
         return [f"{tests}; {seeds}", *signatures, *_precision_note(self.cells), *self.notes]
@@ -210,9 +225,25 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """All numbers as values that JSON can hold."""
+        pairs, significance = list[dict[str, Any]](), list[dict[str, Any]]()
+        for pair in self.pairs:
+            names, estimate = {"a": pair.a, "b": pair.b, "metric": pair.metric}, pair.estimate
+            low, high = estimate.interval()
+            found = {"difference": pair.difference, "low": low, "high": high, "verdict": pair.verdict}
+            pairs.append(names | found | ({"why": pair.why} if pair.why else {}))
+            variances = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance")
+            of_chance = {name: getattr(estimate, name) for name in variances}
+            significance.append(names | {"p": pair.p_value, "p_holm": pair.adjusted_p_value} | of_chance)
         return {
-            "variants": {variant.name: _variant_in_json(variant) for variant in self.variants},
-            "pairs": [_pair_in_json(pair) for pair in self.pairs],
+            "variants": {
+                variant.name: {
+                    key: {"mean": scores.mean, "sd": scores.sd, "seeds": list(scores.scores)}
+                    for key, scores in variant.scores.items()
+                }
+                | variant.costs.known()
+                for variant in self.variants
+            },
+            "pairs": pairs,
             "tests": [
                 {"name": test.name, "segments": len(test), **({"references": test.steps} if test.steps else {})}
                 for test in self.tests
@@ -225,7 +256,7 @@ class Comparison:
                 }
                 for measure in self.measures
             },
-            "significance": [_significance_in_json(pair) for pair in self.pairs],
+            "significance": significance,
             "baseline": self.baseline,
         }
 
@@ -288,24 +319,6 @@ class Comparison:
         return f"{self.table().html()}\n{self.pair_table().html()}"
 
 
-def margin_of(metric: Metric, margin: Mapping[str, float]) -> float | None:
-    """The margin of a metric, by its name or its label; None where there is none."""
-    return margin.get(metric.name, margin.get(metric.label))
-
-
-def _in_a_sentence(pair: ComparedPair, label: str) -> str:
-    low, high = pair.estimate.interval()
-    numbers = f"{pair.difference:+.2f} {label}, 95 % interval {low:+.2f} to {high:+.2f}"
-    if pair.adjusted_p_value is not None:
-        numbers += f", p {pair.adjusted_p_value:.4f}" if pair.adjusted_p_value >= 0.0001 else ", p < 0.0001"
-    beginning = _BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)
-    return f"{beginning}: {numbers}{f' ({pair.why})' if pair.why else ''}."
-
-
-def _normalised(test: EvaluationSet) -> str:
-    return f", references normalised: {test.steps}" if test.steps else ""
-
-
 def _precision_note(cells: Mapping[str, Sequence[CellResult]]) -> list[str]:
     """The precision of training in a sentence, of each variant where runs differ; none where it is not known."""
     by_variant = {name: Counter(cell.precision or "unknown" for cell in row) for name, row in cells.items()}
@@ -321,10 +334,6 @@ def _precision_note(cells: Mapping[str, Sequence[CellResult]]) -> list[str]:
     return [f"Trained in different precisions, with the number of seeds: {'; '.join(in_words)}."]
 
 
-def _with_deviation(scores: SeedScores) -> Cell:
-    return scores.mean if scores.sd is None else Spread(scores.mean, scores.sd)
-
-
 def _cost(name: str, costs: Costs) -> Cell:
     value = costs.known().get(name)
     if value is not None and name == "peak_memory":
@@ -332,24 +341,113 @@ def _cost(name: str, costs: Costs) -> Cell:
     return round(value) if value is not None and name in ("parameters", "decoding_state") else value
 
 
-def _variant_in_json(variant: ComparedVariant) -> dict[str, Any]:
-    scores = {
-        key: {"mean": scores.mean, "sd": scores.sd, "seeds": list(scores.scores)}
-        for key, scores in variant.scores.items()
+def compare_cells(
+    cells: Sequence[CellResult],
+    metrics: Sequence[Metric],
+    margin: Mapping[str, float] = MappingProxyType({}),
+    baseline: str | None = None,
+    *,
+    own_metrics: Mapping[str, Sequence[Metric]] = MappingProxyType({}),
+    any_tokenization: bool = False,
+) -> Comparison:
+    """Compare variants: every pair, or every variant with a baseline.
+
+    Args:
+        cells: of at least two variants, with the same seeds and the same test sets.
+        metrics: what scores; at least one.
+        margin: by the name or the label of a metric, the difference up to which variants are even. Without one, only
+            those are whose interval is 0 alone.
+        baseline: the name of a variant.
+        own_metrics: by the name of a test set, what scores it in the place of `metrics`.
+        any_tokenization: compare also hypotheses of which some look tokenised and others do not.
+
+    Raises:
+        UserError: cells that cannot be compared (see `check_cells`), a margin of no metric, or no such baseline.
+    """
+    check_cells(cells, baseline, any_tokenization=any_tokenization)
+    by_variant = {
+        name: tuple(sorted((cell for cell in cells if cell.variant == name), key=lambda cell: cell.seed))
+        for name in dict.fromkeys(cell.variant for cell in cells)
     }
-    return scores | variant.costs.known()
+    measures = _measures(metrics, own_metrics, [output.test for output in cells[0].outputs])
+    check_margin(margin, [measure.metric for measure in measures])
+    pairs = list[ComparedPair]()
+    statistics, scores = dict[tuple[str, str], tuple[Statistics, ...]](), dict[str, dict[str, SeedScores]]()
+    for measure in measures:
+        linearised = {}
+        for name, row in by_variant.items():
+            outputs = [cell.outputs[measure.test] for cell in row]
+            counted = tuple(measure.metric.counted(each.hypotheses, each.test.references) for each in outputs)
+            statistics[measure.key, name], linearised[name] = counted, linearise(measure.metric, counted)
+            scores.setdefault(name, {})[measure.key] = SeedScores(tuple(linearised[name].scores.tolist()))
+        even = margin.get(measure.metric.name, margin.get(measure.metric.label, 0.0))
+        found = compared_pairs(measure, linearised, even, baseline)
+        missing = measure.metric.missing(cells[0].outputs[measure.test].test.references)
+        if missing is not None:
+            found = [replace(pair, verdict="none", why=re.split("[,;]", missing)[0]) for pair in found]
+        pairs += found
+    variants = tuple(
+        ComparedVariant(name, tuple(cell.seed for cell in row), scores[name], _mean(row))
+        for name, row in by_variant.items()
+    )
+    return Comparison(variants, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics)
 
 
-def _pair_in_json(pair: ComparedPair) -> dict[str, Any]:
-    low, high = pair.estimate.interval()
-    values = {"a": pair.a, "b": pair.b, "metric": pair.metric, "difference": pair.difference}
-    return values | {"low": low, "high": high, "verdict": pair.verdict} | ({"why": pair.why} if pair.why else {})
+def compared_pairs(
+    measure: Measure, linearised: Mapping[str, Linearised], margin: float, baseline: str | None
+) -> list[ComparedPair]:
+    """The verdicts on all pairs of systems, or on all against a baseline, by one measure."""
+    names = list(linearised)
+    pairs = [*combinations(names, 2)] if baseline is None else [(baseline, name) for name in names if name != baseline]
+    estimates = [(linearised[b] - linearised[a]).estimate() for a, b in pairs]
+    p_values = [estimate.p_value() for estimate in estimates]
+    known = [p for p in p_values if p is not None]
+    adjusted: list[float | None] = [*holm(known)] if len(known) == len(pairs) else [None] * len(pairs)
+    return [
+        ComparedPair(a, b, measure.key, estimate, verdict(estimate, adjusted_p, margin, measure.metric), p, adjusted_p)
+        for (a, b), estimate, p, adjusted_p in zip(pairs, estimates, p_values, adjusted, strict=True)
+    ]
 
 
-def _significance_in_json(pair: ComparedPair) -> dict[str, Any]:
-    estimate = pair.estimate
-    return {
-        "a": pair.a, "b": pair.b, "metric": pair.metric, "p": pair.p_value, "p_holm": pair.adjusted_p_value,
-        "seeds": estimate.seeds, "segments": estimate.segments, "seed_variance": estimate.seed_variance,
-        "segment_variance": estimate.segment_variance, "interaction_variance": estimate.interaction_variance,
-    }  # fmt: skip
+def verdict(estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric) -> Verdict:
+    """The verdict on a difference: none with one seed; even where the interval lies within the margin."""
+    if adjusted_p_value is None:
+        return "none"
+    low, high = estimate.interval()
+    if -margin <= low and high <= margin:
+        return "even"
+    if adjusted_p_value > SIGNIFICANT:
+        return "none"
+    return "better" if (estimate.value > 0) is metric.higher_is_better else "worse"
+
+
+def _measures(
+    metrics: Sequence[Metric], own: Mapping[str, Sequence[Metric]], tests: Sequence[EvaluationSet]
+) -> tuple[Measure, ...]:
+    """Metrics on test sets, by their names, or by their labels where names are not enough. Raises UserError."""
+    found = []
+    for index, test in enumerate(tests):
+        chosen = own.get(test.name, metrics)
+        if not chosen:
+            raise UserError("a comparison needs at least one metric", where="metrics")
+        names = [metric.name for metric in chosen]
+        if len(set(names)) < len(names):
+            names = [metric.label for metric in chosen]
+        if len(set(names)) < len(names):
+            raise UserError("two metrics of one name", where="metrics", received=", ".join(names))
+        on = f" on {test.name}" if len(tests) > 1 else ""
+        found += [
+            Measure(f"{n}{on}", f"{metric.label}{on}", metric, index) for n, metric in zip(names, chosen, strict=True)
+        ]
+    return tuple(found)
+
+
+def _mean(cells: Sequence[CellResult]) -> Costs:
+    """The means of costs over the seeds; of those that are known of all."""
+    known = [cell.costs.known() for cell in cells]
+    means: dict[str, Any] = {}
+    for name in known[0]:
+        values = [costs[name] for costs in known if name in costs]
+        if len(values) == len(cells):
+            means[name] = values[0] if len(set(values)) == 1 else fmean(values)
+    return Costs(**means)

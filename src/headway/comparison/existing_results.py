@@ -7,22 +7,31 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet, read_result, write_result
-from headway.comparison.checks import check_lines, check_margin, check_names, check_set
-from headway.comparison.compare_options import ExistingOptions
-from headway.comparison.comparison import Comparison
+from headway.comparison.cells import (
+    CellName,
+    CellOutput,
+    CellResult,
+    EvaluationSet,
+    check_lines,
+    check_margin,
+    check_names,
+    check_same_data,
+    check_set,
+    read_result,
+    write_result,
+)
+from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.grid import (
-    FREE,
     NamedCorpus,
     content,
     corpus_files,
+    differ_in_nothing,
     file_name,
     name_of_corpus,
     shared_references,
 )
+from headway.comparison.options import ExistingOptions
 from headway.comparison.run_results import learning_curve, read_test_set, result_of_run
-from headway.comparison.same_data import check_same_data
-from headway.comparison.verdicts import compare_cells
 from headway.documents import parse_yaml
 from headway.errors import UserError, option
 from headway.files import exists, write_text
@@ -32,7 +41,7 @@ from headway.log import progress, warn
 from headway.metrics import Metric, build_metrics, check_kind
 from headway.metrics.metric import check_alike, check_words
 from headway.processing.text.text_processor import PreparationConfig
-from headway.recipe import Recipe, changed_keys
+from headway.recipe import Recipe
 from headway.registry import foreign_code
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.run_arithmetic import with_precision
@@ -40,7 +49,6 @@ from headway.tasks import build_task, dev_metrics
 
 CELLS = "cells"  # results of runs, in the folder of a comparison
 DEFAULT_METRICS = ("bleu", "chrf")
-LONGEST_SEED = 18  # digits
 AS_IT_IS = PreparationConfig()  # files of outputs may hold any text
 
 
@@ -58,14 +66,10 @@ class Existing:
         name, equals, path = text.partition("=")
         if not equals or exists(Path(text)):
             name, path = "", text
-        name, colon, seed = name.rpartition(":") if name.rpartition(":")[2].isdecimal() else (name, "", "")
+        seed = re.fullmatch(r"(.*):(\d{1,18})", name)
         if not exists(Path(path)):
             raise UserError("there is no such file or folder", where=where, received=path)
-        if len(seed) > LONGEST_SEED:
-            raise UserError(
-                "a seed has not so many digits", where=where, received=text, allowed=f"up to {LONGEST_SEED}"
-            )
-        return cls(Path(path), name or None, int(seed) if colon else None)
+        return cls(Path(path), (seed[1] if seed else name) or None, int(seed[2]) if seed else None)
 
 
 def compare_existing(
@@ -93,40 +97,44 @@ def compare_existing(
     """
     files = [Existing.parse(text, option("hypotheses")) for text in options.hypotheses]
     planned = name_runs(runs, allow_code=options.allow_code)
-    named = [*planned, *name_files(files)]
+    # By default the variant of a file of outputs is its name without a suffix, and its seed 1.
+    seeds = [1 if file.seed is None else file.seed for file in files]
+    outputs = [CellName(file.name or file.path.stem, seed, file.path) for file, seed in zip(files, seeds, strict=True)]
+    named = [*planned, *outputs]
     check_names(named, options.baseline)
     margin = margins(options.margin) | dict(margin)
-    recipe = None
+    folders = [RunFolder(run.path) for run in planned if run.path is not None]
     with foreign_code(options.allow_code):
-        if planned:
-            assert planned[0].path is not None
-            recipe = RunFolder(planned[0].path).read_recipe()
-            _check_alike(planned, own_dev=not (options.test or options.references))
-    for system in planned:
-        assert system.path is not None
-        tuple(learning_curve(system.path))
+        recipes = {run.path: run.read_recipe() for run in folders}
+        if recipes:
+            _check_alike(planned, recipes, own_dev=not (options.test or options.references))
+    for run in folders:
+        tuple(learning_curve(run.path))
+    recipe = next(iter(recipes.values()), None)
     chosen = chosen_metrics(options, recipe) if metrics is None else metrics
     check_margin(margin, chosen)
     with foreign_code(options.allow_code):
         if recipe is None:
             tests, scored = [], [evaluation_set(options, chosen)]
         else:
-            tests, writes = _tests_of_runs(options, planned), build_task(recipe.task).writes
+            tests, writes = _tests_of_runs(options, recipes), build_task(recipe.task).writes
             for test in tests:
                 check_kind(chosen, test.kind(writes), option("metric") if metrics is None else "metrics")
             scored = [read_test_set(recipe, test) for test in tests]
     _check_copies(named)
-    outputs = [results_of_file(name, scored, chosen) for name in named[len(planned) :]]
-    if outputs:
+    results = [results_of_file(name, scored, chosen) for name in outputs]
+    if results:
         check_words(chosen[0], [*options.references, *(file.path for file in files)])
-    results = [*_results_of_runs(planned, tests, options, folder), *outputs]
-    return compare_cells(results, chosen, margin, options.baseline, any_tokenization=options.any_tokenization)
+    with progress("decoding", len(planned), "runs") as bar:
+        cells = [_result_of_run(name, tests, options, folder) for name in bar.over(planned)]
+    return compare_cells(
+        [*cells, *results], chosen, margin, options.baseline, any_tokenization=options.any_tokenization
+    )
 
 
-def _tests_of_runs(options: ExistingOptions, runs: Sequence[CellName]) -> list[NamedCorpus]:
+def _tests_of_runs(options: ExistingOptions, recipes: Mapping[Path, Recipe]) -> list[NamedCorpus]:
     """The test sets of runs, with the references that all systems are scored by. Raises UserError as `test_sets`."""
-    recipes = {str(run.path): RunFolder(run.path).read_recipe() for run in runs if run.path is not None}
-    systems = {path: build_task(recipe.task).written(recipe) for path, recipe in recipes.items()}
+    systems = {str(path): build_task(recipe.task).written(recipe) for path, recipe in recipes.items()}
     shared = shared_references(systems | dict.fromkeys(options.hypotheses, AS_IT_IS))
     tests = test_sets(options, next(iter(recipes.values())))
     return [replace(test, written=None if options.hypotheses else shared) for test in tests]
@@ -153,34 +161,29 @@ def _check_copies(systems: Sequence[CellName]) -> None:
             warn(f"{system.path}: the same as {first.variant}, seed {first.seed}")
 
 
-def _check_alike(runs: Sequence[CellName], *, own_dev: bool) -> None:
+def _check_alike(runs: Sequence[CellName], recipes: Mapping[Path, Recipe], *, own_dev: bool) -> None:
     """Raise UserError where runs cannot be compared, or are no seeds of one variant.
 
     All have one task and, where they are compared on their own dev, one dev set; those of a variant one training set.
     """
-    recipes = [(run.path, RunFolder(run.path).read_recipe()) for run in runs if run.path is not None]
-    first_path, first = recipes[0]
-    for path, recipe in recipes[1:]:
+    first_path, first = next(iter(recipes.items()))
+    for path, recipe in recipes.items():
         if recipe.task != first.task:
             what = "runs of one task are compared"
             raise UserError(what, where=str(path), received=recipe.task, allowed=first.task)
-        if own_dev and (missing := _missing_dev(recipe)):
+        files = corpus_files(recipe.data.dev) if own_dev and recipe.data.dev is not None else ()
+        if recipe is not first and (missing := next((str(file) for file in files if not exists(file)), None)):
             what = "the dev set of this run is not here"
             raise UserError(what, where=str(path), received=missing, allowed=f"{option('test')} CORPUS, for all runs")
         if own_dev and not _same_corpus(recipe.data.dev, first.data.dev):
             what = f"this run has another dev set than {first_path}"
             raise UserError(what, where=str(path), allowed=f"{option('test')} CORPUS, for all runs")
     by_variant: dict[str, list[tuple[Path, Recipe]]] = {}
-    for run, named in zip(runs, recipes, strict=True):
-        by_variant.setdefault(run.variant, []).append(named)
+    for run in runs:
+        if run.path is not None:
+            by_variant.setdefault(run.variant, []).append((run.path, recipes[run.path]))
     for seeds in by_variant.values():
         check_same_data(seeds, "runs of one training set, or a name of its own, NAME=RUN, for one of the two")
-
-
-def _missing_dev(recipe: Recipe) -> str | None:
-    """The first file of a recipe's dev set that is not there."""
-    files = [] if recipe.data.dev is None else corpus_files(recipe.data.dev)
-    return next((str(file) for file in files if not exists(file)), None)
 
 
 def _same_corpus(one: AnyCorpus | None, other: AnyCorpus | None) -> bool:
@@ -188,11 +191,6 @@ def _same_corpus(one: AnyCorpus | None, other: AnyCorpus | None) -> bool:
         return one == other
     files, others = ([content(path) for path in corpus_files(corpus)] for corpus in (one, other))
     return bool(files) and files == others
-
-
-def name_files(files: Sequence[Existing]) -> list[CellName]:
-    """The variants of files of outputs: by default their names without a suffix, seed 1."""
-    return [CellName(file.name or file.path.stem, 1 if file.seed is None else file.seed, file.path) for file in files]
 
 
 def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[CellName]:
@@ -203,12 +201,15 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
     """
     with foreign_code(allow_code):
         recipes = [RunFolder(run.path).read_recipe() for run in runs]
-    computed = [_as_computed(run.path, recipe) for run, recipe in zip(runs, recipes, strict=True)]
+    computed = []  # with the precision that was chosen, where a recipe left that open
+    for run, recipe in zip(runs, recipes, strict=True):
+        precision = RunFolder(run.path).read_manifest().get("precision", recipe.training.precision)
+        computed.append(with_precision(recipe, precision))
     groups: list[list[int]] = []
     for index, recipe in enumerate(computed):
         if runs[index].name is not None:
             continue
-        same = [group for group in groups if _one_variant(computed[group[0]], recipe)]
+        same = [group for group in groups if differ_in_nothing(computed[group[0]], recipe)]
         if same:
             same[0].append(index)
         else:
@@ -219,15 +220,6 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
         CellName(run.name or by_run[index], recipe.training.seed if run.seed is None else run.seed, run.path)
         for index, (run, recipe) in enumerate(zip(runs, recipes, strict=True))
     ]
-
-
-def _as_computed(path: Path, recipe: Recipe) -> Recipe:
-    """A run's recipe with the precision that was chosen, where it left that open."""
-    return with_precision(recipe, RunFolder(path).read_manifest().get("precision", recipe.training.precision))
-
-
-def _one_variant(one: Recipe, other: Recipe) -> bool:
-    return all(key in FREE for key in changed_keys(one, other))
 
 
 def _names(groups: Sequence[Sequence[tuple[Path, int]]]) -> list[str]:
@@ -352,21 +344,7 @@ def _read(metrics: Sequence[Metric], path: Path) -> list[str]:
     if len({type(metric).read for metric in metrics}) > 1:
         received = ", ".join(metric.name for metric in metrics)
         raise UserError("these metrics read files in different ways", where=option("metric"), received=received)
-    lines = metrics[0].read(path)
-    if not lines:
-        raise UserError("this file is empty", where=str(path))
-    return lines
-
-
-def _results_of_runs(
-    planned: Sequence[CellName], tests: Sequence[NamedCorpus], options: ExistingOptions, folder: Path | None
-) -> list[CellResult]:
-    results = []
-    with progress("decoding", len(planned), "runs") as bar:
-        for count, name in enumerate(planned, start=1):
-            results.append(_result_of_run(name, tests, options, folder))
-            bar.update(count)
-    return results
+    return metrics[0].read(path)
 
 
 def _result_of_run(

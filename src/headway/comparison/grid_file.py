@@ -1,41 +1,62 @@
-"""Grid files: read, changed by overrides, and built into a grid of checked recipes."""
+"""Grid files: read, changed by overrides, and built into a grid that was checked as a whole."""
 
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from pydantic import ValidationError
 
-from headway.comparison.grid import FREE, SEED, Grid, NamedCorpus, Variant, name_of_corpus, shared_references
-from headway.comparison.grid_checks import at_key, check_grid
-from headway.comparison.grid_config import GridConfig
-from headway.config import explain, merge
+from headway.comparison.cells import check_margin
+from headway.comparison.grid import (
+    ENDS,
+    FREE,
+    SEED,
+    Grid,
+    GridConfig,
+    NamedCorpus,
+    Variant,
+    content,
+    corpus_files,
+    differ_in_nothing,
+    name_of_corpus,
+    shared_references,
+)
+from headway.config import explain, merge, validated_options
 from headway.errors import UserError, nearest
 from headway.files import first_existing
-from headway.formats.corpus_config import paths_resolved
+from headway.formats.corpus_config import parts, paths_resolved
+from headway.formats.corpus_format import open_format
+from headway.formats.lines import check_file
+from headway.log import warn
+from headway.metrics import METRICS, Metric, check_kind
 from headway.models import StackedConfig, model_section
+from headway.predictors.predict_options import PredictOptions
 from headway.recipe import Recipe, apply_overrides, changed_keys, read_tree, recipe_of, set_key
-from headway.runs.training.preparation import check_recipe
+from headway.runs.training.preparation import check_recipe, new_schedule
 from headway.tasks import build_task
 
 NAME = re.compile(r"[\w.+=-]+")
+NOT_OF_GRIDS = ("capture", "prefixes")  # options of prediction for single inputs
 
 
 @dataclass(frozen=True)
 class _RawVariant:
     """A variant as it was read: the raw tree of its recipe, and the folders of that recipe and of the grid."""
 
+    name: str
     tree: dict[str, Any]
     folders: tuple[Path, ...]
 
-    def recipe(self) -> Recipe:
-        """The recipe. Raises UserError."""
-        return recipe_of(copy.deepcopy(self.tree), self.folders)
+    def variant(self) -> Variant:
+        """The variant, whose recipe may not fit together. Raises UserError."""
+        with at_key(f"variants.{self.name}"):
+            return Variant(self.name, recipe_of(copy.deepcopy(self.tree), self.folders))
 
 
 def load_grid(path: Path, overrides: Sequence[str] = ()) -> Grid:
@@ -73,16 +94,17 @@ def grid_of(tree: dict[str, Any], beside: Path, overrides: Sequence[str] = ()) -
         config = GridConfig.model_validate(tree)
     except ValidationError as error:
         raise UserError(explain(error, GridConfig)) from error
-    return _checked(config, beside, recipe_changes)
-
-
-def _checked(config: GridConfig, beside: Path, changes: Sequence[str]) -> Grid:
-    """The grid of a config. Raises UserError as `load_grid`."""
     _check_names(config)
-    read = {name: _read(config, name, beside, changes) for name in config.variants}
-    _check_differences([_unchecked(name, variant) for name, variant in read.items()])
+    read = {name: _read(config, name, beside, recipe_changes) for name in config.variants}
+    for one, other in combinations([raw.variant() for raw in read.values()], 2):
+        if differ_in_nothing(one.recipe, other.recipe):
+            what = f"this variant does not differ from {one.name}, but for what changes no result"
+            raise UserError(what, where=f"variants.{other.name}")
     _match_variants(config, read)
-    variants = [_variant(name, variant) for name, variant in read.items()]
+    variants = [raw.variant() for raw in read.values()]
+    for variant in variants:
+        with at_key(f"variants.{variant.name}"):
+            check_recipe(variant.recipe)
     task = variants[0].recipe.task
     for variant in variants[1:]:
         if variant.recipe.task != task:
@@ -96,7 +118,10 @@ def _checked(config: GridConfig, beside: Path, changes: Sequence[str]) -> Grid:
     metrics = build_task(task).metrics if config.metrics is None else config.metrics
     tuning_set = _tuning_set(config, variants, resolve)
     grid = Grid(config, tuple(variants), tests, tuning_set, tuple(metrics))
-    check_grid(grid)
+    _check_metrics(grid)
+    _check_tuning(grid)
+    _check_predict(grid)
+    _check_run_names(grid)
     short = {run.name: run.recipe for variant in variants for run in grid.tuning_runs(variant)}
     recipes = short or {variant.name: variant.recipe for variant in variants}
     written = shared_references({name: build_task(task).written(recipe) for name, recipe in recipes.items()})
@@ -141,7 +166,7 @@ def _read(config: GridConfig, name: str, beside: Path, changes: Sequence[str]) -
                 set_key(tree, key, copy.deepcopy(value), key)
         apply_overrides(tree, changes)
         set_key(tree, SEED, config.seeds[0], SEED)
-    return _RawVariant(tree, ((beside / path).parent, beside))
+    return _RawVariant(name, tree, ((beside / path).parent, beside))
 
 
 def _check_own_keys(config: GridConfig, own: Mapping[str, Any], changes: Sequence[str]) -> None:
@@ -176,41 +201,21 @@ def _match_variants(config: GridConfig, read: Mapping[str, _RawVariant]) -> None
     goal: Any = to
     if isinstance(to, str):
         with at_key(f"variants.{to}"):
-            goal = model_section(_sized(read[to], f"variants.{to}")).model_dump(mode="json")
+            goal = model_section(_sized(read[to])).model_dump(mode="json")
     for name, variant in read.items():
         if name != to:
-            own = _sized(variant, f"variants.{name}").get("match_parameters")
+            own = _sized(variant).get("match_parameters")
             value = {"to": goal, "by": own["by"] if own else match.by, "within": match.within}
             set_key(variant.tree, "model.match_parameters", value, f"variants.{name}")
 
 
-def _sized(variant: _RawVariant, where: str) -> Any:
+def _sized(raw: _RawVariant) -> Any:
     """The model of a variant, which can be sized. Raises UserError where it cannot."""
-    with at_key(where):
-        model = variant.recipe().model
+    model = raw.variant().recipe.model
     if not isinstance(model, StackedConfig):
         what = "a model of this kind cannot be sized to a number of parameters"
-        raise UserError(what, where=f"{where}: match_parameters", received=model.kind)
+        raise UserError(what, where=f"variants.{raw.name}: match_parameters", received=model.kind)
     return model.model_dump(mode="json")
-
-
-def _unchecked(name: str, read: _RawVariant) -> Variant:
-    with at_key(f"variants.{name}"):
-        return Variant(name, read.recipe())
-
-
-def _variant(name: str, read: _RawVariant) -> Variant:
-    variant = _unchecked(name, read)
-    with at_key(f"variants.{name}"):
-        check_recipe(variant.recipe)
-    return variant
-
-
-def _check_differences(variants: Sequence[Variant]) -> None:
-    for one, other in combinations(variants, 2):
-        if all(key in FREE for key in changed_keys(one.recipe, other.recipe)):
-            what = f"this variant does not differ from {one.name}, but for what changes no result"
-            raise UserError(what, where=f"variants.{other.name}")
 
 
 def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
@@ -240,3 +245,112 @@ def _tuning_set(config: GridConfig, variants: Sequence[Variant], resolve: Any) -
     dev = variants[0].recipe.data.dev
     assert dev is not None
     return NamedCorpus("tuning", dev, key="data.dev")
+
+
+@contextmanager
+def at_key(where: str) -> Iterator[None]:
+    """Put the place of a variant or value before the errors of its recipe."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where}: {error.args[0]}") from error
+
+
+def check_corpora(grid: Grid) -> None:
+    """Raise UserError where a file that variants are trained on, or evaluated on meanwhile, is missing or empty."""
+    for variant in grid.variants:
+        with at_key(f"variants.{variant.name}"):
+            for name, corpus in variant.recipe.data.corpora().items():
+                for where, part in parts(corpus, name):
+                    open_format(part, where).check()
+
+
+def _check_metrics(grid: Grid) -> None:
+    """Raise UserError for metrics that are not there, the same twice or of other outputs, or margins of others."""
+    scored, writes = list[Metric](), build_task(grid.variants[0].recipe.task).writes
+    for where, test in (("metrics", None), *((f"test.{test.name}.metrics", test) for test in grid.tests)):
+        for entry in grid.metrics if test is None else test.metrics or ():
+            if "name" not in entry:
+                raise UserError("a metric needs a name", where=where, received=entry, allowed=METRICS)
+        metrics = grid.metrics_of(test)
+        if not metrics:
+            raise UserError("a comparison needs a metric", where=where, allowed=METRICS)
+        names = [metric.label for metric in metrics]
+        scored += metrics
+        if test is not None:
+            check_kind(metrics, test.kind(writes), "metrics" if test.metrics is None else where)
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError("two metrics of one name", where=where, received=name)
+    check_margin(grid.config.margin, scored)
+
+
+def _check_tuning(grid: Grid) -> None:
+    """Raise UserError for values that make the same recipe, or a split that is also reported."""
+    tune, tuning_set = grid.config.tune, grid.tuning_set
+    if tune is None or tuning_set is None:
+        return
+    if tune.key in (*FREE, *ENDS) or tune.key.split(".")[0] == "data":
+        raise UserError("this key is not one to tune", where="tune.key", received=tune.key)
+    for variant in grid.variants:
+        with at_key(f"variants.{variant.name}"):
+            runs = grid.tuning_runs(variant)
+            for run in runs:
+                new_schedule(run.recipe)
+                if not tune.key.startswith("optimizer."):  # which has nothing to do with the model
+                    check_recipe(run.recipe)
+        for one, other in combinations(runs, 2):
+            if one.seed == other.seed and one.name != other.name and not changed_keys(one.recipe, other.recipe):
+                what = "two of the values make the same recipe"
+                raise UserError(what, where="tune.values", received=f"{one.value}, {other.value}")
+        if tune.key == "optimizer.learning_rate":
+            updates, warmup = runs[0].recipe.training.updates, runs[0].recipe.optimizer.warmup
+            if updates is not None and updates <= warmup:
+                within = f"tune.updates {updates:,} are within optimizer.warmup {warmup:,}"
+                none = "so that the short runs reach none of the learning rates that are tuned"
+                warn(f"{variant.name}: {within}, {none}")
+    tuned = {content(path): path for path in corpus_files(tuning_set.corpus)}
+    for test in grid.tests:
+        for path in corpus_files(test.corpus):
+            if content(path) in tuned:
+                raise UserError(
+                    f"the test set {test.name} reports this split, so that nothing can be tuned on it",
+                    where="tune.on", received=str(tuned[content(path)]),
+                )  # fmt: skip
+        if test.corpus == tuning_set.corpus:
+            what = f"the test set {test.name} reports this corpus, so that nothing can be tuned on it"
+            raise UserError(what, where="tune.on", received=name_of_corpus(test.corpus))
+
+
+def _check_predict(grid: Grid) -> None:
+    """Raise UserError for options of prediction that the task does not have, or that a variant's recipe cannot have."""
+    task = build_task(grid.variants[0].recipe.task)
+    predictor = get_type_hints(type(task).predictor)["return"]
+    if not hasattr(predictor, "Options"):
+        return
+    for name in NOT_OF_GRIDS:
+        if name in grid.config.predict:
+            raise UserError("a grid's test sets are decoded without this", where=f"predict.{name}")
+    with at_key("predict"):
+        checked = validated_options(predictor.Options, grid.config.predict)
+    if not isinstance(checked, PredictOptions):
+        return
+    if checked.dictionary is not None:
+        check_file(checked.dictionary, "predict.dictionary")
+    for variant in grid.variants:
+        with at_key(f"variants.{variant.name}: predict"):
+            checked.search(variant.recipe.decoding)
+
+
+def _check_run_names(grid: Grid) -> None:
+    """Raise UserError for two runs of one name, which would share a folder."""
+    tune = grid.config.tune
+    cells = [run for variant in grid.variants for run in grid.cells(variant, tune.values[0] if tune else None)]
+    runs = [run for variant in grid.variants for run in grid.tuning_runs(variant)]
+    for where, planned in (("seeds or variants", cells), ("tune.values, tune.seeds or variants", runs)):
+        names: dict[str, str] = {}
+        for run in planned:
+            if run.name.casefold() in names:
+                what = "two cells of one name"
+                raise UserError(what, where=where, received=f"{names[run.name.casefold()]}, {run.name}")
+            names[run.name.casefold()] = run.name

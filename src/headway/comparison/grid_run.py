@@ -1,39 +1,192 @@
 """Making the cells of a grid: tuned, trained and decoded by workers, and continued where they were stopped."""
 
+import json
+import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from math import comb
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 
-from headway.comparison.cell_process import CellJob
-from headway.comparison.cell_results import CellOutput
+from headway.comparison.cells import CellOutput, CellResult, check_same_data
 from headway.comparison.grid import Grid, PlannedRun, Variant
-from headway.comparison.grid_board import GridBoard
-from headway.comparison.grid_state import CellState, GridResult, VariantState
-from headway.comparison.same_data import check_same_data
-from headway.comparison.tuning import are_told_apart, best_score, tuning_score
-from headway.comparison.workers import Workers
+from headway.comparison.statistics import SIGNIFICANT
+from headway.comparison.workers import CELLS, TUNING, CellJob, Worker, Workers
 from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import write_json
 from headway.languages import has_no_spaces
-from headway.log import Progress, progress, say, warn
+from headway.log import Progress, duration, progress, say, warn
+from headway.metrics import Metric
+from headway.metrics.metric import Statistics, rank
+from headway.metrics.significance import approximate_randomisation
+from headway.recipe import Recipe
 from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.run_arithmetic import compared_with_run
 from headway.runs.training.shared_precision import SharedPrecision
 from headway.runs.training.signals import noted_signals
 from headway.storage import locked
+from headway.tables import Cell, Column, Table
 
-CELLS, TUNING, LOGS = "cells", "tuning", "logs"
+COUNTED = ("update", "epoch", "seconds")  # in each line of metrics.jsonl
+TAIL = 8192  # bytes at the end of metrics.jsonl, more than two lines of it
+TRIALS = 1000
 LOOK = 0.1  # seconds between two looks at the workers
 REDRAW = 1.0  # seconds between two looks at the runs' progress
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run's training is: the last update that was logged, and the share of all training, from 0 to 1."""
+
+    update: int
+    share: float
+    seconds: float
+    loss: float | None = None
+
+    @property
+    def total(self) -> float | None:
+        """The seconds of all training, once something is known."""
+        return self.seconds / self.share if self.share > 0 else None
+
+    @property
+    def left(self) -> float | None:
+        """The seconds of training that are still to come."""
+        return None if self.total is None else self.total - self.seconds
+
+
+def progress_of(run: Path, recipe: Recipe) -> RunProgress:
+    """How far a run is, by the whole lines at the end of its metrics.jsonl, which may be written to."""
+    try:
+        with RunFolder(run).metrics.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().decode("utf-8", "ignore").split("\n")[:-1]
+    except OSError:
+        lines = []
+    entries = []
+    for line in lines:
+        with suppress(ValueError):  # the first may be cut
+            entry = json.loads(line)
+            if isinstance(entry, dict) and all(isinstance(entry.get(key), int | float) for key in COUNTED):
+                entries.append(entry)
+    if not entries:
+        return RunProgress(0, 0.0, 0.0)
+    last, config = entries[-1], recipe.training
+    ends = ((config.updates, last["update"]), (config.epochs, last["epoch"]), (config.minutes, last["seconds"] / 60))
+    share = max((done / end for end, done in ends if end), default=0.0)
+    losses = [entry["loss"] for entry in entries if "loss" in entry]
+    return RunProgress(last["update"], min(1.0, share), last["seconds"], losses[-1] if losses else None)
+
+
+def expected(variant: str, known: Mapping[str, Sequence[float]]) -> float | None:
+    """The seconds that a cell of a variant will take: as those of the variant that are known, else as all."""
+    seconds = list(known.get(variant, ())) or [value for values in known.values() for value in values]
+    return fmean(seconds) if seconds else None
+
+
+def tuning_score(outputs: Sequence[CellOutput], metric: Metric) -> float:
+    """The mean score of the short runs of a value, one output a seed."""
+    return fmean(metric.score(output.hypotheses, output.test.references).value for output in outputs)
+
+
+def best_score(scores: Sequence[float | None], losses: Sequence[float | None], metric: Metric) -> int:
+    """The index of the best score, of equals that with the lowest loss on dev; None is one where training failed."""
+    known = {index: score for index, score in enumerate(scores) if score is not None}
+    return min(known, key=lambda index: rank(known[index], losses[index], higher_is_better=metric.higher_is_better))
+
+
+def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bool:
+    """Whether the best and the worst value differ by more than chance over their segments; true of one value.
+
+    The test is approximate randomisation (Noreen 1989) over segments, each of which has the outputs of all seeds, for
+    seeds err on the same segments. The best and the worst are the furthest apart of all pairs of values, so that p is
+    adjusted by their number (Bonferroni). The spread between seeds is left out: values that are told apart here may
+    still differ by their seeds alone.
+
+    Args:
+        values: the outputs of each, one a seed, with the same seeds for all.
+    """
+    if len(values) < 2:
+        return True
+
+    def score(statistics: Statistics) -> float:
+        return metric.aggregate(statistics.sum(axis=0))
+
+    every = [
+        np.sum([metric.counted(output.hypotheses, output.test.references) for output in outputs], axis=0)
+        for outputs in values
+    ]
+    lowest, highest = min(every, key=score), max(every, key=score)
+    pairs = comb(len(every), 2)
+    return approximate_randomisation(metric, lowest, highest, trials=TRIALS * pairs).p_value * pairs <= SIGNIFICANT
+
+
+@dataclass
+class CellState:
+    """A run of the grid and how it stands. `worker`: at work on it. `code`: the exit code of one that failed."""
+
+    job: CellJob
+    status: Literal["waiting", "running", "finished", "failed"] = "waiting"
+    worker: Worker | None = None
+    result: CellResult | None = None
+    code: int = 0
+
+    @property
+    def signal(self) -> int:
+        """The number of the signal that ended one that failed, before or after it saved; 0 where none did."""
+        return max(0, -self.code, self.code - 128)
+
+
+@dataclass
+class VariantState:
+    """A variant: its short runs, and its cells once the value of the tuned key is chosen."""
+
+    variant: Variant
+    tuning: list[CellState]
+    cells: list[CellState] = field(default_factory=list)
+    value: Any = None
+    chosen: bool = False
+    failed: str = ""
+
+    @property
+    def by_value(self) -> list[list[CellState]]:
+        """Its short runs, those of each value of the tuned key together."""
+        return [list(runs) for _, runs in groupby(self.tuning, key=lambda run: run.job.planned.value)]
+
+    @property
+    def runs(self) -> list[CellState]:
+        """Its runs that are known: short ones and cells."""
+        return [*self.tuning, *self.cells]
+
+
+@dataclass(frozen=True)
+class GridResult:
+    """All that came out of a grid.
+
+    Attributes:
+        cells: the results of the finished ones.
+        failed: the others, in words.
+        tuned: the value of the tuned key by variant.
+        by_chance: the variants whose short runs do not tell the values of the key apart; none where a signal came.
+        stopped: the number of the signal that ended the work; 0 where none did.
+        unfinished: the cells that neither finished nor failed, in words.
+    """
+
+    cells: tuple[CellResult, ...]
+    failed: tuple[str, ...]
+    tuned: dict[str, Any]
+    by_chance: tuple[str, ...] = ()
+    stopped: int = 0
+    unfinished: tuple[str, ...] = ()
 
 
 class KeptChoice(BaseModel):
@@ -43,19 +196,13 @@ class KeptChoice(BaseModel):
     chosen: NonNegativeInt
 
 
-CHOICE = TypeAdapter(KeptChoice)
-
-
 class GridRun:
     """The cells of a grid in a folder.
 
     Args:
         grid: what is compared.
-        output: the folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short ones, `logs/` what they said.
+        output: the folder, as `CellJob` has it.
         threads: of each process.
-
-    Attributes:
-        board: how far they are.
 
     Raises:
         UserError: a run that is there was made with another recipe.
@@ -67,34 +214,28 @@ class GridRun:
             VariantState(variant, [self._state(run, TUNING) for run in grid.tuning_runs(variant)])
             for variant in grid.variants
         ]
-        self.board = GridBoard(grid, self.variants)
         self.precision = SharedPrecision([(run.recipe, output / kind / run.name) for kind, run, _ in self.planned()])
         for state in self.variants:
             for run in state.tuning:
                 self._check_same(run.job)
             self._recall(state)
-            if not self._settle(state):
-                self._check_untuned(state.variant)
+            if not self._settle(state):  # cells that were made with another recipe are so, whatever tuning will say
+                assert grid.config.tune is not None
+                for cell in grid.cells(state.variant, grid.config.tune.values[0]):
+                    self._check_same(self._state(cell, CELLS).job, but=grid.config.tune.key)
         self._check_data()
 
     def _check_data(self) -> None:
         """Raise UserError where the training data of a variant changed between two of its runs."""
         allowed = f"runs of one training set: remove one of the two, or {option('output')}"
         for state in self.variants:
-            check_same_data([(run.job.run, run.job.recipe) for run in state.runs], allowed)
+            check_same_data([(run.job.run, run.job.planned.recipe) for run in state.runs], allowed)
 
-    def _state(self, planned: PlannedRun, kind: str) -> CellState:
+    def _state(self, planned: PlannedRun, kind: Literal["cells", "tuning"]) -> CellState:
         tests = self.grid.tests if kind == CELLS else (self.grid.tuning_set,) if self.grid.tuning_set else ()
-        job = CellJob(
-            f"{planned.variant}, seed {planned.seed}" if kind == CELLS else f"tuning {planned.name}",
-            planned.variant, planned.seed, (self.output / kind / planned.name).absolute(), planned.recipe, tests,
-            self.grid.config.predict, self.threads, (self.output / LOGS / f"{kind}-{planned.name}.txt").absolute(),
-            page=kind == CELLS,
-        )  # fmt: skip
-        state = CellState(planned, job)
-        state.result = job.result()
-        state.status = "waiting" if state.result is None else "finished"
-        return state
+        job = CellJob(planned, kind, self.output.absolute(), tests, self.grid.config.predict, self.threads)
+        result = job.result()
+        return CellState(job, "waiting" if result is None else "finished", result=result)
 
     def _settle(self, state: VariantState) -> bool:
         """Make the cells of a variant whose tuning is done. Says whether nothing more is needed for that."""
@@ -118,10 +259,10 @@ class GridRun:
         path = self._choice_file(state)
         if not path.is_file():
             return
-        known = shaped(read_json(path, what="choice"), CHOICE, str(path), "this choice")
+        known = shaped(read_json(path, what="choice"), TypeAdapter(KeptChoice), str(path), "this choice")
         if known.stamp == self._stamp(state) and known.chosen < len(state.by_value):
-            state.value, state.chosen = state.by_value[known.chosen][0].planned.value, True
-            if missing := [run.planned.name for run in state.tuning if run.result is None]:
+            state.value, state.chosen = state.by_value[known.chosen][0].job.planned.value, True
+            if missing := [run.job.planned.name for run in state.tuning if run.result is None]:
                 what = f"the choice of {state.value} stands without results of {', '.join(missing)}, as after a failure"
                 warn(f"{state.variant.name}: {what}; without {path} they are tried again")
             for run in state.tuning:
@@ -146,7 +287,7 @@ class GridRun:
         chosen = best_score(scores, losses, metric)
         choice = {"stamp": self._stamp(state), "chosen": chosen, metric.label: scores, "dev_loss": losses}
         write_json(self._choice_file(state), choice)
-        state.value, state.chosen = state.by_value[chosen][0].planned.value, True
+        state.value, state.chosen = state.by_value[chosen][0].job.planned.value, True
         say(f"{state.variant.name}: {tune.key} {state.value} has the best {metric.label} of the short runs")
         if not self._is_told_apart(state):
             known = [score for score in scores if score is not None]
@@ -156,7 +297,8 @@ class GridRun:
     def _stamp(self, state: VariantState) -> dict[str, Any]:
         """The ground of a choice: the metric, and the short runs of a variant with what their results are of."""
         runs = [
-            [run.planned.name, run.job.recipe.model_dump(mode="json"), run.job.stamp()["tests"]] for run in state.tuning
+            [run.job.planned.name, run.job.planned.recipe.model_dump(mode="json"), run.job.stamp()["tests"]]
+            for run in state.tuning
         ]
         language = state.variant.recipe.text.target.language
         named = {"language": language} if has_no_spaces(language) else {}
@@ -167,20 +309,14 @@ class GridRun:
         tried = map(_outputs, state.by_value)
         return are_told_apart([outputs for outputs in tried if outputs is not None], self.grid.metrics_of()[0])
 
-    def _check_untuned(self, variant: Variant) -> None:
-        """Raise UserError for cells that were made with another recipe, whatever tuning will say."""
-        tune = self.grid.config.tune
-        assert tune is not None
-        for cell in self.grid.cells(variant, tune.values[0]):
-            self._check_same(self._state(cell, CELLS).job, but=tune.key)
-
     def _check_same(self, job: CellJob, but: str = "") -> None:
         """Raise UserError where a run was made with another recipe, apart from the key `but`."""
         folder = RunFolder(job.run)
         if not folder.recipe_file.exists():
             return
-        with foreign_code(bool(import_paths(job.recipe.model_dump(mode="json")))):
-            _, changes = compared_with_run(folder, self.precision.given(job.recipe))
+        recipe = job.planned.recipe
+        with foreign_code(bool(import_paths(recipe.model_dump(mode="json")))):
+            _, changes = compared_with_run(folder, self.precision.given(recipe))
         others = {key: values for key, values in changes.items() if not but or not f"{key}.".startswith(f"{but}.")}
         if others:
             shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in others.items())
@@ -194,11 +330,9 @@ class GridRun:
     def ready(self) -> list[CellState]:
         """The runs that can be begun: short ones first, then a seed of all variants after the other."""
         tuning = [run for state in self.variants for run in state.tuning]
-        cells = sorted((cell for state in self.variants for cell in state.cells), key=self._order)
+        cells = [cell for state in self.variants for cell in state.cells]
+        cells.sort(key=lambda cell: self.grid.config.seeds.index(cell.job.planned.seed))
         return [run for run in (*tuning, *cells) if run.status == "waiting"]
-
-    def _order(self, cell: CellState) -> int:
-        return self.grid.config.seeds.index(cell.planned.seed)
 
     def result(self, stopped: int = 0) -> GridResult:
         """The results and failures so far. A short run that failed has only lost, where another value is chosen."""
@@ -209,14 +343,12 @@ class GridRun:
         chosen = [state for state in self.variants if state.tuning and state.cells]
         tuned = {state.variant.name: state.value for state in chosen}
         by_chance = [] if stopped else [state.variant.name for state in chosen if not self._is_told_apart(state)]
-        return GridResult(tuple(finished), tuple(failed), tuned, tuple(by_chance), stopped, tuple(self._unfinished()))
-
-    def _unfinished(self) -> Iterator[str]:
-        """The cells that neither finished nor failed; the name of a variant where it is not tuned yet."""
+        unfinished = list[str]()
         for state in self.variants:
-            yield from (cell.job.name for cell in state.cells if cell.status in ("waiting", "running"))
+            unfinished += [cell.job.name for cell in state.cells if cell.status in ("waiting", "running")]
             if not state.cells and not state.failed:
-                yield f"{state.variant.name}, all seeds"
+                unfinished.append(f"{state.variant.name}, all seeds")
+        return GridResult(tuple(finished), tuple(failed), tuned, tuple(by_chance), stopped, tuple(unfinished))
 
     def run(self, workers: Workers) -> GridResult:
         """Make all that is missing.
@@ -252,11 +384,11 @@ class GridRun:
         The cells of a variant that is not tuned yet have any of the values.
         """
         for state in self.variants:
-            yield from ((TUNING, run.planned, run.status == "finished") for run in state.tuning)
+            yield from ((TUNING, run.job.planned, run.status == "finished") for run in state.tuning)
         tune = self.grid.config.tune
         for state in self.variants:
             if state.cells:
-                yield from ((CELLS, cell.planned, cell.status == "finished") for cell in state.cells)
+                yield from ((CELLS, cell.job.planned, cell.status == "finished") for cell in state.cells)
             else:
                 cells = self.grid.cells(state.variant, None if tune is None else tune.values[0])
                 yield from ((CELLS, cell, False) for cell in cells)
@@ -270,7 +402,8 @@ class GridRun:
         running = sum(run.status == "running" for run in self.all())
         for run in self.ready()[: max(0, workers.slots - running)]:
             run.job.run.parent.mkdir(parents=True, exist_ok=True)
-            job = replace(run.job, recipe=self.precision.given(run.job.recipe))
+            planned = run.job.planned
+            job = replace(run.job, planned=replace(planned, recipe=self.precision.given(planned.recipe)))
             run.worker, run.status = workers.start(job), "running"
 
     def _look(self, line: Progress, slots: int) -> None:
@@ -287,8 +420,48 @@ class GridRun:
         if ended or time.monotonic() - self._looked >= REDRAW:
             self._looked = time.monotonic()
             done = sum(run.status in ("finished", "failed") for run in self.all())
-            text, below = self.board.shown(slots)
+            text, below = self.shown(slots)
             line.update(done, text, below=below)
+
+    def shown(self, slots: int) -> tuple[str, list[str]]:
+        """The state of the work, with so many workers: in a few words, and as a table's lines of the runs at work."""
+        runs, known, waiting = self.all(), self.known_seconds(), list[float | None]()
+        for state in self.variants:
+            ready = [cell for cell in state.cells if cell.status == "waiting" and not cell.job.is_trained()]
+            untuned = [] if state.cells or state.failed else self.grid.config.seeds
+            waiting += [expected(state.variant.name, known)] * (len(ready) + len(untuned))
+        at = [(run, _progress(run)) for run in runs if run.status == "running"]
+        left = sum(progress.left or 0.0 for _, progress in at) + sum(seconds or 0.0 for seconds in waiting)
+        failed, done = (sum(run.status in kinds for run in runs) for kinds in (("failed",), ("failed", "finished")))
+        parts = [f"{done} of {self.grid.total} cells"] + ([f"{failed} failed"] if failed else [])
+        parts += [f"{run.job.name}: update {progress.update:,}" for run, progress in at]
+        parts += [f"{duration(left / slots)} left"] if left and None not in waiting else []
+        rows: list[list[Cell]] = [
+            [
+                run.job.name, "decoding" if run.job.is_trained() else "training", progress.update, progress.loss,
+                "" if progress.left is None else duration(progress.left),
+            ]
+            for run, progress in at
+        ]  # fmt: skip
+        update, loss = Column("update", format=","), Column("loss", format=".3f")
+        table = Table(["running", "work", update, loss, "left"], rows)
+        return " · ".join(parts), table.text().splitlines() if at else []
+
+    def known_seconds(self) -> dict[str, list[float]]:
+        """The seconds of training of cells by variant, of those whose end is in sight.
+
+        Without such cells they are those of short runs, at whose speed a number of updates is made.
+        """
+        known, tune = dict[str, list[float]](), self.grid.config.tune
+        for state in self.variants:
+            totals = [_progress(cell).total for cell in state.cells if cell.status != "waiting"]
+            seconds, updates = [total for total in totals if total is not None], state.variant.recipe.training.updates
+            if not seconds and tune is not None and updates is not None:
+                totals = [_progress(run).total for run in state.tuning if run.status != "waiting"]
+                seconds = [total * updates / tune.updates for total in totals if total is not None]
+            if seconds:
+                known[state.variant.name] = seconds
+        return known
 
     def _end_all(self) -> None:
         """Ask all workers to save and end, and wait for that."""
@@ -301,6 +474,10 @@ class GridRun:
             while run.worker is not None and run.worker.code() is None:
                 time.sleep(LOOK)
             run.worker, run.status = None, "waiting"
+
+
+def _progress(run: CellState) -> RunProgress:
+    return progress_of(run.job.run, run.job.planned.recipe)
 
 
 def _outputs(runs: Sequence[CellState]) -> list[CellOutput] | None:
@@ -325,13 +502,9 @@ def _failure(run: CellState) -> str:
     if run.signal:
         with suppress(ValueError):
             how = f"killed by {signal.Signals(run.signal).name}"
-    said = [line for line in _lines(run.job.log) if line.strip()]
+    said = []
+    with suppress(OSError):
+        lines = run.job.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        said = [line for line in lines if line.strip()]
     last = f": {said[-1].removeprefix('error: ')}" if said else ""
     return f"{run.job.name}: failed ({how}){last}; {run.job.log}"
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []

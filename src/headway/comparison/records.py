@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ValidationError
 
 import headway
-from headway.comparison.findings import CLAIM_COLUMNS
+from headway.comparison.claims import CLAIM_COLUMNS
 from headway.config import Section, Seed, explain
 from headway.device import machine
 from headway.documents import read_json
@@ -55,34 +55,27 @@ class ResultRecord(Section):
     claims: tuple[Annotated[dict[str, Any], AfterValidator(_found_claim)], ...] = ()
 
 
-def machine_in_words() -> str:
-    """The machine and its versions in a line."""
-    facts = machine()
-    device = facts["accelerator"] or "no GPU"
-    processor = f"{facts['processor']} ({facts['instruction_set']})"
-    return f"{processor}, {facts['cores']} cores, torch {facts['torch']}, {device}"
+def measured_now(commands: Sequence[str], seeds: Sequence[int]) -> Provenance:
+    """The facts of a measurement that has just been made.
 
-
-def commit_in_words() -> str:
-    """The commit of headway's own code, with + where files were changed; its version where it is no clone."""
+    The commit is that of headway's own code, with + where files were changed; its version where it is no clone.
+    """
 
     def ask(*arguments: str) -> str:
+        here = Path(__file__).parent
         asked = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, check=True)  # noqa: S603, S607
         return asked.stdout.strip()
 
-    here = Path(__file__).parent
     try:
-        return ask("rev-parse", "HEAD")[:7] + ("+" if ask("status", "-s", "-uno") else "")
+        commit = ask("rev-parse", "HEAD")[:7] + ("+" if ask("status", "-s", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
-        return f"headway {headway.__version__}"
-
-
-def measured_now(commands: Sequence[str], seeds: Sequence[int]) -> Provenance:
-    """The facts of a measurement that has just been made."""
-    today = datetime.now(UTC).date().isoformat()
+        commit = f"headway {headway.__version__}"
+    facts = machine()
+    processor = f"{facts['processor']} ({facts['instruction_set']}), {facts['cores']} cores"
     return Provenance(
-        commands=tuple(commands), machine=machine_in_words(), seeds=tuple(seeds), commit=commit_in_words(), date=today
-    )
+        commands=tuple(commands), machine=f"{processor}, torch {facts['torch']}, {facts['accelerator'] or 'no GPU'}",
+        seeds=tuple(seeds), commit=commit, date=datetime.now(UTC).date().isoformat(),
+    )  # fmt: skip
 
 
 def write_record(path: Path, record: ResultRecord) -> None:

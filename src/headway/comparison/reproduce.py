@@ -1,37 +1,216 @@
-"""`headway reproduce`: the claims of a document, decided by runs of its variants on prepared data."""
+"""`headway reproduce`: the claims of a document, decided by runs of its variants on data that its commands make."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import IO, Any
 
-from headway.comparison.claim_data import DATA, check_given, is_prepared, prepare
 from headway.comparison.claims import (
+    ClaimData,
     ClaimFile,
     ClaimPath,
+    Decided,
+    check_decidable,
     chosen_files,
     claim_files,
     claims_folder,
+    claims_table,
+    decide,
     read_claims,
     tree_of_cell,
 )
-from headway.comparison.compare_options import CompareOptions
 from headway.comparison.comparison import Comparison
-from headway.comparison.comparison_page import write_report
-from headway.comparison.findings import Decided, check_decidable, claims_table, decide
+from headway.comparison.differences import banded_curves
 from headway.comparison.grid import Grid
-from headway.comparison.grid_comparison import GridComparison, compare_grid, plan_of
 from headway.comparison.grid_file import grid_of
-from headway.comparison.learning_curves import banded_curves
+from headway.comparison.options import CompareOptions, ReproduceOptions
 from headway.comparison.records import ResultRecord, measured_now, write_record
-from headway.comparison.reproduce_options import ReproduceOptions
-from headway.errors import UserError, option
-from headway.log import say
+from headway.comparison.report import write_report
+from headway.comparison.systems import GridComparison, compare_grid, plan_of
+from headway.comparison.workers import CELLS
+from headway.errors import RunError, UserError, option
+from headway.files import sha256, write_text
+from headway.log import duration, progress, say
+from headway.storage import locked
 from headway.tables import Cell, Table
 
+DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
+NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
+TAIL = 4096  # bytes in which the last line is looked for
+LINE_ENDS = re.compile(r"[\r\n]+")  # a bar of progress ends each of its lines with a carriage return
 RECORD = "record.json"
+
+
+def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> Path:
+    """Run the commands that make the data, unless these are there already; gives their folder, whole.
+
+    Args:
+        data: the commands, and the files that they need.
+        folder: in which `data` is made, and `prepare.txt` with what the commands say, as they say it.
+        given: the folder of what the user has.
+        beside: where the commands run.
+
+    Raises:
+        UserError: no folder was given to commands that name it, or files that they need are not there; there are cells
+            of other data than the commands make.
+        RunError: a command failed, or another process is at work there.
+    """
+    output = (folder / DATA).absolute()
+    if is_prepared(data, output, given):
+        return output
+    check_given(data, folder, given)
+    with locked(folder / ".lock"):
+        if not is_prepared(data, output, given):  # by another process, since it was looked at
+            _make(data, folder, output, given, beside)
+    return output
+
+
+def _make(data: ClaimData, folder: Path, output: Path, given: Path | None, beside: Path) -> None:
+    """Run the commands; what they make becomes `output` whole."""
+    unfinished = output.with_name(f".{DATA}.tmp")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    environment = {**os.environ, "PATH": path, "OUTPUT": str(unfinished)}
+    if given is not None:
+        environment["DATA"] = str(given.absolute())
+    log = folder / LOG
+    code, error = _run(data.prepare, beside, environment, log, f"preparing {output}")
+    if code:
+        raise RunError(f"the data could not be prepared (exit code {code}): {error or 'no message'}; {log}")
+    write_text(unfinished / PREPARED, f"{_stamp(data)}\n{_sizes(data, given)}\n")
+    _check_cells(folder, output, unfinished)
+    shutil.rmtree(output, ignore_errors=True)
+    unfinished.rename(output)
+
+
+def _check_cells(folder: Path, before: Path, now: Path) -> None:
+    """Raise UserError where cells were made of data that the new ones would replace."""
+
+    def content(folder: Path) -> dict[Path, str]:
+        """The hashes of all files, by their paths in the folder, but for the mark of what made them."""
+        files = (path for path in folder.rglob("*") if path.is_file() and path.name != PREPARED)
+        return {path.relative_to(folder): sha256(path) for path in files}
+
+    cells = folder / CELLS
+    if before.is_dir() and cells.is_dir() and any(cells.iterdir()) and content(before) != content(now):
+        what = f"the cells in {cells} were made of other data than the commands make now"
+        raise UserError(what, where=option("output"), received=str(folder.parent), allowed="another folder")
+
+
+def check_given(data: ClaimData, folder: Path, given: Path | None) -> None:
+    """Raise UserError where data are to be prepared in a folder, and the user's do not have what that needs."""
+    if is_prepared(data, folder / DATA, given):
+        return
+    missing = [name for name in data.needs if given is None or not (given / name).exists()]
+    if missing or (given is None and NAMES_DATA.search(data.prepare)):
+        received = "no folder" if given is None else f"{given}, without {', '.join(missing)}"
+        raise UserError(f"these claims need {data.about}", where=option("data"), received=received)
+
+
+def is_prepared(data: ClaimData, output: Path, given: Path | None) -> bool:
+    """Whether the data are there, made by these commands of what the user's folder has now, where one is given."""
+    mark = output / PREPARED
+    if not mark.is_file():
+        return False
+    stamp, _, sizes = mark.read_text(encoding="utf-8").strip().partition("\n")
+    return stamp == _stamp(data) and (given is None or sizes == _sizes(data, given))
+
+
+def _stamp(data: ClaimData) -> str:
+    return hashlib.sha256(data.prepare.encode()).hexdigest()
+
+
+def _sizes(data: ClaimData, given: Path | None) -> str:
+    """A hash of the sizes of the files that the commands need: content of gigabytes would take long to read."""
+    paths = [given / name for name in data.needs if given is not None]
+    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
+    sizes = (str(file.stat().st_size) for file in files if file.is_file())
+    return hashlib.sha256("\n".join(sizes).encode()).hexdigest()
+
+
+def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path, title: str) -> tuple[int, str]:
+    """Run shell commands, and show their last line as they work; gives the exit code, and the last line of errors."""
+    shell, pipe = ["bash", "-euo", "pipefail", "-c", commands], subprocess.PIPE
+    began, said, errors = time.monotonic(), b"", b""
+    with (
+        log.open("wb") as kept,
+        progress(title, long=True) as work,
+        _ended_by_signals(),
+        subprocess.Popen(  # noqa: S603
+            shell, cwd=beside, env=environment, stdout=pipe, stderr=pipe, start_new_session=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            for stream, text in _read(process.stdout, process.stderr):
+                kept.write(text)
+                kept.flush()
+                said = (said + text)[-TAIL:]
+                if stream is process.stderr:
+                    errors = (errors + text)[-TAIL:]
+                parts = duration(time.monotonic() - began), _last_line(said)
+                work.update(0, " · ".join(filter(None, parts)))
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with all that the shell has begun
+            raise
+    return process.returncode, _last_line(errors)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Within this context SIGTERM and SIGHUP raise SystemExit where they would end the process, in the main thread."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    try:
+        ending = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
+        before = {number: signal.signal(number, end) for number in ending}
+    except ValueError:  # not the main thread
+        before = {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _read(*streams: IO[bytes]) -> Iterator[tuple[IO[bytes] | None, bytes]]:
+    """Read bytes as they come from any of the streams, with their stream; none, once a second, where nothing comes."""
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ, stream)
+        while selector.get_map():
+            ready = selector.select(timeout=1)
+            if not ready:
+                yield None, b""
+            for key, _ in ready:
+                text = os.read(key.fd, 1 << 16)
+                if text:
+                    yield key.data, text
+                else:
+                    selector.unregister(key.fileobj)
+
+
+def _last_line(text: bytes) -> str:
+    lines = [line.strip() for line in LINE_ENDS.split(text.decode(errors="replace"))]
+    return next((line for line in reversed(lines) if line), "")
 
 
 def listed_claims(folder: Path) -> Table:
@@ -71,12 +250,29 @@ def reproduce(
     """
     if options.output is None:
         raise UserError("data and runs need a folder", where=option("output"))
-    files = chosen_files(claims_folder(options.claims), chosen)
-    if chosen.table is None:
-        files = _having(options.budget, files)
-    for path in files.values():
-        _check(path, options.output / path.stem, chosen.cell, options, overrides)
-    waiting = {name: table for name, path in files.items() if (table := _commands(name, path, options)) is not None}
+    every = {
+        name: (path, read_claims(path)) for name, path in chosen_files(claims_folder(options.claims), chosen).items()
+    }
+    having = {name: pair for name, pair in every.items() if options.budget in pair[1].budgets}
+    if chosen.table is None and having:  # where none has the budget, the first is named
+        if left_out := [name for name in every if name not in having]:
+            say(f"without a budget {options.budget}, and left out: {', '.join(left_out)}")
+        every = having
+    waiting = dict[str, Table]()
+    for name, (path, claims) in every.items():
+        folder, wanted, tree = options.output / path.stem, claims.data_of(options.budget), claims.tree(options.budget)
+        check_given(wanted, folder, options.data)
+        claims_table({}, claims, as_printed=False)  # raises for claims by a metric that there is not
+        if chosen.cell is not None:
+            tree_of_cell(tree, claims, chosen.cell)
+        if _named_output(tree, "") == tree:  # else recipes go on from runs that the preparation makes
+            grid = claimed_grid(claims, path, folder / DATA, options.budget, chosen.cell, overrides)
+            check_decidable(claims, grid)
+        if not is_prepared(wanted, folder / DATA, options.data):
+            lines = (line for line in wanted.prepare.splitlines() if line.strip())
+            rows: list[list[Cell]] = [[line if line.isprintable() else repr(line)] for line in lines]  # nothing hides
+            notes = ["the data are not there yet: these commands prepare them, and then the cells can be listed"]
+            waiting[name] = Table([f"commands of {path}"], rows, title=f"{name}: {claims.title}", notes=notes)
     for table in waiting.values():
         if not (options.dry_run or options.yes or confirmed(table)):
             what, allowed = (
@@ -85,11 +281,11 @@ def reproduce(
             )
             raise UserError(what, where=option("yes"), allowed=allowed)
     tables, code = list[Table](), 0
-    for name, path in files.items():
+    for name, (path, claims) in every.items():
         if options.dry_run and name in waiting:
             tables.append(waiting[name])
             continue
-        claims, folder = read_claims(path), options.output / path.stem
+        folder = options.output / path.stem
         data = prepare(claims.data_of(options.budget), folder, options.data, path.parent)
         grid = claimed_grid(claims, path, data, options.budget, chosen.cell, overrides)
         check_decidable(claims, grid)
@@ -108,42 +304,9 @@ def reproduce(
         decided = {claim.says: decide(claim, made.comparison, claims.level) for claim in claims.claims}
         tables += [claims_table(decided, claims, as_printed=as_printed), made.comparison.table()]
         shown = folder if chosen.cell is None else folder / f"only-{chosen.cell}"
-        write_report(made.comparison, shown, CompareOptions(), own=True)
+        write_report(made.comparison, shown, CompareOptions(allow_code=True))
         write_record(shown / RECORD, record_of(claims, options, made, made.comparison, decided, command))
     return tables, code
-
-
-def _commands(name: str, path: Path, options: ReproduceOptions) -> Table | None:
-    """The commands that prepare the data of a claim file; None where the data are there."""
-    assert options.output is not None
-    claims = read_claims(path)
-    data = claims.data_of(options.budget)
-    if is_prepared(data, options.output / path.stem / DATA, options.data):
-        return None
-    lines = (line for line in data.prepare.splitlines() if line.strip())
-    rows: list[list[Cell]] = [[line if line.isprintable() else repr(line)] for line in lines]  # nothing hides from eyes
-    notes = ["the data are not there yet: these commands prepare them, and then the cells can be listed"]
-    return Table([f"commands of {path}"], rows, title=f"{name}: {claims.title}", notes=notes)
-
-
-def _having(budget: str, files: dict[str, Path]) -> dict[str, Path]:
-    """The claim files that have a budget; says which have not. All of them where none has: the first is named then."""
-    having = {name: path for name, path in files.items() if budget in read_claims(path).budgets}
-    if having and len(having) < len(files):
-        say(f"without a budget {budget}, and left out: {', '.join(name for name in files if name not in having)}")
-    return having or files
-
-
-def _check(path: Path, folder: Path, cell: str | None, options: ReproduceOptions, overrides: Sequence[str]) -> None:
-    """Raise UserError for what can be seen to be wrong before any data are prepared."""
-    claims = read_claims(path)
-    tree = claims.tree(options.budget)
-    check_given(claims.data_of(options.budget), folder, options.data)
-    claims_table({}, claims, as_printed=False)  # raises for claims by a metric that there is not
-    if cell is not None:
-        tree_of_cell(tree, claims, cell)
-    if _named_output(tree, "") == tree:  # else recipes go on from runs that the preparation makes
-        check_decidable(claims, claimed_grid(claims, path, folder / DATA, options.budget, cell, overrides))
 
 
 def claimed_grid(

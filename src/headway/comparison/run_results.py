@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from headway.batched import batched
-from headway.comparison.cell_results import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet
-from headway.comparison.checks import check_set
+from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet, check_set
 from headway.comparison.grid import NamedCorpus
 from headway.errors import UserError
 from headway.formats.alignments import check_links, read_alignments
-from headway.formats.corpus_config import parts
+from headway.formats.corpus_config import parse_corpus, parts, paths_resolved
 from headway.formats.lines import read_lines
+from headway.metrics import Metric, as_metrics, check_kind
+from headway.metrics.score_report import ScoreReport, score_texts
 from headway.mixers import State
 from headway.models import Seq2Seq
 from headway.models.cross_attention import View
@@ -28,13 +29,13 @@ from headway.predictors.word_alignment import build_aligner
 from headway.processing.text.text_processor import prepare
 from headway.recipe import Recipe
 from headway.registry import foreign_code
-from headway.runs.inspect.capture import AttentionView, ReadOptions, read
+from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.measures import of_words, word_deviations
 from headway.runs.inspect.pages import read_metrics
 from headway.runs.inspect.parameters import parameters_of
 from headway.runs.load import AnyPredictor, load
 from headway.runs.run_folder import RunFolder
-from headway.tasks import build_task
+from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import RawExample
 from headway.tensors.batch import collate
 
@@ -67,7 +68,9 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
     if corpus.alignments is not None:
         references = (tuple(read_alignments(corpus.alignments)),)
     if corpus.evenness:
-        references = (tuple(" ".join("0" for _ in _words(example, where)) for example in examples),)
+        if not all(example.words for example in examples):
+            raise UserError("only taggers have self-attention a word", where=f"{where}.evenness")
+        references = (tuple(" ".join("0" for _ in example.words) for example in examples),)
     beside = [(corpus.groups, groups, corpus.where_groups)]
     beside.append((corpus.alignments, references[0], f"{where}: {corpus.alignments}"))
     for path, lines, place in beside:
@@ -95,13 +98,6 @@ def _word_counts(recipe: Recipe, corpus: NamedCorpus, examples: Sequence[RawExam
         source = " ".join(word for word in example.source.split() if word not in tags)
         prepared = prepare(source, recipe.text.source), prepare(example.target or "", recipe.text.target)
         yield len(prepared[0].split()), len(prepared[1].split())
-
-
-def _words(example: RawExample, where: str) -> Sequence[str]:
-    """The words of an example that has labels for them. Raises UserError for any other."""
-    if not example.words:
-        raise UserError("only taggers have self-attention a word", where=f"{where}.evenness")
-    return example.words
 
 
 @dataclass(frozen=True)
@@ -143,23 +139,19 @@ def _outputs(
         yield text, len(prediction.tokens) + 1
 
 
-def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> DecodedSet:
+def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> Iterator[str]:
     """The word alignments that a run's attention makes of given pairs. Raises UserError where it has none."""
     if not isinstance(predictor, SequencePredictor):
         raise UserError("only models that write token by token align words", where="test.alignments")
-    began, texts, tokens = time.perf_counter(), list[str](), 0
     aligner = build_aligner(predictor)
     for some in batched(examples, TOGETHER):
         sources, targets = [example.source for example in some], [example.target or "" for example in some]
         with accounted(InputAccount()):
             forced = predictor.force(sources, targets, capture=(aligner.layer,))
-        for prediction in forced:
-            texts.append(aligner(prediction).pharaoh())
-            tokens += len(prediction.tokens) + 1
-    return DecodedSet(tuple(texts), tokens, time.perf_counter() - began)
+        yield from (aligner(prediction).pharaoh() for prediction in forced)
 
 
-def attend(predictor: AnyPredictor, examples: Sequence[RawExample]) -> DecodedSet:
+def attend(predictor: AnyPredictor, examples: Sequence[RawExample]) -> Iterator[str]:
     """The deviation of the self-attention of each word from its mean, in the last layer or in all as they are weighted.
 
     Raises:
@@ -167,19 +159,12 @@ def attend(predictor: AnyPredictor, examples: Sequence[RawExample]) -> DecodedSe
     """
     if not isinstance(predictor, LabelPredictor):
         raise UserError("only taggers have self-attention a word", where="test.evenness")
-    began, texts, words = time.perf_counter(), list[str](), 0
     for captured in read(predictor, examples, ReadOptions(hypotheses=False)):
-        numbers = [number for view in captured.views for number in _deviations(view)]
-        texts.append(" ".join(f"{number:.6g}" for number in numbers))
-        words += len(numbers)
-    return DecodedSet(tuple(texts), words, time.perf_counter() - began)
-
-
-def _deviations(view: AttentionView) -> Sequence[float]:
-    """The numbers of the words of a window: of all layers as they are weighted, else of the last layer."""
-    by_layer, mixed = word_deviations(of_words(view.self_attention(), view.words or ()), view.layer_weights())
-    numbers: list[float] = (by_layer[-1] if mixed is None else mixed).tolist()
-    return numbers
+        numbers = list[float]()
+        for view in captured.views:
+            by_layer, mixed = word_deviations(of_words(view.self_attention(), view.words or ()), view.layer_weights())
+            numbers += (by_layer[-1] if mixed is None else mixed).tolist()
+        yield " ".join(f"{number:.6g}" for number in numbers)
 
 
 def result_of_run(
@@ -215,7 +200,7 @@ def result_of_run(
         corpus = read_corpus(recipe, test)
         if test.alignments is not None or test.evenness:
             asked = (attend if test.evenness else align)(predictor, corpus.examples)
-            outputs.append(CellOutput(corpus.scored, asked.hypotheses))
+            outputs.append(CellOutput(corpus.scored, tuple(asked)))
             continue
         decoded = decode(predictor, corpus.examples, options or {})
         outputs.append(CellOutput(corpus.scored, decoded.hypotheses))
@@ -286,3 +271,57 @@ def _bytes(value: Any) -> int:
     if isinstance(value, State | View):
         return sum(_bytes(getattr(value, entry.name)) for entry in fields(value))
     return sum(map(_bytes, value)) if isinstance(value, tuple) else 0
+
+
+def evaluate(
+    run: str | Path | AnyPredictor,
+    corpus: str | Mapping[str, Any] | Sequence[Any] | None = None,
+    metrics: Metric | str | Sequence[Metric | str] | None = None,
+    *,
+    device: str = "auto",
+    allow_code: bool = False,
+    **options: Any,
+) -> ScoreReport:
+    """Decode a test set with a run, and score the outputs, each score with its 95 % interval over segments.
+
+        headway.evaluate("runs/ja-en", {"tsv": "test.tsv"}, ["bleu", "chrf"], beam=1).table()
+
+    References are normalised as the run's outputs are, by `text.target.normalise`, which the signatures say.
+
+    Args:
+        run: a run folder, a pack of one, or what `headway.load` gave.
+        corpus: the test set as a recipe has it, such as `{"source": "test.ja", "target": "test.en"}`; by default the
+            dev set of the run's recipe.
+        metrics: metrics or their names, one or several; by default those of dev in training.
+        device: as `headway.load` has it.
+        allow_code: as `headway.load` has it.
+        options: of prediction, such as `beam`.
+
+    Raises:
+        UserError: what `headway.load` and `predict` raise, a test set that cannot be read, or metrics of other outputs.
+    """
+    if isinstance(run, str | Path):
+        predictor, name = load(run, device=device, allow_code=allow_code), str(run)
+    else:
+        predictor, name, allow_code = run, "run", True  # it was allowed when it was loaded
+    recipe = predictor.recipe
+    with foreign_code(allow_code):
+        chosen = list(dev_metrics(recipe)) if metrics is None else as_metrics(metrics, recipe.text.target.language)
+        task = build_task(recipe.task)
+        test = replace(_test_set(recipe, corpus), written=task.written(recipe))
+        check_kind(chosen, test.kind(task.writes), "metrics")
+        read = read_corpus(recipe, test)
+        outputs = decode(predictor, read.examples, options).hypotheses
+    report = score_texts(chosen, {name: outputs}, read.scored.references)
+    scores = tuple(tuple(row.with_references(test.steps) for row in rows) for rows in report.scores)
+    return replace(report, scores=scores)
+
+
+def _test_set(recipe: Recipe, given: Any) -> NamedCorpus:
+    if given is not None:
+        corpus = paths_resolved(parse_corpus(given, "corpus"), Path.absolute)
+        return NamedCorpus("test", corpus, key="corpus")
+    if recipe.data.dev is None:
+        what = "the run has no dev, so that there is no test set"
+        raise UserError(what, where="corpus", allowed='a corpus, such as {"tsv": "test.tsv"}')
+    return NamedCorpus("dev", recipe.data.dev, key="data.dev")

@@ -1,26 +1,181 @@
-"""Workers that make cells: processes of this machine, or of a Ray cluster."""
+"""Workers that make cells: processes of this machine, or of a Ray cluster.
+
+A cell is trained as by `headway train`, then decoded. Its folder is an ordinary run folder with `cell.json` beside what
+a run has; what it leaves is never made twice.
+"""
 
 from __future__ import annotations
 
 import importlib
+import logging
 import multiprocessing
 import os
 import signal
 import socket
 import sys
+import threading
+import time
+import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Final, Literal, TextIO
 
 import torch
 
-from headway.comparison.cell_process import CellJob, main_of_process, run_cell
-from headway.errors import UserError, not_installed, option
+from headway.comparison.cells import CellResult, read_result, write_result
+from headway.comparison.grid import NamedCorpus, PlannedRun
+from headway.comparison.run_results import result_of_run
+from headway.device import peak_memory, threads_set
+from headway.documents import read_json
+from headway.errors import HeadwayError, RunError, UserError, not_installed, option
+from headway.files import sha256, write_json
+from headway.log import logger, say
 from headway.processes import cores
+from headway.runs.inspect.pages import write_run_report
+from headway.runs.run_folder import RunFolder
+from headway.runs.training.loop import train
+from headway.storage import locked
 
+CELL = "cell.json"
+CELLS: Final = "cells"
+TUNING: Final = "tuning"
+TRAINING = "training.json"  # what only the process that trained knew
+LONGEST_WAIT = 120.0  # seconds for a process whose parent was killed to save and end
 LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class CellJob:
+    """All that a process needs to make a run of a grid.
+
+    Attributes:
+        planned: what is trained.
+        kind: `cells`, or `tuning` for a short run, which gets no report.
+        output: the absolute path of the grid's folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short
+            ones, `logs/` what they said in place of a terminal.
+        tests: what is decoded then.
+        predict: options of prediction.
+        threads: of the process.
+    """
+
+    planned: PlannedRun
+    kind: Literal["cells", "tuning"]
+    output: Path
+    tests: tuple[NamedCorpus, ...]
+    predict: Mapping[str, Any]
+    threads: int
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        planned = self.planned
+        return f"{planned.variant}, seed {planned.seed}" if self.kind == CELLS else f"tuning {planned.name}"
+
+    @property
+    def run(self) -> Path:
+        """The run folder."""
+        return self.output / self.kind / self.planned.name
+
+    @property
+    def log(self) -> Path:
+        """The file that it writes to."""
+        return self.output / "logs" / f"{self.kind}-{self.planned.name}.txt"
+
+    def is_trained(self) -> bool:
+        """Whether training is complete."""
+        manifest = RunFolder(self.run).read_manifest()
+        return manifest.get("status") == "finished" and "updates" in manifest
+
+    def stamp(self) -> dict[str, Any]:
+        """The weights, test sets and options that the result is of."""
+        return {
+            "weights": RunFolder(self.run).read_manifest().get("model_sha256"),
+            "tests": [test.fingerprint() for test in self.tests],
+            # A file counts by its content.
+            "predict": {
+                name: sha256(Path(value)) if name == "dictionary" and value is not None else value
+                for name, value in self.predict.items()
+            },
+        }
+
+    def result(self) -> CellResult | None:
+        """The result of a finished cell; None where there is none yet, or one of other weights or test sets."""
+        return read_result(self.run / CELL, self.stamp()) if self.is_trained() else None
+
+
+def main_of_process(job: CellJob) -> None:
+    """Make a cell in a new process that ends, after saving, when its parent does; exits as `headway train`."""
+    os.setsid()  # Ctrl-C reaches the parent, which tells its cells
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def stop_with_parent() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop_with_parent, daemon=True).start()
+    sys.exit(run_cell(job))
+
+
+def run_cell(job: CellJob) -> int:
+    """Train and decode a cell, from where it stands. What is said goes to its log.
+
+    Returns:
+        0, 128 + the signal's number where one stopped it, or 1 or 2 where it failed, as the log says. A log that
+        cannot be written is told on standard error.
+    """
+    try:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        log = job.log.open("a", encoding="utf-8", buffering=1)
+    except OSError as error:
+        logger.error("error: %s: %s cannot be written (%s)", job.name, job.log, error.strerror)
+        return RunError.exit_code
+    with log, _logged(log):
+        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {job.name}: process {os.getpid()}, {job.threads} threads")
+        try:
+            with threads_set(job.threads), locked(job.run.with_name(f".{job.run.name}.lock"), LONGEST_WAIT):
+                return _make(job)
+        except HeadwayError as error:
+            logger.error("error: %s", error)
+            return error.exit_code
+        except Exception:
+            logger.error("%s", traceback.format_exc())
+            return 1
+
+
+def _make(job: CellJob) -> int:
+    planned = job.planned
+    if not job.is_trained():
+        if code := train(planned.recipe, job.run, resume=RunFolder(job.run).recipe_file.exists()):
+            return code
+        write_json(job.run / TRAINING, {"peak_memory": peak_memory()})
+    if job.kind == CELLS and not RunFolder(job.run).report.is_file():
+        write_run_report(job.run)
+    if job.result() is None:
+        known = job.run / TRAINING
+        memory = read_json(known).get("peak_memory") if known.is_file() else None
+        result = result_of_run(job.run, planned.variant, planned.seed, job.tests, job.predict, peak_memory=memory)
+        write_result(job.run / CELL, result, job.stamp())
+        say(f"{job.name}: finished")
+    return 0
+
+
+@contextmanager
+def _logged(file: TextIO) -> Iterator[None]:
+    """Send standard output, standard error and the library's log of this process to a file."""
+    for stream in (1, 2):
+        os.dup2(file.fileno(), stream)
+    handler = logging.StreamHandler(file)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def room_here(threads: int) -> int:
@@ -47,11 +202,7 @@ class Worker(ABC):
 
 
 class Workers(ABC):
-    """The source of workers.
-
-    Attributes:
-        slots: how many work at a time.
-    """
+    """The source of workers: `slots` of them work at a time."""
 
     slots: int
 
@@ -93,39 +244,22 @@ class LocalWorkers(Workers):
     def __init__(self, slots: int, threads: int, method: Literal["forkserver", "spawn", "fork"] = "forkserver") -> None:
         self.slots = slots
         self._context: Any = multiprocessing.get_context(method)
-        self._context.set_forkserver_preload(["headway.comparison.cell_process"])
-        self._environment = {"OMP_NUM_THREADS": str(threads)}  # for libraries that read it as they are imported
+        self._context.set_forkserver_preload(["headway.comparison.workers"])
+        self._threads = str(threads)
 
     def start(self, job: CellJob) -> Worker:
-        with _environment(self._environment), _without_main():
+        """Begin to make a cell, whose process does not run the script that called: it needs nothing of that."""
+        main, before = sys.modules["__main__"], dict(os.environ)
+        sys.modules["__main__"] = ModuleType("__main__")
+        os.environ["OMP_NUM_THREADS"] = self._threads  # for libraries that read it as they are imported
+        try:
             process = self._context.Process(target=main_of_process, args=(job,), name=job.name)
             process.start()
+        finally:
+            sys.modules["__main__"] = main
+            os.environ.pop("OMP_NUM_THREADS")
+            os.environ.update(before)
         return LocalWorker(process)
-
-
-@contextmanager
-def _environment(changes: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Within it, a process that begins does not run the script that called: its cell needs nothing of that."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
 
 
 class RayWorker(Worker):
@@ -151,17 +285,6 @@ class RayWorker(Worker):
         self.ray.cancel(self.task, force=True)
 
 
-def _check_reachable(address: str) -> None:
-    """Raise UserError where nobody answers at HOST:PORT: Ray itself would wait for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not (colon and port.isdecimal()):
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except OSError as error:
-        raise UserError(f"there is no such cluster ({error})", where=option("ray"), received=address) from error
-
-
 class RayWorkers(Workers):
     """Tasks of a Ray cluster, each in a process of its own with so many processors, and one GPU where there are any.
 
@@ -182,14 +305,16 @@ class RayWorkers(Workers):
         except ImportError as error:
             raise not_installed("this", ["ray"], "cluster", option("ray")) from error
         self.ray = ray
-        _check_reachable(address)
+        host, colon, port = address.removeprefix("ray://").rpartition(":")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
         settings: dict[str, Any] = {"address": address}
         if address == LOCAL:
             settings |= {"num_cpus": (slots or room_here(threads)) * threads, "include_dashboard": False}
         try:
+            if colon and port.isdecimal():  # where nobody answers, Ray itself would wait for minutes
+                socket.create_connection((host, int(port)), timeout=10).close()
             ray.init(**settings, log_to_driver=False, logging_level="error")
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise UserError(f"there is no such cluster ({error})", where=option("ray"), received=address) from error
         resources = ray.cluster_resources()
         self.slots = slots or max(1, int(resources.get("CPU", 1)) // threads)

@@ -82,7 +82,7 @@ def test_a_run_says_what_its_scores_are_of(tmp_path: Path, monkeypatch) -> None:
     report = headway.evaluate(run, metrics=["exact_match"])
     assert "|refs:lower" in report.text()
     said = DecodedSet(("ａb “c” d", "dc"), 0, 0.0)
-    monkeypatch.setattr("headway.comparison.evaluate.decode", lambda *_: said)
+    monkeypatch.setattr("headway.comparison.run_results.decode", lambda *_: said)
     assert headway.evaluate(run, metrics=["exact_match"]).scores[0][0].score.value == 100
 
 

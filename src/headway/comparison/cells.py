@@ -1,15 +1,28 @@
-"""Checks of cells before they are compared: each mistake is one error that says what, where and what would be right."""
+"""Cells of a comparison: what one variant did with one seed.
 
+Shapes: N segments, R sets of references.
+"""
+
+from __future__ import annotations
+
+import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from headway.comparison.cell_results import CellName, CellOutput, CellResult, EvaluationSet
+from pydantic import FiniteFloat, TypeAdapter
+
+from headway.documents import read_json, shaped
 from headway.errors import UserError, nearest, option
+from headway.files import write_json
 from headway.languages import BETWEEN_CHARACTERS
 from headway.metrics import Metric
+from headway.recipe import Recipe
+from headway.runs.run_folder import RunFolder
 
 SURE = 0.9  # the share from which on outputs are called tokenised; below 1 - SURE they are not
 LEAST = 10  # places that must be seen before anything is said
@@ -17,6 +30,161 @@ MOST_GROUPS = 500  # of a test set: each is a row of a table, with an interval o
 
 PUNCTUATION = re.compile(r"(?<=\w)( ?)[.,!?;:](?=\s|$)")
 PIECES = re.compile(r"@@(?=\s|$)|▁")
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """A test set, the same for all cells.
+
+    Args:
+        name: tells it apart from others.
+        references: R sets of N texts each.
+        sources: N texts; none where they are not known.
+        groups: N names of groups, such as lengths or languages, that are scored apart; none without groups.
+        steps: those that normalised the references, separated by commas.
+    """
+
+    name: str
+    references: tuple[tuple[str, ...], ...]
+    sources: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    steps: str = ""
+
+    def __len__(self) -> int:
+        return len(self.references[0])
+
+
+@dataclass(frozen=True)
+class CellOutput:
+    """The N hypotheses of a cell for a test set."""
+
+    test: EvaluationSet
+    hypotheses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The price of a cell; None where it is not known.
+
+    Args:
+        parameters: of the model.
+        flops_per_token: forward, a target token.
+        cpu_seconds: processor time of training, over all its threads.
+        gpu_seconds: time of an accelerator in training.
+        training_tokens_per_second: target tokens.
+        decoding_tokens_per_second: target tokens.
+        peak_memory: of training, in bytes.
+        decoding_state: bytes that decoding keeps for a sentence.
+        learning_rate: the best that tuning found, or that of the recipe.
+    """
+
+    parameters: int | None = None
+    flops_per_token: FiniteFloat | None = None
+    cpu_seconds: FiniteFloat | None = None
+    gpu_seconds: FiniteFloat | None = None
+    training_tokens_per_second: FiniteFloat | None = None
+    decoding_tokens_per_second: FiniteFloat | None = None
+    peak_memory: int | None = None
+    decoding_state: int | None = None
+    learning_rate: FiniteFloat | None = None
+
+    def known(self) -> dict[str, int | float]:
+        """Those that are known, by name."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """An evaluation on dev in training.
+
+    Args:
+        update: the number of updates before it.
+        seconds: processor time of training before it; wall-clock time where an accelerator trained, or no other is
+            known.
+        scores: by the name of a metric; `loss` is the cross-entropy a token.
+    """
+
+    update: int
+    seconds: FiniteFloat
+    scores: Mapping[str, float]
+
+
+class CellName(NamedTuple):
+    """A variant with its seed, and where they are from."""
+
+    variant: str
+    seed: int
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.variant}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """One variant with one seed.
+
+    Args:
+        variant: its name.
+        seed: pairs it with the cells of other variants.
+        outputs: for each test set, in the order that all cells have.
+        path: the run folder, or the file of the hypotheses.
+        costs: the price of it.
+        curve: the evaluations on dev, in their order.
+        precision: of training, `float32` or `bf16`; empty where it is not known.
+        dev_steps: those that normalised the references of dev, separated by commas.
+    """
+
+    variant: str
+    seed: int
+    outputs: tuple[CellOutput, ...]
+    path: Path | None = None
+    costs: Costs = Costs()
+    curve: tuple[CurvePoint, ...] = field(default=(), repr=False)
+    precision: str = ""
+    dev_steps: str = ""
+
+    @property
+    def name(self) -> CellName:
+        """The variant with its seed."""
+        return CellName(self.variant, self.seed, self.path)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as values that JSON can hold."""
+        values: dict[str, Any] = _CELL.dump_python(self, mode="json")
+        return values
+
+    @classmethod
+    def from_json(cls, values: Any, where: str = "result") -> CellResult:
+        """The cell that `to_json` gave these values of. Raises UserError for others, with their file `where`."""
+        return shaped(values, _CELL, where, "the result of this cell")
+
+
+_CELL = TypeAdapter(CellResult)
+
+
+def write_result(path: Path, result: CellResult, of: Mapping[str, Any]) -> None:
+    """Write a result whole, with a stamp of all that it was made from."""
+    write_json(path, {"of": of, "result": result.to_json()})
+
+
+def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
+    """A result that was written with this stamp; None where there is none, or one with another stamp.
+
+    Raises:
+        UserError: a damaged file.
+    """
+    if not path.is_file():
+        return None
+    content = read_json(path, what="result of this cell")
+    if content.keys() != {"of", "result"}:
+        raise UserError(
+            "the result of this cell is damaged", where=str(path), received=list(content), allowed="of, result"
+        )
+    if content["of"] != of:
+        return None
+    return CellResult.from_json(content["result"], str(path))
 
 
 def check_cells(cells: Sequence[CellResult], baseline: str | None = None, *, any_tokenization: bool = False) -> None:
@@ -76,8 +244,6 @@ def _check_seeds(cells: Sequence[CellName], variants: Sequence[str]) -> None:
 def _check_tests(cells: Sequence[CellResult]) -> None:
     first = cells[0]
     names = [output.test.name for output in first.outputs]
-    if not names:
-        raise UserError("there is no test set", where=str(first.name))
     for cell in cells:
         tests = [output.test.name for output in cell.outputs]
         if tests != names:
@@ -123,21 +289,8 @@ def check_margin(margin: Mapping[str, float], metrics: Sequence[Metric]) -> None
             raise UserError(what, where="margin", received=received)
 
 
-class Tokenization(NamedTuple):
-    """The share of places at which hypotheses look tokenised, where there are enough of them."""
-
-    punctuation: float | None
-    characters: float | None
-    pieces: bool
-
-
-def tokenization(lines: Sequence[str]) -> Tokenization:
-    """How outputs look: blanks before punctuation, blanks between wide characters, pieces that were not joined."""
-    text = "\n".join(lines)
-    return Tokenization(_share(PUNCTUATION, text), _share(BETWEEN_CHARACTERS, text), len(PIECES.findall(text)) >= LEAST)
-
-
 def _share(places: re.Pattern[str], text: str) -> float | None:
+    """The share of places at which a blank stands, where there are enough of them."""
     found = [bool(blank) for blank in places.findall(text)]
     return sum(found) / len(found) if len(found) >= LEAST else None
 
@@ -145,11 +298,11 @@ def _share(places: re.Pattern[str], text: str) -> float | None:
 def _check_tokenization(cells: Sequence[CellResult]) -> None:
     """Raise UserError where the hypotheses of one cell look tokenised and those of another do not."""
     for outputs in zip(*(cell.outputs for cell in cells), strict=True):
-        looks = [tokenization(output.hypotheses) for output in outputs]
+        texts = ["\n".join(output.hypotheses) for output in outputs]
         for kind, shares in (
-            ("punctuation stands apart", [look.punctuation for look in looks]),
-            ("characters stand apart", [look.characters for look in looks]),
-            ("pieces are not joined", [float(look.pieces) for look in looks]),
+            ("punctuation stands apart", [_share(PUNCTUATION, text) for text in texts]),
+            ("characters stand apart", [_share(BETWEEN_CHARACTERS, text) for text in texts]),
+            ("pieces are not joined", [float(len(PIECES.findall(text)) >= LEAST) for text in texts]),
         ):
             known = [(share, cell) for share, cell in zip(shares, cells, strict=True) if share is not None]
             apart = [str(cell.name) for share, cell in known if share >= SURE]
@@ -158,3 +311,26 @@ def _check_tokenization(cells: Sequence[CellResult]) -> None:
                 what = f"these hypotheses are tokenised ({kind}), and those of {joined[0]} are not"
                 allowed = f"the same tokenisation for all, or {option('any_tokenization')}"
                 raise UserError(what, where=apart[0], allowed=allowed)
+
+
+def check_same_data(runs: Iterable[tuple[Path, Recipe]], allowed: str) -> None:
+    """Raise UserError where the training data of a variant changed between two of its runs.
+
+    Runs that are not complete notice by themselves when they go on.
+
+    Args:
+        runs: folders of the runs of one variant, with their recipes.
+        allowed: what to do about it, for the error.
+    """
+    known: dict[str, tuple[Path, str]] = {}
+    for path, recipe in runs:
+        trained = RunFolder(path).read_manifest().get("data", {}).get("train")
+        if trained is None:
+            continue
+        # All of a recipe that may decide what is read of its training data, and how.
+        read = recipe.model_dump(mode="json", exclude={"training", "optimizer", "decoding"})
+        ground = json.dumps(read, sort_keys=True)
+        first, before = known.setdefault(ground, (path, trained))
+        if trained != before:
+            what = f"this run was trained on other data than {first.parent.name}/{first.name}"
+            raise UserError(what, where=str(path), allowed=allowed)

@@ -1,0 +1,502 @@
+"""Differences between variants: scores of parts of a test set, learning curves, n-grams and sentences.
+
+Shapes: n seeds, N segments, k statistics of one segment.
+"""
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from math import isclose, sqrt
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+
+from headway.comparison.cells import CellOutput, CellResult
+from headway.comparison.comparison import Comparison, Measure
+from headway.comparison.statistics import Linearised, linearise
+from headway.comparison.words import WordF1, ngrams_of, words_of
+from headway.metrics import METRICS
+from headway.metrics.groups import length_bins, ordered_groups
+from headway.metrics.metric import Metric, Statistics, rank
+from headway.metrics.signature import Signature
+from headway.tables import Cell, Column, Spread, Table
+
+FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the least of each bucket
+SCORE_STEP = 10
+LOSS = "loss"
+OfPart = Callable[[int], Mapping[str, Sequence[Statistics]]]
+LONGEST = 4
+SHOWN = 20  # n-grams, of each system
+
+
+class BucketScore(NamedTuple):
+    """A mean over seeds with its interval, which a single segment does not have.
+
+    Attributes:
+        value: the mean.
+        low, high: the ends of the interval. One that lies beyond the bounds of the metric is moved to the bound.
+        half: half of the interval, whose ends were not moved for it.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    half: float | None = None
+
+    @property
+    def cell(self) -> Cell:
+        """The value and half of the interval, for a table."""
+        return self.value if self.half is None else Spread(self.value, self.half)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The interval; the value itself where it has none."""
+        return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Bucketing:
+    """The scores of all variants in the parts of a test set.
+
+    Args:
+        title: says what is scored and by what it is parted.
+        axis: the name of what the parts are parts of.
+        labels: of the parts, in their order.
+        counts: of what each part holds.
+        counted: the name of that.
+        scores: by variant, of each part.
+        differences: by the names of a pair, b - a of each part.
+        lengths: of each part, the mean length, or the number that is its name; none where parts are no lengths.
+    """
+
+    title: str
+    axis: str
+    labels: tuple[str, ...]
+    counts: tuple[int, ...]
+    counted: str
+    lengths: tuple[float, ...] = ()
+    scores: Mapping[str, Sequence[BucketScore]] = field(default_factory=dict)
+    differences: Mapping[tuple[str, str], Sequence[BucketScore]] = field(default_factory=dict)
+
+    def table(self) -> Table:
+        """A row a part and a column a variant."""
+        columns = [
+            Column(self.axis),
+            Column(self.counted, format=","),
+            *(Column(name, format=".2f") for name in self.scores),
+        ]
+        rows: list[list[Cell]] = [
+            [label, count, *(scores[index].cell for scores in self.scores.values())]
+            for index, (label, count) in enumerate(zip(self.labels, self.counts, strict=True))
+        ]
+        return Table(columns, rows, title=self.title, notes=["±: half of the 95 % interval"])
+
+
+def bucketings(comparison: Comparison, training: Mapping[str, int] | None = None) -> list[Bucketing]:
+    """All parts that a comparison's test sets have, by how often training has each word, if that is known."""
+    found: list[Bucketing] = []
+    for test in range(len(comparison.tests)):
+        measures = [measure for measure in comparison.measures if measure.test == test]
+        parts = list(_parts_of(comparison, test))
+        found += [_by_segments(comparison, measure, part) for part in parts for measure in measures]
+        found += _by_score(comparison, measures[0])
+        if any(measure.metric.of_text for measure in measures):
+            found += _by_words(comparison, test, training)
+    return [bucketing for bucketing in found if len(bucketing.labels) > 1]
+
+
+def length_bucketings(comparison: Comparison) -> list[Bucketing]:
+    """Each measure by length: by the groups of its test set where their names are numbers, else by bins of lengths."""
+    found: list[Bucketing] = []
+    for measure in comparison.measures:
+        parts = [part for part in _parts_of(comparison, measure.test, groups="length") if part.lengths]
+        found += [_by_segments(comparison, measure, part) for part in parts[:1]]
+    return found
+
+
+class _Part(NamedTuple):
+    """A way to part segments: its axis, labels, the index of the label of each segment, lengths as of `Bucketing`."""
+
+    axis: str
+    labels: tuple[str, ...]
+    members: list[int]
+    lengths: tuple[float, ...] = ()
+
+
+def _parts_of(comparison: Comparison, test: int, groups: str = "group") -> Iterator[_Part]:
+    """The ways to part a test set; `groups` is the axis of those that it comes with."""
+    given = comparison.tests[test]
+    if given.groups:
+        labels, lengths = ordered_groups(given.groups)
+        yield _Part(groups, labels, [labels.index(group) for group in given.groups], lengths)
+    of_text = any(measure.metric.of_text for measure in comparison.measures if measure.test == test)
+    if given.sources and not _are_files(given.sources):
+        yield _by_length("length of the source in words", given.sources)
+    elif of_text:
+        yield _by_length("length of the reference in words", given.references[0])
+
+
+def _are_files(sources: Sequence[str]) -> bool:
+    """Whether sources are paths of recordings and the like."""
+    return all(Path(source).suffix and Path(source).is_absolute() for source in sources[:10])
+
+
+def _by_length(axis: str, texts: Sequence[str]) -> _Part:
+    """Bins with about equally many segments."""
+    lengths = [len(words_of(text)) for text in texts]
+    edges = length_bins(lengths)
+    members = [bisect_right(edges, length) - 1 for length in lengths]
+    ends = [*(edge - 1 for edge in edges[1:]), max(lengths)]
+    of_bins = [
+        [length for length, bin in zip(lengths, members, strict=True) if bin == index] for index in range(len(edges))
+    ]
+    return _Part(axis, tuple(map(_range, edges, ends)), members, tuple(map(fmean, of_bins)))
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def _by_segments(comparison: Comparison, measure: Measure, part: _Part) -> Bucketing:
+    members = np.array(part.members)
+    chosen = [members == index for index in range(len(part.labels))]
+
+    def of_part(index: int) -> Mapping[str, Sequence[Statistics]]:
+        return {
+            variant.name: [rows[chosen[index]] for rows in comparison.statistics[measure.key, variant.name]]
+            for variant in comparison.variants
+        }
+
+    title, counts = f"{measure.label} by {part.axis}", tuple(int(rows.sum()) for rows in chosen)
+    parts = Bucketing(title, part.axis, part.labels, counts, "segments", part.lengths)
+    return _scored(parts, comparison, measure.metric, of_part)
+
+
+class Share(Metric):
+    """The share of segments of a kind, times 100. Statistics: 1 or 0, and 1."""
+
+    name = "share"
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        raise NotImplementedError("the kind of a segment is said by others")
+
+    def aggregate(self, totals: Statistics) -> float:
+        return float(self.aggregate_all(totals[None])[0])
+
+    def aggregate_all(self, totals: Statistics) -> Statistics:
+        scores: Statistics = 100 * totals[:, 0] / totals[:, 1]
+        return scores
+
+    def signature(self) -> Signature:
+        return Signature()
+
+
+def _by_score(comparison: Comparison, measure: Measure) -> Iterator[Bucketing]:
+    """The share of sentences whose own score lies in each range, where there are more ranges than right and wrong."""
+    scores = {
+        variant.name: [measure.metric.segment_scores(rows) for rows in comparison.statistics[measure.key, variant.name]]
+        for variant in comparison.variants
+    }
+    edges = list(range(0, 100, SCORE_STEP))
+    labels = [f"{edge}–{edge + SCORE_STEP}" for edge in edges[:-1]] + [
+        f"{edges[-1]}–100" if measure.metric.higher_is_better else f"{edges[-1]}+"
+    ]
+    bins = {
+        name: [np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 1) for values in seeds]
+        for name, seeds in scores.items()
+    }
+    used = sorted({int(index) for seeds in bins.values() for values in seeds for index in np.unique(values)})
+    if len(used) <= 2:
+        return
+    rows = [values for seeds in bins.values() for values in seeds]
+    counts = tuple(round(float(np.mean([(values == index).sum() for values in rows]))) for index in used)
+
+    def of_part(position: int) -> Mapping[str, Sequence[Statistics]]:
+        return {
+            name: [np.stack([values == used[position], np.ones(len(values))], axis=1).astype(float) for values in seeds]
+            for name, seeds in bins.items()
+        }
+
+    title = f"share of sentences by their own {measure.label}, in percent"
+    kept = tuple(labels[index] for index in used)
+    parts = Bucketing(title, f"{measure.label} of a sentence", kept, counts, "sentences, mean")
+    yield _scored(parts, comparison, Share(), of_part)
+
+
+def _by_words(comparison: Comparison, test: int, training: Mapping[str, int] | None) -> Iterator[Bucketing]:
+    """F1 of words by how often training has them, and of those that the source has and has not."""
+    given = comparison.tests[test]
+    on = f" on {given.name}" if len(comparison.tests) > 1 else ""
+    if training is not None:
+        edges = list(FREQUENCIES)
+        labels = [*map(_range, edges[:-1], [edge - 1 for edge in edges[1:]]), f"{edges[-1]:,}+"]
+
+        def frequency(segment: int, word: str) -> int:
+            return bisect_right(edges, training.get(word, 0)) - 1
+
+        axis = "times that a word was seen in training"
+        yield _word_bucketing(comparison, test, f"F1 of words by {axis}{on}", axis, labels, frequency)
+    if given.sources and not _are_files(given.sources):
+        copied = [set(words_of(source)) for source in given.sources]
+
+        def from_source(segment: int, word: str) -> int:
+            return 0 if word in copied[segment] else 1
+
+        labels = ["in the source, copied", "not in the source"]
+        yield _word_bucketing(comparison, test, f"F1 of words that are copied{on}", "word", labels, from_source)
+
+
+def _word_bucketing(
+    comparison: Comparison, test: int, title: str, axis: str, labels: Sequence[str], class_of: Callable[[int, str], int]
+) -> Bucketing:
+    """The scores of classes of words, without those classes that no reference has."""
+    metric, references = WordF1(), comparison.tests[test].references[0]
+    rows = {
+        name: [metric.by_class(cell.outputs[test].hypotheses, references, class_of, len(labels)) for cell in cells]
+        for name, cells in comparison.cells.items()
+    }
+    first = next(iter(rows.values()))[0]
+    wanted = first[:, :, 2].sum(axis=1)
+    used = [index for index in range(len(labels)) if wanted[index]]
+
+    def of_part(position: int) -> Mapping[str, Sequence[Statistics]]:
+        return {name: [seed[used[position]] for seed in seeds] for name, seeds in rows.items()}
+
+    counts, kept = tuple(int(wanted[index]) for index in used), tuple(labels[index] for index in used)
+    return _scored(Bucketing(title, axis, kept, counts, "words of the references"), comparison, metric, of_part)
+
+
+def _scored(
+    parts: Bucketing,
+    comparison: Comparison,
+    metric: Metric,
+    of_part: Callable[[int], Mapping[str, Sequence[Statistics]]],
+) -> Bucketing:
+    """Parts with the scores of all variants in them, by the statistics of a part by variant and seed."""
+    scores: dict[str, list[BucketScore]] = {variant.name: [] for variant in comparison.variants}
+    differences: dict[tuple[str, str], list[BucketScore]] = {(pair.a, pair.b): [] for pair in comparison.pairs}
+    for index in range(len(parts.labels)):
+        statistics = of_part(index)
+        if len(next(iter(statistics.values()))[0]) < 2:
+            for name, seeds in statistics.items():
+                mean = float(np.mean([metric.aggregate(rows.sum(axis=0)) for rows in seeds]))
+                scores[name].append(BucketScore(mean))
+            for (a, b), row in differences.items():
+                row.append(BucketScore(scores[b][-1].value - scores[a][-1].value))
+            continue
+        linearised = {name: linearise(metric, seeds) for name, seeds in statistics.items()}
+        for name, linear in linearised.items():
+            scores[name].append(_score(linear, metric.bounds))
+        for (a, b), row in differences.items():
+            row.append(_score(linearised[b] - linearised[a]))
+    return replace(parts, scores=scores, differences=differences)
+
+
+def _score(linear: Linearised, bounds: tuple[float, float] = (-math.inf, math.inf)) -> BucketScore:
+    """The mean over seeds, with its interval within `bounds`."""
+    estimate = linear.estimate()
+    low, high = estimate.interval()
+    return BucketScore(estimate.value, max(low, bounds[0]), min(high, bounds[1]), (high - low) / 2)
+
+
+@dataclass(frozen=True)
+class BandPoint:
+    """An evaluation: after so many updates and, in the mean over seeds, seconds; the scores of the seeds.
+
+    Args:
+        update, seconds: when.
+        mean: of the scores over seeds.
+        low, high: the lowest and the highest of them.
+        loss: the mean loss, infinite where it is not known.
+    """
+
+    update: int
+    seconds: float
+    mean: float
+    low: float
+    high: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class BandedCurves:
+    """The curves of all variants that have one, by one metric on dev.
+
+    Args:
+        metric: its name; `loss` is the cross-entropy a token.
+        higher_is_better: whether it is.
+        lines: the evaluations that all seeds of a variant have, by variant.
+        notes: further notes of the table.
+    """
+
+    metric: str
+    higher_is_better: bool
+    lines: dict[str, list[BandPoint]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def are_long(self) -> bool:
+        """Whether runs were evaluated more than once, so that who is sooner can be seen."""
+        return any(len(points) > 1 for points in self.lines.values())
+
+    def best(self, variant: str) -> BandPoint:
+        """The best mean of a variant."""
+        points, higher = self.lines[variant], self.higher_is_better
+        return min(points, key=lambda point: rank(point.mean, point.loss, higher_is_better=higher))
+
+    def table(self) -> Table:
+        """The best score of each variant, and what it took to come as far as all variants come."""
+        bests = {variant: self.best(variant) for variant in self.lines}
+        means = [best.mean for best in bests.values()]
+        level = min(means) if self.higher_is_better else max(means)
+        rows: list[list[Cell]] = []
+        for variant, best in bests.items():
+            points, higher = self.lines[variant], self.higher_is_better
+            reached = next(each for each in points if (each.mean >= level if higher else each.mean <= level))
+            rows.append([variant, best.mean, best.update, best.seconds, reached.update, reached.seconds])
+        columns = [
+            Column("variant"), Column("best on dev", format=".2f"), Column("at update", format=","),
+            Column("after", "s", ",.0f"), Column(f"{level:.2f} at update", format=","), Column("after", "s", ",.0f"),
+        ]  # fmt: skip
+        notes = [f"{level:.2f} is as far as all variants come: better is one thing, sooner another.", *self.notes]
+        return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)
+
+
+def banded_curves(comparison: Comparison) -> list[BandedCurves]:
+    """The curves of every metric that runs were evaluated by on dev, the comparison's own first; none without runs."""
+    higher = {measure.metric.name: measure.metric.higher_is_better for measure in comparison.measures}
+    found: dict[str, dict[str, list[BandPoint]]] = {}
+    for variant, cells in comparison.cells.items():
+        evaluated = [{name for point in cell.curve for name in point.scores} for cell in cells]
+        for metric in sorted(set.intersection(*evaluated)):
+            if points := _points(cells, metric):
+                found.setdefault(metric, {})[variant] = points
+    order = [*higher, *found]
+    names = sorted(found, key=lambda name: (name == LOSS, order.index(name)))
+    steps = {variant: cells[0].dev_steps or "none" for variant, cells in comparison.cells.items()}
+    shown = "; ".join(f"{variant}: {each}" for variant, each in steps.items())
+    differ = (f"The references of dev were not normalised alike ({shown}).",) if len(set(steps.values())) > 1 else ()
+    # The direction of what was measured on dev alone; of a metric from outside the package, that of most.
+    higher |= {
+        name: METRICS.get(name).higher_is_better if name in METRICS else name != LOSS
+        for name in found.keys() - higher.keys()
+    }
+    return [BandedCurves(name, higher[name], found[name], () if name == LOSS else differ) for name in names]
+
+
+def _points(cells: Sequence[CellResult], metric: str) -> list[BandPoint]:
+    by_seed = [{point.update: point for point in cell.curve if metric in point.scores} for cell in cells]
+    points = []
+    for update in sorted(set.intersection(*map(set, by_seed))):
+        scores = [seed[update].scores[metric] for seed in by_seed]
+        seconds = fmean(seed[update].seconds for seed in by_seed)
+        loss = fmean(seed[update].scores.get(LOSS, math.inf) for seed in by_seed)
+        points.append(BandPoint(update, seconds, fmean(scores), min(scores), max(scores), loss))
+    return points
+
+
+@dataclass(frozen=True)
+class NgramDifference:
+    """An n-gram of the references, and how often each of two systems has it where a reference has it.
+
+    Args:
+        ngram: words with blanks between them.
+        a, b: occurrences that are right, a mean over seeds.
+        references: occurrences in the references.
+    """
+
+    ngram: str
+    a: float
+    b: float
+    references: int
+
+    @property
+    def weight(self) -> float:
+        """b - a in standard deviations of so rare an event."""
+        return (self.b - self.a) / sqrt(self.a + self.b)
+
+
+def ngram_differences(comparison: Comparison, a: str, b: str, test: int = 0) -> list[NgramDifference]:
+    """N-grams that b has right more often than a, most first, and then those that a has right more often.
+
+    Of n-grams that are parts of each other and differ alike, the longest one stands for all. Those that the references
+    have just once are left out, unless one of the two systems has no others.
+    """
+    right = {name: _right([cell.outputs[test] for cell in comparison.cells[name]]) for name in (a, b)}
+    totals: Counter[tuple[str, ...]] = Counter()
+    for reference in comparison.tests[test].references[0]:
+        totals.update(ngrams_of(reference, LONGEST))
+    differences = [
+        (ngram, NgramDifference(" ".join(ngram), right[a].get(ngram, 0.0), right[b].get(ngram, 0.0), totals[ngram]))
+        for ngram in right[a].keys() | right[b].keys()
+        if right[a].get(ngram, 0.0) != right[b].get(ngram, 0.0)
+    ]
+    differences.sort(key=lambda item: (-abs(item[1].weight), -len(item[0]), item[0]))
+    chosen = list[NgramDifference]()
+    for sign in (1, -1):
+        some = [item for item in differences if sign * item[1].weight > 0]
+        chosen += _without_parts([item for item in some if item[1].references > 1] or some)
+    return chosen
+
+
+def _right(outputs: Sequence[CellOutput]) -> dict[tuple[str, ...], float]:
+    """How often each n-gram of a hypothesis is in its reference, a mean over seeds."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for output in outputs:
+        for hypothesis, reference in zip(output.hypotheses, output.test.references[0], strict=True):
+            counts.update(ngrams_of(hypothesis, LONGEST) & ngrams_of(reference, LONGEST))
+    return {ngram: count / len(outputs) for ngram, count in counts.items()}
+
+
+def _without_parts(differences: Sequence[tuple[tuple[str, ...], NgramDifference]]) -> list[NgramDifference]:
+    """The first differences, less those that contain an earlier one, or are contained in it, with the same counts."""
+    chosen: list[tuple[tuple[str, ...], NgramDifference]] = []
+
+    def alike(one: NgramDifference, other: NgramDifference) -> bool:
+        return isclose(one.b - one.a, other.b - other.a, abs_tol=1e-9)  # means over seeds are not exact
+
+    for ngram, difference in differences:
+        if len(chosen) == SHOWN:
+            break
+        if not any(_contains(ngram, other) and alike(difference, its) for other, its in chosen):
+            chosen.append((ngram, difference))
+    return [difference for _, difference in chosen]
+
+
+def _contains(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether one of two n-grams is a part of the other."""
+    short, long = sorted((one, other), key=len)
+    return any(long[start : start + len(short)] == short for start in range(len(long) - len(short) + 1))
+
+
+def ngram_table(differences: Sequence[NgramDifference], a: str, b: str) -> Table:
+    """A row an n-gram."""
+    columns = [Column("n-gram"), Column(a, format=".1f"), Column(b, format=".1f"), Column("references", format=",")]
+    rows: list[list[Cell]] = [[one.ngram, one.a, one.b, one.references] for one in differences]
+    return Table(columns, rows, title=f"n-grams that {b} has right more often than {a}, and less often")
+
+
+def sentence_scores(comparison: Comparison, measure: Measure) -> list[dict[str, float]]:
+    """The scores of every segment by itself: by variant a mean over seeds."""
+    means: dict[str, Statistics] = {
+        variant.name: np.mean(
+            [measure.metric.segment_scores(rows) for rows in comparison.statistics[measure.key, variant.name]], axis=0
+        )
+        for variant in comparison.variants
+    }
+    count = len(comparison.tests[measure.test])
+    return [{name: float(rows[index]) for name, rows in means.items()} for index in range(count)]
+
+
+def most_different(sentences: Sequence[Mapping[str, float]], a: str, b: str, count: int) -> list[int]:
+    """The segments at which b is furthest above a, and furthest below it: so many of each, in turn."""
+    gains = [scores[b] - scores[a] for scores in sentences]
+    ordered = sorted(range(len(gains)), key=lambda index: (-gains[index], index))
+    best = [index for index in ordered[:count] if gains[index] > 0]
+    worst = [index for index in ordered[::-1][:count] if gains[index] < 0]
+    return [index for ranked in zip_longest(best, worst) for index in ranked if index is not None]

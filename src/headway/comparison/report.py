@@ -1,0 +1,351 @@
+"""The report of a comparison: a page, Markdown, LaTeX, CSV, JSON and figures, with all that differs.
+
+Sentences are pieces of data in the page, and so is the attention of each variant in them, read when it is shown.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from headway.comparison.comparison import Comparison
+from headway.comparison.differences import (
+    BandedCurves,
+    Bucketing,
+    BucketScore,
+    NgramDifference,
+    banded_curves,
+    bucketings,
+    length_bucketings,
+    most_different,
+    ngram_differences,
+    ngram_table,
+    sentence_scores,
+)
+from headway.comparison.options import CompareOptions
+from headway.comparison.words import word_counts
+from headway.errors import UserError, option
+from headway.files import write_json, write_text
+from headway.formats.lines import read_lines
+from headway.log import progress, warn
+from headway.metrics.alignment_error import AlignmentErrorRate
+from headway.registry import foreign_code
+from headway.runs.inspect.capture import ReadOptions, read
+from headway.runs.inspect.charts import Panel, panel_chart
+from headway.runs.inspect.html_page import write_page
+from headway.runs.inspect.inspection import maps_of
+from headway.runs.inspect.inspection_page import packed_maps
+from headway.runs.load import load
+from headway.runs.run_folder import RunFolder
+from headway.tables import Table
+from headway.tasks import build_task
+from headway.tasks.task import RawExample
+
+SENTENCES = 8  # of each pair, in which one is better, and as many in which it is worse
+NAME = "compare"
+STYLES = ("palette.css", "report.css", "heatmap.css", "compare.css")
+SCRIPTS = (
+    "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "forest.js", "bucket_chart.js", "differences.js",
+    "compare.js",
+)  # fmt: skip
+BITS = 8
+MOST_CAPTURED = 40  # sentences with attention, of a test set
+
+Attentions = Mapping[tuple[str, int, int], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A comparison with all that differs.
+
+    Args:
+        comparison: of all variants.
+        curves: dev scores in training, by metric.
+        buckets: scores of parts of the test sets.
+        ngrams: won and lost, by the names of a pair and the index of a test set, where segments are texts.
+        sentences: by the index of a test set, the own scores of every segment.
+        shown: by the names of a pair and the index of a test set, the segments that differ most.
+    """
+
+    comparison: Comparison
+    curves: list[BandedCurves]
+    buckets: list[Bucketing]
+    ngrams: dict[tuple[str, str, int], list[NgramDifference]] = field(default_factory=dict)
+    sentences: list[list[dict[str, float]]] = field(default_factory=list)
+    shown: dict[tuple[str, str, int], list[int]] = field(default_factory=dict)
+
+    def tables(self) -> Iterator[Table]:
+        """All tables, the main ones first."""
+        yield self.comparison.table()
+        yield self.comparison.pair_table()
+        yield from (curves.table() for curves in self.curves)
+        yield from (bucketing.table() for bucketing in self.buckets)
+        yield from (ngram_table(found, a, b) for (a, b, _), found in self.ngrams.items() if found)
+
+
+def report_of(comparison: Comparison, training: Mapping[str, int] | None = None) -> Report:
+    """Everything that differs between the variants of a comparison, by how often training has each word, if known."""
+    pairs = list(dict.fromkeys((pair.a, pair.b) for pair in comparison.pairs))
+    report = Report(comparison, banded_curves(comparison), bucketings(comparison, training))
+    for test in range(len(comparison.tests)):
+        measures = [measure for measure in comparison.measures if measure.test == test]
+        scores = sentence_scores(comparison, measures[0])
+        report.sentences.append(scores)
+        for a, b in pairs:
+            report.shown[a, b, test] = most_different(scores, a, b, SENTENCES)
+            if any(measure.metric.of_text for measure in measures):
+                report.ngrams[a, b, test] = ngram_differences(comparison, a, b, test)
+    return report
+
+
+def training_words(comparison: Comparison, path: Path | None, *, allow_code: bool = False) -> dict[str, int] | None:
+    """How often words occur in the target texts of training: of a file, else of the first run; None without either.
+
+    Raises:
+        UserError: the file cannot be read. Data of a run that cannot be read any more are a warning.
+    """
+    if path is not None:
+        with progress("counting words", unit="lines") as bar:
+            return dict(word_counts(bar.over(read_lines(path))))
+    runs = [cell.path for cells in comparison.cells.values() for cell in cells if cell.path and cell.path.is_dir()]
+    if not runs or not any(measure.metric.of_text for measure in comparison.measures):
+        return None
+    with foreign_code(allow_code):
+        recipe = RunFolder(runs[0]).read_recipe()
+        try:
+            corpus = build_task(recipe.task).named_corpus(recipe, recipe.data.train, "data.train")
+            with progress("counting words", corpus.size, "examples") as bar:
+                texts = (example.references[0] for example in corpus.examples if example.references)
+                return dict(word_counts(bar.over(texts)))
+        except UserError as error:
+            left_out = "scores of words by how often training has them are left out"
+            warn(f"{left_out}: its data cannot be read ({error}); {option('training')} names its target texts")
+            return None
+
+
+def write_tables(report: Report, folder: Path) -> None:
+    """Write the report as `compare.md`, `.tex`, `.csv` and `.json`, and the differences as `differences.csv`."""
+    comparison = report.comparison
+    main = [comparison.table(), comparison.pair_table()]
+    conclusions = "".join(f"- {line}\n" for line in comparison.conclusions())
+    files = {
+        f"{NAME}.md": "\n".join([f"# Comparison\n\n{conclusions}", *(table.markdown() for table in report.tables())]),
+        f"{NAME}.tex": "\n".join(table.latex() for table in main),
+        f"{NAME}.csv": main[0].csv(),
+        "differences.csv": main[1].csv(),
+    }
+    for name, text in files.items():
+        write_text(folder / name, text)
+    write_json(folder / f"{NAME}.json", comparison.to_json())
+
+
+def write_report(comparison: Comparison, folder: Path, options: CompareOptions) -> None:
+    """Write all forms of the report: `compare.html`, `.md`, `.tex`, `.csv`, `.json`.
+
+    Args:
+        comparison: of all variants.
+        folder: where the report goes; it is made where it is missing.
+        options: of the data and of the runs, which are loaded once more for their attention.
+
+    Raises:
+        UserError: data or runs that are not there any more.
+    """
+    report = report_of(comparison, training_words(comparison, options.training, allow_code=options.allow_code))
+    attentions = captured_attention(report, options)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = " · ".join(variant.name for variant in comparison.variants)
+    write_comparison_page(folder / f"{NAME}.html", report, attentions, title=f"{names} compared")
+    write_tables(report, folder)
+
+
+def write_comparison_page(path: Path, report: Report, attentions: Attentions, *, title: str) -> None:
+    """Write the page whole, with packed maps of attention by variant, test set and segment."""
+    data = {"payload": payload(report, attentions, title=title)}
+    for (variant, test, segment), maps in attentions.items():
+        index = [one.name for one in report.comparison.variants].index(variant)
+        data[f"attention-{index}-{test}-{segment}"] = dict(maps)
+    assets = resources.files(__package__).joinpath("page")
+    write_page(path, "compare.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data, assets=assets)
+
+
+def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[str, int, int], dict[str, Any]]:
+    """The attention of the first seed of each variant that is a run, in the sentences that are shown.
+
+    Raises:
+        UserError: a run that cannot be loaded any more.
+    """
+    found = {}
+    comparison = report.comparison
+    first = {name: cells[0] for name, cells in comparison.cells.items()}
+    runs = {name: (cell, cell.path) for name, cell in first.items() if cell.path and cell.path.is_dir()}
+    with progress("looking inside", len(runs), "runs") as bar:
+        for count, (variant, (cell, path)) in enumerate(runs.items(), start=1):
+            predictor = load(path, device=options.device, allow_code=options.allow_code)
+            for test, output in enumerate(cell.outputs):
+                metrics = [measure.metric for measure in comparison.measures if measure.test == test]
+                if not output.test.sources or any(isinstance(metric, AlignmentErrorRate) for metric in metrics):
+                    continue  # links are nothing that a model writes
+                rows = [row for (a, b, of), row in report.shown.items() if of == test and variant in (a, b)]
+                by_rank = [index for ranked in zip_longest(*rows) for index in ranked if index is not None]
+                segments = sorted(dict.fromkeys(by_rank[:MOST_CAPTURED]))  # those that differ most
+                examples = [RawExample(output.test.sources[index], output.hypotheses[index]) for index in segments]
+                captured = read(predictor, examples, ReadOptions(hypotheses=False))
+                for index, one in zip(segments, captured, strict=True):
+                    if maps := maps_of(one):
+                        found[variant, test, index] = packed_maps(maps, BITS)
+            bar.update(count)
+    return found
+
+
+def payload(report: Report, attentions: Attentions, *, title: str) -> dict[str, Any]:
+    """The content of the page as values that JSON can hold."""
+    comparison, pairs = report.comparison, list[dict[str, Any]]()
+    facts = [f"{len(comparison.variants)} variants"]
+    facts.append(f"{comparison.seeds} seeds" if comparison.seeds > 1 else "one seed")
+    facts += [f"{test.name}: {len(test):,} segments" for test in comparison.tests]
+    facts += [] if comparison.baseline is None else [f"baseline {comparison.baseline}"]
+    for pair in comparison.pairs:
+        low, high = pair.estimate.interval()
+        pairs.append({
+            "a": pair.a, "b": pair.b, "metric": pair.metric, "difference": pair.difference, "low": low, "high": high,
+            "p": pair.adjusted_p_value, "verdict": pair.verdict, "words": pair.words,
+        })  # fmt: skip
+    trained = [cell.costs for row in comparison.cells.values() for cell in row if cell.curve]
+    in_cpu_seconds = all(costs.cpu_seconds is not None and costs.gpu_seconds is None for costs in trained)
+    return {
+        "title": title,
+        "facts": facts,
+        "conclusions": comparison.conclusions(),
+        "variants": [variant.name for variant in comparison.variants],
+        "seeds": list(comparison.variants[0].seeds),
+        "tests": [test.name for test in comparison.tests],
+        "measures": [
+            {"key": measure.key, "label": measure.label, "test": measure.test,
+             "margin": comparison.margin_of(measure) or 0.0, "higher": measure.metric.higher_is_better}
+            for measure in comparison.measures
+        ],
+        "pairs": pairs,
+        "tables": [_table(table) for table in (comparison.table(), comparison.pair_table())],
+        "curves": [
+            {"metric": curves.metric, "table": _table(curves.table()), "lines": [
+                {"variant": variant, "points": [[one.update, one.seconds, one.mean, one.low, one.high] for one in line]}
+                for variant, line in curves.lines.items()
+            ]}
+            for curves in report.curves
+        ],
+        "buckets": [
+            {"title": each.title, "axis": each.axis, "labels": list(each.labels), "counts": list(each.counts),
+             "counted": each.counted, "table": _table(each.table()),
+             "scores": {name: _values(scores) for name, scores in each.scores.items()},
+             "differences": [{"a": a, "b": b, "values": _values(row)} for (a, b), row in each.differences.items()]}
+            for each in report.buckets
+        ],
+        "ngrams": [
+            {"a": a, "b": b, "test": test, "rows": [[one.ngram, one.a, one.b, one.references] for one in found]}
+            for (a, b, test), found in report.ngrams.items()
+        ],
+        "sentences": [_sentences(report, attentions, test) for test in range(len(comparison.tests))],
+        "shown": [{"a": a, "b": b, "test": test, "segments": row} for (a, b, test), row in report.shown.items()],
+        "time": "CPU seconds" if in_cpu_seconds else "seconds",
+        "bits": BITS,
+    }  # fmt: skip
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        "title": table.title, "notes": list(table.notes), "columns": table.headings(), "rows": table.cells(),
+        "sides": table.aligns(),
+    }  # fmt: skip
+
+
+def _values(scores: Sequence[BucketScore]) -> list[list[float | None]]:
+    return [list(score[:3]) for score in scores]  # value, low and high
+
+
+def _sentences(report: Report, attentions: Attentions, test: int) -> list[dict[str, Any]]:
+    """The sentences that any pair shows, with the outputs of all variants and seeds."""
+    comparison = report.comparison
+    given = comparison.tests[test]
+    segments = sorted({index for (_, _, of), row in report.shown.items() if of == test for index in row})
+    measure = next(measure for measure in comparison.measures if measure.test == test)
+    own = {
+        name: [measure.metric.segment_scores(rows) for rows in comparison.statistics[measure.key, name]]
+        for name in comparison.cells
+    }
+    return [
+        {
+            "segment": index,
+            "source": given.sources[index] if given.sources else None,
+            "references": [lines[index] for lines in given.references],
+            "means": report.sentences[test][index],
+            "outputs": {
+                name: [
+                    [cell.seed, cell.outputs[test].hypotheses[index], float(scores[index])]
+                    for cell, scores in zip(cells, own[name], strict=True)
+                ]
+                for name, cells in comparison.cells.items()
+            },
+            "attention": [name for name in comparison.cells if (name, test, index) in attentions],
+        }
+        for index in segments
+    ]
+
+
+def draw_figures(comparison: Comparison, options: CompareOptions) -> None:
+    """Draw the figures that the options name."""
+    if options.figure is not None:
+        draw_scores(comparison, options.figure)
+    if options.by_length is not None:
+        draw_by_length(comparison, options.by_length)
+
+
+def draw_scores(comparison: Comparison, path: Path) -> None:
+    """Draw the mean score of every variant by every measure, a panel a measure, as PNG, SVG or PDF by the suffix.
+
+    Bars reach one standard deviation between seeds to each side. A level line is the baseline or, without one, the
+    first variant.
+
+    Raises:
+        UserError: a suffix that is no format of figures.
+    """
+    names = [variant.name for variant in comparison.variants]
+    level = comparison.baseline or names[0]
+    what = "mean over seeds" if comparison.seeds > 1 else "score"
+    line = level if level != what else f"{level} (baseline)"
+    panels = []
+    for measure in comparison.measures:
+        scores = {variant.name: variant.scores[measure.key] for variant in comparison.variants}
+        points = [(float(index), scores[name].mean) for index, name in enumerate(names)]
+        lines = {what: points, line: [(x, scores[level].mean) for x, _ in points]}
+        spans = [(scores[name].mean, scores[name].sd or 0.0) for name in names]
+        bars = {what: [(mean - sd, mean + sd) for mean, sd in spans]}
+        panels.append(Panel(title="", x="", y=measure.label, lines=lines, bars=bars, names=names, baseline=line))
+    panel_chart(panels, path)
+
+
+def draw_by_length(comparison: Comparison, path: Path) -> None:
+    """Draw the mean score of every variant in each part of a test set by length, with its 95 % interval, as in figure 2
+    of Bahdanau et al. (2015) and figure 3 of Kazemnejad et al. (2023). There is a panel a measure.
+
+    Raises:
+        UserError: a suffix that is no format of figures, or no test set with lengths.
+    """
+    what = "mean over seeds" if comparison.seeds > 1 else "score"
+    panels = [
+        Panel(
+            title=bucketing.title, x=bucketing.axis, y=f"{what}, 95 % intervals",
+            lines={
+                name: [(length, score.value) for length, score in zip(bucketing.lengths, scores, strict=True)]
+                for name, scores in bucketing.scores.items()
+            },
+            bars={name: [score.ends for score in scores] for name, scores in bucketing.scores.items()},
+            counts=list(zip(bucketing.lengths, bucketing.counts, strict=True)),
+        )
+        for bucketing in length_bucketings(comparison)
+    ]  # fmt: skip
+    if not panels:
+        allowed = "groups whose names are numbers, sources, or references of text"
+        raise UserError("no test set has lengths", where=option("by_length"), allowed=allowed)
+    panel_chart(panels, path)
