@@ -17,9 +17,9 @@ from headway.comparison.learning_curves import BandedCurves
 from headway.log import progress
 from headway.metrics.alignment_error import AlignmentErrorRate
 from headway.runs.inspect.capture import ReadOptions, read
-from headway.runs.inspect.html_page import write_page
 from headway.runs.inspect.inspection import maps_of
 from headway.runs.inspect.inspection_page import packed_maps
+from headway.runs.inspect.pages import write_page
 from headway.runs.load import load
 from headway.tasks.task import RawExample
 

@@ -15,9 +15,9 @@ from headway.losses import DependencyConfig
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.capture import TOGETHER
 from headway.runs.inspect.contributions import contributions
-from headway.runs.inspect.html_page import quantise
 from headway.runs.inspect.inspection import Inspected, Layer, Map, inspect
 from headway.runs.inspect.inspection_page import pack_sentences, write_inspection
+from headway.runs.inspect.pages import quantise
 from headway.runs.run_folder import RunFolder
 from headway.tasks.task import RawExample
 from tests.conftest import Command, Reversal

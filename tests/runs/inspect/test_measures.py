@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from headway.mixers import Span
+from headway.runs.inspect.analyses import SPAN, ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within
 from headway.runs.inspect.contributions import LayerContributions
-from headway.runs.inspect.measures import SPAN, ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within
 
 LENGTHS = (3, 1, 7, 26)
 

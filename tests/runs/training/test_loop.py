@@ -16,12 +16,11 @@ from headway.runs.checkpoint_files import STATE, hash_of, list_checkpoints, read
 from headway.runs.inspect.pages import summary_of
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import evaluation, opening, session, updates
-from headway.runs.training.batches import PlannedUpdate, prepare_update
 from headway.runs.training.evaluation import Evaluation
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.records import Records
-from headway.runs.training.updates import TrainingStep, compute_gradients, step_if
+from headway.runs.training.updates import PlannedUpdate, TrainingStep, compute_gradients, prepare_update, step_if
 from headway.tensors.batch import collate
 from tests.models import toys as models
 from tests.rounding import rounding

@@ -7,7 +7,7 @@ import pytest
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import run_arithmetic
-from headway.runs.training.shared_precision import SharedPrecision
+from headway.runs.training.run_arithmetic import SharedPrecision
 from headway.tensors.precision import Speed
 from tests.runs.training import toys
 

@@ -20,11 +20,11 @@ from headway.runs.inspect.analyses import (
     LayerAnalysis,
     LengthAnalysis,
     RelativePositionAnalysis,
+    within,
 )
 from headway.runs.inspect.capture import Captured, ReadOptions, read
 from headway.runs.inspect.contributions import mixers_of
 from headway.runs.inspect.inspect_options import FigureOptions
-from headway.runs.inspect.measures import within
 from headway.runs.load import load, task_of
 from headway.tables import Cell, Column, Table
 from headway.tasks.task import RawCorpus

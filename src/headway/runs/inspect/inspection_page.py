@@ -21,10 +21,9 @@ from headway.log import counted, progress, say
 from headway.metrics import build_metric
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import TOGETHER
-from headway.runs.inspect.html_page import pack_integers, quantise, write_page
 from headway.runs.inspect.inspect_options import PageOptions
 from headway.runs.inspect.inspection import Alignment, Inspected, Layer, Map, inspect
-from headway.runs.inspect.pages import INSIDE, link_inside
+from headway.runs.inspect.pages import INSIDE, link_inside, pack_integers, quantise, write_page
 from headway.runs.load import load, task_of
 from headway.runs.packing import unpacked
 from headway.runs.run_folder import RunFolder

@@ -20,10 +20,9 @@ from headway.figures.fonts import pick_fonts, visible_token
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file
 from headway.predictors.label_predictor import LabelPredictor
-from headway.runs.inspect.analyses import LayerAnalysis
+from headway.runs.inspect.analyses import Evenness, LayerAnalysis, LayerTotals, LayerWeights, mix, of_words
 from headway.runs.inspect.capture import AttentionView, ReadOptions, read
 from headway.runs.inspect.inspect_options import LayerOptions
-from headway.runs.inspect.measures import Evenness, LayerTotals, LayerWeights, mix, of_words
 from headway.runs.load import load, task_of
 from headway.tasks.task import RawExample
 

@@ -1,6 +1,9 @@
 """Opening a training run, new or resumed."""
 
+import json
+import os
 import shutil
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -13,7 +16,7 @@ from torch import nn
 import headway
 from headway.device import instruction_set, keep_freed_memory, machine, threads_set
 from headway.errors import UserError, option
-from headway.files import remove_leftovers
+from headway.files import remove_leftovers, take_lock
 from headway.log import say, silenced, warn
 from headway.losses import Objective
 from headway.metrics import Metric
@@ -29,17 +32,17 @@ from headway.runs.own_code import changed_code, code_hashes, code_versions
 from headway.runs.run_folder import LEFTOVERS, RunFolder, load_weights
 from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_latest, restore_optimizer
 from headway.runs.training.evaluation import baseline_scores
-from headway.runs.training.lock import training_lock
-from headway.runs.training.origin import check_origin, provenance
 from headway.runs.training.parallel import Parallel, joined
 from headway.runs.training.preparation import (
     Corpora,
     check_compiler,
+    check_origin,
     check_recipe,
     data_hashes,
     new_model,
     new_schedule,
     prepare,
+    provenance,
     run_folder,
 )
 from headway.runs.training.records import Records, trim_metrics
@@ -293,3 +296,49 @@ def warn_of_warmup(recipe: Recipe) -> None:
     updates, warmup = recipe.training.updates, recipe.optimizer.warmup
     if updates is not None and updates <= warmup:
         warn(f"training.updates {updates:,} are within optimizer.warmup {warmup:,}: the learning rate rises to the end")
+
+
+LOCK = ".lock"  # a file in the run folder that stays there; no link, whose file would be emptied
+
+
+@contextmanager
+def training_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run folder, which exists.
+
+    Raises:
+        UserError: another process trains there, or the folder cannot be written.
+    """
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise UserError(f"the run folder cannot be written ({error.strerror})", where=str(folder)) from error
+    try:
+        _take(folder, descriptor)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps({"machine": socket.gethostname(), "process": os.getpid()}).encode(), 0)
+        try:
+            yield
+        finally:
+            os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _take(folder: Path, descriptor: int) -> None:
+    free, holder = take_lock(descriptor), _holder(descriptor)
+    named = f"process {holder.get('process')} of {holder.get('machine')}" if holder else ""
+    if free is False:
+        raise UserError("another process trains here", where=str(folder), received=named or None)
+    if free is None:
+        warn(f"{folder}: this file system has no locks; see that no other process trains here")
+    elif holder and holder.get("machine") != socket.gethostname():
+        warn(f"{folder}: {named} trained here and did not end by itself; see that it does not train any more")
+
+
+def _holder(descriptor: int) -> dict[str, Any]:
+    """The process that the file names, if it names one."""
+    try:
+        note = json.loads(os.pread(descriptor, 1000, 0))
+    except ValueError:
+        return {}
+    return note if isinstance(note, dict) else {}

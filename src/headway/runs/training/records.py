@@ -15,9 +15,8 @@ from headway.errors import UserError
 from headway.files import sync, write_bytes
 from headway.log import warn
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.batches import PlannedUpdate
 from headway.runs.training.checkpoints import TrainingState, UpdateWindow
-from headway.runs.training.updates import Gradients
+from headway.runs.training.updates import Gradients, PlannedUpdate
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -2,8 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +26,7 @@ from headway.errors import RunError, UserError
 from headway.files import write_json
 from headway.log import counted
 from headway.recipe import Recipe, changed_keys
+from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
 from headway.storage import cache_folder, locked
 from headway.tensors.backends import has_onednn, suited_backend
@@ -159,3 +162,28 @@ def compared_with_run(folder: RunFolder, recipe: Recipe) -> tuple[Recipe, Change
     else:
         before = with_precision(before, recipe.training.precision if chosen == AUTO else chosen)
     return recipe, changed_keys(before, recipe)
+
+
+class SharedPrecision:
+    """The precision of runs that are compared, where their recipes leave it open: that of runs which are there, else
+    what suits all of them here.
+
+    If each chose for itself, models of different sizes would be rounded differently.
+
+    Args:
+        runs: the recipes and folders of all runs, made or not.
+    """
+
+    def __init__(self, runs: Sequence[tuple[Recipe, Path]]) -> None:
+        self._open = [(recipe, RunFolder(folder)) for recipe, folder in runs if recipe.training.precision == AUTO]
+
+    @cached_property
+    def _chosen(self) -> str:
+        known = next(filter(None, (folder.read_manifest().get("precision") for _, folder in self._open)), None)
+        recipes = [recipe for recipe, _ in self._open]
+        with foreign_code(any(import_paths(recipe.model_dump(mode="json")) for recipe in recipes)):
+            return known or shared_precision(recipes)
+
+    def given(self, recipe: Recipe) -> Recipe:
+        """`recipe` with a precision; measures where no run has one yet."""
+        return with_precision(recipe, self._chosen) if recipe.training.precision == AUTO else recipe

@@ -20,7 +20,6 @@ from headway.runs.checkpoint_files import folder_of, list_checkpoints, regular_u
 from headway.runs.inspect.pages import weights_shown
 from headway.runs.model_card import write_card
 from headway.runs.run_folder import RunFolder, average_weights, load_weights, model_weights, not_finite
-from headway.runs.training.batches import PlannedUpdate, Updates, prepared_updates
 from headway.runs.training.checkpoints import (
     Ranked,
     TrainingState,
@@ -34,7 +33,7 @@ from headway.runs.training.parallel import Parallel, unwrapped, whole_tensors
 from headway.runs.training.preparation import Corpora, new_model
 from headway.runs.training.records import Outcome, Records, add_to_window
 from headway.runs.training.signals import Interrupted, Signals
-from headway.runs.training.updates import Gradients
+from headway.runs.training.updates import Gradients, PlannedUpdate, Updates, prepared_updates
 
 REMEDY = (
     "lower optimizer.learning_rate, raise optimizer.warmup or set training.clip_norm, in a new run;"
