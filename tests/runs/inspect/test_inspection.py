@@ -149,11 +149,6 @@ def test_single_words_are_aligned_by_their_tokens(predictor: SequencePredictor) 
     assert said.alignment.map.measure == "weight between words, or the tokens of a side of one word"
 
 
-def test_a_predictor_that_nothing_is_known_of() -> None:
-    with pytest.raises(UserError, match="nothing is known of how runs of this task read"):
-        list(inspect(object(), []))
-
-
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("signed", [False, True])
 def test_values_come_back_as_near_as_is_said(bits: int, signed: bool) -> None:

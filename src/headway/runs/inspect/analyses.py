@@ -85,16 +85,11 @@ class EntropyTotals:
 
     A query that gives a part of its weight to these keys counts with that part as the whole, and one that gives
     nothing does not count.
-
-    Attributes:
-        bits: (K,), summed over queries.
-        even: the same of even weights over what a query may see, the highest that there can be.
-        queries: (K,), how many there were.
     """
 
     def __init__(self, heads: int) -> None:
         self.bits, self.queries = np.zeros(heads), np.zeros(heads)
-        self.even = 0.0
+        self.even = 0.0  # bits of even weights over what a query may see, the highest that there can be
 
     def add(self, weights: Floats) -> None:
         """Count a sentence, (K, T, S)."""
@@ -116,19 +111,12 @@ class EntropyTotals:
 
 
 class ContributionTotals:
-    """The measures of a layer's contributions, summed over positions.
-
-    Attributes:
-        spans: the P spans.
-        norm: (K, P), of contributions before the ReLU.
-        gradient_input: (K, P), of its absolute value: signs would cancel out over a corpus.
-        positions: how many there were.
-    """
+    """The measures of a layer's contributions, (K, P) each, summed over positions."""
 
     def __init__(self, heads: int, spans: Sequence[Span]) -> None:
-        self.spans = tuple(spans)
-        self.norm, self.gradient_input = np.zeros((heads, len(spans))), np.zeros((heads, len(spans)))
-        self.positions = 0
+        self.spans, self.positions = tuple(spans), 0
+        self.norm = np.zeros((heads, len(spans)))  # before the ReLU
+        self.gradient_input = np.zeros((heads, len(spans)))  # absolute values: signs would cancel out over a corpus
 
     def add(self, layer: LayerContributions) -> None:
         """Count a sentence."""
@@ -144,16 +132,10 @@ class ContributionTotals:
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """The attention to layers over all words of a test set.
+    """The attention to layers over all words of a test set."""
 
-    Attributes:
-        mean: (J, L).
-        deviation: (J, L), over words.
-        words: how many.
-    """
-
-    mean: Floats
-    deviation: Floats
+    mean: Floats  # (J, L)
+    deviation: Floats  # (J, L), over words
     words: int
 
     def to_json(self) -> dict[str, Any]:
@@ -202,11 +184,9 @@ def mix(by_layer: Floats, layer_weights: Floats) -> Floats:
 
 
 def word_deviations(by_layer: Floats, layer_weights: Floats | None) -> tuple[Floats, Floats | None]:
-    """The standard deviation of the weights of words around their means: in all layers, (L, N), and mixed, (N,).
+    """The standard deviation of weights (L, N, P) of words around their means: in all layers, (L, N), and mixed, (N,).
 
-    Args:
-        by_layer: (L, N, P).
-        layer_weights: (N, J, L), where the model attends to layers; without them there is no mix.
+    The weights of layers are (N, J, L), where the model attends to layers; without them there is no mix.
     """
     wide = by_layer.astype(np.float64)
     return wide.std(2), None if layer_weights is None else mix(wide, layer_weights.astype(np.float64)).std(1)
@@ -225,12 +205,9 @@ class LayerTotals:
         self.squares: Floats = np.zeros(0)
 
     def add(self, self_attention: Floats, first: Sequence[int], layer_weights: Floats | None) -> None:
-        """Count the words of a window, whose first tokens are at `first`.
+        """Count the words of a window, whose N first tokens are at `first`.
 
-        Args:
-            self_attention: (L, K, P, P), lowest layer first.
-            first: (N,).
-            layer_weights: (N, J, L), where the model attends to layers.
+        Self-attention is (L, K, P, P), lowest layer first; weights of layers are (N, J, L), if the model has them.
         """
         if not len(first):
             return
@@ -276,16 +253,12 @@ class Analysis(Protocol):
 class RelativePositionAnalysis:
     """Self-attention by relative position (Loem et al. 2023, figure 2), and the share within windows.
 
-    Args:
-        window: n of the n-gram whose window is shaded: it reaches n - 1 tokens to each side.
-
-    Attributes:
-        totals: by name of the attention.
+    The window of an n-gram, which is shaded, reaches n - 1 tokens to each side; `window` is its n.
     """
 
     def __init__(self, window: int) -> None:
         self.window = window
-        self.totals: dict[str, OffsetTotals] = {}
+        self.totals: dict[str, OffsetTotals] = {}  # by name of the attention
 
     def add(self, captured: Captured) -> None:
         """Count one example."""
@@ -367,14 +340,10 @@ def _heads_and_means(values: Floats, even: Floats | float) -> Iterable[tuple[str
 
 
 class EntropyAnalysis:
-    """The entropy of self- and cross-attention.
-
-    Attributes:
-        totals: by name of the attention.
-    """
+    """The entropy of self- and cross-attention."""
 
     def __init__(self) -> None:
-        self.totals: dict[str, EntropyTotals] = {}
+        self.totals: dict[str, EntropyTotals] = {}  # by name of the attention
 
     def add(self, captured: Captured) -> None:
         """Count one example."""
@@ -408,14 +377,10 @@ class EntropyAnalysis:
 
 
 class ContributionAnalysis:
-    """The contributions of n-grams and the like, in layers without weights.
-
-    Attributes:
-        totals: by the name that the attention of the layer would have.
-    """
+    """The contributions of n-grams and the like, in layers without weights."""
 
     def __init__(self) -> None:
-        self.totals: dict[str, ContributionTotals] = {}
+        self.totals: dict[str, ContributionTotals] = {}  # by the name that the attention of the layer would have
 
     def add(self, captured: Captured) -> None:
         """Count one example."""
@@ -424,10 +389,8 @@ class ContributionAnalysis:
 
     def result(self) -> list[Chart]:
         """One chart a stack: the contribution of every span by both measures, a line a layer."""
-        charts = []
-        for names in by_kind(list(self.totals)).values():
-            charts.append(_by_span({AttentionName.parse(name): self.totals[name] for name in names.values()}))
-        return charts
+        stacks = by_kind(list(self.totals)).values()
+        return [_by_span({AttentionName.parse(name): self.totals[name] for name in names.values()}) for names in stacks]
 
 
 def _by_span(totals: Mapping[AttentionName, ContributionTotals]) -> Chart:

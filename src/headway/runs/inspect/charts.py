@@ -39,34 +39,21 @@ BASELINE = {"color": MUTED, "linestyle": (0, (2, 2)), "zorder": 1}
 
 
 class Panel(NamedTuple):
-    """One of the charts beside each other in a figure.
-
-    Attributes:
-        lines: points (x, y) of each line by name, in ascending order of x.
-        percent: y goes from 0 to 100.
-        limits: of y.
-        logarithmic: both axes.
-        shaded: a range of x to be shaded, and its name, such as the lengths in training.
-        dots: points without a line.
-        bars: for lines by name, the low and the high end of each point's error bar.
-        counts: how many examples each of the values of x stands for.
-        baseline: the name of a line that the others are compared with.
-        names: texts at x = 0, 1, ... in the place of numbers.
-    """
+    """One of the charts beside each other in a figure."""
 
     title: str
-    x: str
+    x: str  # the name of the axis
     y: str
-    lines: Mapping[str, Sequence[tuple[float, float]]]
-    percent: bool = False
-    limits: tuple[float | None, float | None] = (None, None)
-    logarithmic: bool = False
-    shaded: tuple[float, float, str] | None = None
-    dots: Sequence[tuple[float, float]] = ()
-    bars: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})
-    counts: Sequence[tuple[float, int]] = ()
-    baseline: str | None = None
-    names: Sequence[str] = ()
+    lines: Mapping[str, Sequence[tuple[float, float]]]  # points by name, in ascending order of x
+    percent: bool = False  # y goes from 0 to 100
+    limits: tuple[float | None, float | None] = (None, None)  # of y
+    logarithmic: bool = False  # both axes
+    shaded: tuple[float, float, str] | None = None  # a range of x and its name, such as the lengths in training
+    dots: Sequence[tuple[float, float]] = ()  # points without a line
+    bars: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})  # low and high end at each point of a line
+    counts: Sequence[tuple[float, int]] = ()  # how many examples each of the values of x stands for
+    baseline: str | None = None  # the name of a line that the others are compared with
+    names: Sequence[str] = ()  # texts at x = 0, 1, ... in the place of numbers
 
 
 @dataclass(frozen=True)

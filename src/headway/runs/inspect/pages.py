@@ -14,7 +14,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -64,14 +64,18 @@ def write_page(
         assets: a folder of files that are not in `page/`.
     """
     folders = [resources.files(__package__).joinpath("page"), *([] if assets is None else [assets])]
+
+    def read(name: str) -> str:
+        return next(file for folder in folders if (file := folder.joinpath(name)).is_file()).read_text("utf-8")
+
     parts = {
         "title": html.escape(title),
-        "style": _joined(styles, folders),
+        "style": "\n".join(map(read, styles)),
         "data": "\n".join(data_element(name, value) for name, value in data.items()),
-        "script": _joined(scripts, folders),
+        "script": "\n".join(map(read, scripts)),
     }
     # In one pass, so that text that looks like a placeholder stays text.
-    write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read(template, folders)))
+    write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read(template)))
 
 
 def data_element(name: str, value: Any) -> str:
@@ -82,19 +86,13 @@ def data_element(name: str, value: Any) -> str:
     return f'<script type="application/json" id="{name}">{content}</script>'
 
 
-def _joined(names: Iterable[str], folders: Sequence[Traversable]) -> str:
-    return "\n".join(_read(name, folders) for name in names)
-
-
-def _read(name: str, folders: Sequence[Traversable]) -> str:
-    found = next(folder.joinpath(name) for folder in folders if folder.joinpath(name).is_file())
-    return found.read_text(encoding="utf-8")
-
-
-def pack_integers(values: npt.NDArray[np.integer[Any]]) -> str:
-    """The bytes of integers, little end first, deflated, in base64."""
-    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
-    return base64.b64encode(zlib.compress(little.tobytes(), level=6)).decode()
+def packed_weights(weights: npt.NDArray[np.floating[Any]], bits: int, *, signed: bool) -> dict[str, Any]:
+    """The weights (K, T, S) of a layer for JSON: the bytes of integers, little end first, deflated, in base64."""
+    most = float(np.abs(weights).max(initial=0))
+    integers = quantise(weights, most, bits, signed)
+    little = integers.astype(integers.dtype.newbyteorder("<"), copy=False)
+    data = base64.b64encode(zlib.compress(little.tobytes(), level=6)).decode()
+    return {"heads": len(weights), "most": most, "data": data}
 
 
 def quantise(
@@ -106,13 +104,7 @@ def quantise(
     """
     steps = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
     roots = np.sign(values) * np.sqrt(np.abs(values) / (most or 1.0))
-    kinds: dict[tuple[int, bool], type[np.integer[Any]]] = {
-        (8, False): np.uint8,
-        (16, False): np.uint16,
-        (8, True): np.int8,
-        (16, True): np.int16,
-    }
-    integers: npt.NDArray[np.integer[Any]] = np.rint(roots * steps).astype(kinds[bits, signed])
+    integers: npt.NDArray[np.integer[Any]] = np.rint(roots * steps).astype(f"{'' if signed else 'u'}int{bits}")
     return integers
 
 
@@ -156,8 +148,6 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise UserError(f"is not JSON ({getattr(error, 'msg', error)})", where=where, received=line) from None
-        if not isinstance(value, dict) or not isinstance(value.get("update"), int):
-            raise UserError("is not an object with the number of an update", where=where, received=line)
         shaped(value, METRICS_LINE, where, "this line")
         lines.append(value)
     return lines
@@ -200,14 +190,38 @@ def write_report(
     Raises:
         UserError: the metrics cannot be read.
     """
-    page = payload(
-        title=title,
-        headline=headline,
-        summary=summary,
-        metrics=metrics,
-        examples=mistakes_first(examples),
-        tables=tables,
-    )
+    points = curves(read_metrics(metrics))
+    # The loss on dev has no label smoothing, and beside it stands the loss of training that has none either. Runs of
+    # older versions have no such curve; theirs is of what training minimises.
+    training = ("training", "unsmoothed_loss") if "unsmoothed_loss" in points else ("objective", "loss")
+    page = {
+        "title": title,
+        "headline": headline,
+        "summary": list(summary.items()),
+        "curves": {name: line[: -1 : math.ceil(len(line) / MOST_POINTS)] + line[-1:] for name, line in points.items()},
+        "losses": [pair for pair in (training, ("dev", "dev_loss")) if pair[1] in points],
+        "examples": [
+            {
+                "source": example.source,
+                "hypothesis": example.hypothesis,
+                "reference": example.reference,
+                "score": example.score if example.score is not None and math.isfinite(example.score) else None,
+                "sourceTokens": example.source_tokens,
+                "targetTokens": example.target_tokens,
+                "drawings": example.drawings,
+                "attention": [
+                    {"title": AttentionName.parse(name).title}
+                    | packed_weights(np.nan_to_num(weights), BITS, signed=False)
+                    for name, weights in example.attention.items()
+                ],
+            }
+            for example in sorted(examples, key=lambda example: example.hypothesis == example.reference)
+        ],
+        "tables": [
+            {"title": table.title, "note": " ".join(table.notes), "columns": table.headings(), "rows": table.cells()}
+            for table in tables
+        ],
+    }
     inside = INSIDE if path.with_name(INSIDE).is_file() else None
     data = {"payload": page, "inside": inside}
     write_page(path, "report.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
@@ -218,73 +232,6 @@ def link_inside(report: Path) -> None:
     before, after = (data_element("inside", name).encode() for name in (None, INSIDE))
     if report.is_file() and before in (content := report.read_bytes()):
         write_bytes(report, content.replace(before, after))
-
-
-def mistakes_first(examples: Sequence[Example]) -> list[Example]:
-    """The examples whose output is not the reference, then the others, each in their order."""
-    return sorted(examples, key=lambda example: example.hypothesis == example.reference)
-
-
-def loss_curves(points: Mapping[str, Sequence[tuple[int, float]]]) -> dict[str, str]:
-    """The names of the curves of training and dev loss, by what they are called.
-
-    The loss on dev has no label smoothing, and beside it stands the loss of training that has none either. Runs of
-    older versions have no such curve; theirs is of what training minimises.
-    """
-    training = {"training": "unsmoothed_loss"} if "unsmoothed_loss" in points else {"objective": "loss"}
-    names = training | {"dev": "dev_loss"}
-    return {label: name for label, name in names.items() if name in points}
-
-
-def payload(
-    *,
-    title: str,
-    headline: str,
-    summary: dict[str, str],
-    metrics: Path,
-    examples: Sequence[Example],
-    tables: Sequence[Table],
-) -> dict[str, Any]:
-    """The content of the page as values that JSON can hold."""
-    points = curves(read_metrics(metrics))
-    return {
-        "title": title,
-        "headline": headline,
-        "summary": [[name, value] for name, value in summary.items()],
-        "curves": {name: _thinned(line) for name, line in points.items()},
-        "losses": list(loss_curves(points).items()),
-        "examples": [_example(example) for example in examples],
-        "tables": [
-            {"title": table.title, "note": " ".join(table.notes), "columns": table.headings(), "rows": table.cells()}
-            for table in tables
-        ],
-    }
-
-
-def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    stride = math.ceil(len(points) / MOST_POINTS)
-    return points[:-1:stride] + points[-1:]
-
-
-def _example(example: Example) -> dict[str, Any]:
-    return {
-        "source": example.source,
-        "hypothesis": example.hypothesis,
-        "reference": example.reference,
-        "score": example.score if example.score is not None and math.isfinite(example.score) else None,
-        "sourceTokens": example.source_tokens,
-        "targetTokens": example.target_tokens,
-        "drawings": example.drawings,
-        "attention": [_layer(name, weights) for name, weights in example.attention.items()],
-    }
-
-
-def _layer(name: str, weights: npt.NDArray[np.floating[Any]]) -> dict[str, Any]:
-    """The weights (K, T, S) of a layer, a tenth of their size as numbers in JSON."""
-    real = np.nan_to_num(weights)
-    most = float(np.abs(real).max(initial=0))
-    packed = pack_integers(quantise(real, most, BITS, signed=False))
-    return {"title": AttentionName.parse(name).title, "heads": len(weights), "most": most, "data": packed}
 
 
 def summary_of(folder: RunFolder) -> dict[str, str]:

@@ -34,6 +34,12 @@ from headway.log import last_word
 from headway.recipe import TrainingConfig
 from headway.tensors.precision import autocast
 
+EVERY = 3.0  # seconds between two heartbeats
+# Seconds without a beat after which a process counts as hung. Its thread beats on whatever it reads, computes or waits
+# for, unless foreign code keeps the interpreter's lock: sorting many millions of lines takes some seconds of these.
+SILENCE = 45.0
+ENDED, HUNG = "ended", "hung"  # in the place of a beat; the key that says that a process is silent
+
 Result = TypeVar("Result")
 
 
@@ -153,7 +159,11 @@ def joined(config: TrainingConfig) -> Iterator[Parallel]:
             control = distributed.new_group(backend="gloo", timeout=wait) if device.type != "cpu" else None
             yield Parallel(rank, world_size, device, config, control, job=job)
         finally:
-            _shut_down()
+            if distributed.is_initialized():  # without its end a process may abort at exit
+                # A group's end waits for its threads while it holds the interpreter's lock; a thread that still has to
+                # let go of the tensors of the last exchange waits for that lock. Sleeping gives it to them first.
+                time.sleep(0.2)
+                distributed.destroy_process_group()
 
 
 def _attempt(job: Store, rank: int, world_size: int, wait: timedelta) -> str:
@@ -204,15 +214,6 @@ def lost_processes_named(config: TrainingConfig) -> Iterator[None]:
         ) from error
 
 
-def _shut_down() -> None:
-    """End the process group, without which a process may abort at exit."""
-    if distributed.is_initialized():
-        # A group's end waits for its threads while it holds the interpreter's lock; a thread that still has to let go
-        # of the tensors of the last exchange waits for that lock. Sleeping gives it to them first.
-        time.sleep(0.2)
-        distributed.destroy_process_group()
-
-
 def whole(tensor: Tensor) -> Tensor:
     """A tensor gathered from its shards (every process must call this), on the CPU."""
     full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
@@ -236,13 +237,6 @@ def whole_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: whole(tensor) for name, tensor in tensors.items()}
 
 
-EVERY = 3.0  # seconds between two beats
-# Seconds without a beat after which a process counts as hung. Its thread beats on whatever it reads, computes or waits
-# for, unless foreign code keeps the interpreter's lock: sorting many millions of lines takes some seconds of these.
-SILENCE = 45.0
-ENDED, HUNG = "ended", "hung"  # in the place of a beat; the key that says that a process is silent
-
-
 class Heartbeat:
     """The beats of this process in a store, and those of the next rank, to which it listens.
 
@@ -250,9 +244,8 @@ class Heartbeat:
     One thread talks with the store, which may block it; the other counts.
     """
 
-    def __init__(self, store: Store, rank: int, world_size: int, host: str, every: float, silence: float) -> None:
+    def __init__(self, store: Store, rank: int, world_size: int, host: str) -> None:
         self._store, self._rank, self._next, self._host = store, rank, (rank + 1) % world_size, host
-        self._every, self._silence = every, silence
         self._unheard = self._unanswered = 0  # ticks since the next rank's last beat, and since the store's answer
         self._name, self._told_by_another = f"rank {self._next}", False
         self._over = threading.Event()
@@ -264,7 +257,7 @@ class Heartbeat:
         """Say goodbye; where a process has fallen silent, wait for the end of this one, whose reason is that."""
         self._over.set()
         self._threads[1].join()
-        self._threads[0].join(self._every)
+        self._threads[0].join(EVERY)
 
     def _beat(self) -> None:
         heard, here = "", f"process {os.getpid()} of {socket.gethostname()}"
@@ -276,32 +269,32 @@ class Heartbeat:
                     heard, self._unheard, self._name = beat, 0, f"rank {self._next} ({beat.partition(' ')[2]})"
                 self._unanswered = 0
                 self._told_by_another = self._store.check([HUNG])
-                if self._over.wait(self._every):
+                if self._over.wait(EVERY):
                     self._store.set(str(self._rank), ENDED)
                     return
 
     def _watch(self) -> None:
-        while not self._over.wait(self._every):
+        while not self._over.wait(EVERY):
             self._unheard, self._unanswered = self._unheard + 1, self._unanswered + 1
-            if self._told_by_another or self._unheard * self._every >= self._silence:
+            if self._told_by_another or self._unheard * EVERY >= SILENCE:
                 self._end_process()
 
     def _end_process(self) -> None:
         """End at once: the main thread may wait in foreign code, where no exception reaches it."""
         if not self._told_by_another:
-            name = self._host if self._unanswered * self._every >= self._silence else self._name
+            name = self._host if self._unanswered * EVERY >= SILENCE else self._name
             what = "is stopped, or hangs; the run can go on from its last checkpoint"
-            text = f"{name} has given no sign of life for {self._silence:g} seconds: it {what}"
+            text = f"{name} has given no sign of life for {SILENCE:g} seconds: it {what}"
             for tell in (partial(last_word, text), partial(self._store.set, HUNG, "")):  # neither may hold this up
                 threading.Thread(target=tell, daemon=True).start()
-        time.sleep(2 * self._every)  # until the others know why connections are lost
+        time.sleep(2 * EVERY)  # until the others know why connections are lost
         os._exit(1)
 
 
 @contextmanager
 def heartbeat(store: Store, rank: int, world_size: int, host: str) -> Iterator[None]:
     """Within this context this process beats, and ends by itself, with one message, where another falls silent."""
-    beats = Heartbeat(store, rank, world_size, host, EVERY, SILENCE)
+    beats = Heartbeat(store, rank, world_size, host)
     try:
         yield
     finally:

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,22 +87,19 @@ def take_processors(recipe: Recipe, folder: RunFolder) -> None:
         return
     older = RunFolder(recipe.training.from_).vocabulary
     if recipe.training.extend_vocabulary is None:
-        keep_folder(folder.vocabulary, partial(_copy, older))
-        return
-    build_task(recipe.task).extend(recipe, older, folder.vocabulary)
 
+        def copy(made: Path) -> None:
+            shutil.copytree(older, made, dirs_exist_ok=True)
 
-def _copy(older: Path, folder: Path) -> None:
-    shutil.copytree(older, folder, dirs_exist_ok=True)
+        keep_folder(folder.vocabulary, copy)
+    else:
+        build_task(recipe.task).extend(recipe, older, folder.vocabulary)
 
 
 def fill_from_run(model: Model[Any], recipe: Recipe, processors: Processors) -> None:
     """Give a model the final weights of the run that training goes on from; rows of new tokens begin as `grown` says.
 
-    Args:
-        model: of these processors.
-        recipe: it names the run.
-        processors: the run's own, or these with further tokens.
+    The model's processors are the run's own, or these with further tokens.
 
     Raises:
         UserError: weights of another shape, or a run that has none yet.
@@ -112,11 +108,17 @@ def fill_from_run(model: Model[Any], recipe: Recipe, processors: Processors) -> 
     assert run is not None
     folder = RunFolder(run)
     weights = todays_weights(trained_weights(folder, None), folder.read_manifest().get("format", FORMAT))
-    parts = _parts_of_new_tokens(build_task(recipe.task).processors(folder.vocabulary), processors)
+    new_parts = [  # for each side, and each token that is new there, the old tokens that its text was cut into
+        old_parts(old.vocabulary, new.vocabulary)
+        if isinstance(old, TextProcessor) and isinstance(new, TextProcessor) and new.size > old.size
+        else []
+        for old, new in zip(build_task(recipe.task).processors(folder.vocabulary), processors, strict=True)
+    ]
     tensors = model_weights(model)
     for name, tensor in tensors.items():
         if name in weights:
-            weights[name] = grown(weights[name], parts[0 if name.startswith("source_") else 1], tensor.shape)
+            of_side = new_parts[0 if name.startswith("source_") else 1]
+            weights[name] = grown(weights[name], of_side, tensor.shape)
         if name not in weights or weights[name].shape != tensor.shape:
             has = f"{tuple(weights[name].shape)}" if name in weights else "nothing"
             raise UserError(
@@ -127,26 +129,11 @@ def fill_from_run(model: Model[Any], recipe: Recipe, processors: Processors) -> 
     load_weights(model, weights, str(folder.weights))
 
 
-def _parts_of_new_tokens(older: Processors, newer: Processors) -> list[list[list[int]]]:
-    """For each side, and each token that is new there, the old tokens that its text was cut into."""
-    return [
-        old_parts(old.vocabulary, new.vocabulary)
-        if isinstance(old, TextProcessor) and isinstance(new, TextProcessor) and new.size > old.size
-        else []
-        for old, new in zip(older, newer, strict=True)
-    ]
-
-
 def grown(weight: Tensor, parts: Sequence[Sequence[int]], shape: torch.Size) -> Tensor:
     """A tensor with a row a token, (V, ...), with rows for new tokens (V', ...); any other as it is.
 
     A new row is the mean of the rows of the old tokens that the new one's text was cut into (Gee et al. 2022), or the
     mean of all rows but the specials' where none of these is known.
-
-    Args:
-        weight: the trained tensor.
-        parts: of each new token.
-        shape: of the tensor in the model with the new tokens.
     """
     if not parts or not shape or shape[0] != weight.shape[0] + len(parts) or shape[1:] != weight.shape[1:]:
         return weight
@@ -235,10 +222,8 @@ def check_compiler(device: torch.device) -> None:
 
 def new_schedule(recipe: Recipe) -> Schedule:
     """The recipe's learning rate as a function of the progress. Raises UserError where it lacks something."""
-    evaluated = recipe.data.dev is not None
-    return build_schedule(
-        recipe.optimizer, dim=recipe.model.width(), updates=recipe.training.updates, evaluated=evaluated
-    )
+    dim, updates, evaluated = recipe.model.width(), recipe.training.updates, recipe.data.dev is not None
+    return build_schedule(recipe.optimizer, dim=dim, updates=updates, evaluated=evaluated)
 
 
 def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
@@ -282,8 +267,6 @@ def data_hashes(corpora: Corpora) -> dict[str, str]:
 def run_folder(path: Path, resume: bool) -> RunFolder:
     """The run folder at `path`: new, or an earlier run's with `resume`. Raises UserError where these do not agree."""
     folder, where = RunFolder(path), f"{option('output')} {path}"
-    if path.exists() and not path.is_dir():
-        raise UserError("the run folder is a file", where=where)
     if folder.recipe_file.exists() and not resume and folder.has_begun():
         allowed = f"{option('resume')} to go on with it, or another folder"
         raise UserError("there is a run here already", where=where, allowed=allowed)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -40,20 +40,12 @@ SPEED = TypeAdapter(Speed)
 
 
 class Arithmetic(NamedTuple):
-    """How a run computes.
+    """How a run computes."""
 
-    Attributes:
-        precision: float32 or bf16.
-        bf16_speed: the speed of a step in bf16 here, in times that in float32, where it was looked up; 0 where bf16 is
-            refused.
-        backend: the library that multiplies in float32, as `headway.tensors.backends` has it.
-        threads: of this process.
-    """
-
-    precision: str
-    bf16_speed: float | None
-    backend: str
-    threads: Threads
+    precision: str  # float32 or bf16
+    bf16_speed: float | None  # of a step here, in times that in float32, where it was looked up; 0 where it is refused
+    backend: str  # the library that multiplies in float32, as `headway.tensors.backends` has it
+    threads: Threads  # of this process
 
     def text(self) -> str:
         """All choices in words, with their reasons."""
@@ -80,14 +72,6 @@ def choose_arithmetic(recipe: Recipe, manifest: Mapping[str, Any], device: torch
         )
     precision = kept or fitting_precision(speed or REFUSED) if wanted == AUTO else wanted
     return Arithmetic(precision, speed and speed.median, backend, _threads(manifest.get("machine", {})))
-
-
-def shared_precision(recipes: Iterable[Recipe]) -> str:
-    """The precision for runs that are compared: bf16 where it suits the models of all these recipes."""
-    device = pick_device()
-    sizes = {(recipe.model.model_dump_json(), recipe.training.batch_tokens): recipe for recipe in recipes}
-    speeds = [measured_speed(recipe, device, _backend({}, device)) for recipe in sizes.values()]
-    return "bf16" if all(fitting_precision(speed) == "bf16" for speed in speeds) else "float32"
 
 
 def _backend(manifest: Mapping[str, Any], device: torch.device) -> str:
@@ -179,10 +163,14 @@ class SharedPrecision:
 
     @cached_property
     def _chosen(self) -> str:
-        known = next(filter(None, (folder.read_manifest().get("precision") for _, folder in self._open)), None)
-        recipes = [recipe for recipe, _ in self._open]
-        with foreign_code(any(import_paths(recipe.model_dump(mode="json")) for recipe in recipes)):
-            return known or shared_precision(recipes)
+        for known in (folder.read_manifest().get("precision") for _, folder in self._open):
+            if known:
+                return str(known)
+        sizes = {(recipe.model.model_dump_json(), recipe.training.batch_tokens): recipe for recipe, _ in self._open}
+        device = pick_device()
+        with foreign_code(any(import_paths(recipe.model_dump(mode="json")) for recipe, _ in self._open)):
+            speeds = [measured_speed(recipe, device, suited_backend(device, processor())) for recipe in sizes.values()]
+        return "bf16" if all(fitting_precision(speed) == "bf16" for speed in speeds) else "float32"
 
     def given(self, recipe: Recipe) -> Recipe:
         """`recipe` with a precision; measures where no run has one yet."""

@@ -171,9 +171,6 @@ class Session:
         if self.state.update in regular and not self.state.evaluation_pending:
             self._write_model()
 
-    def _best_updates(self) -> list[int]:
-        return [one.update for one in self.state.best_at_end or self.state.best]
-
     def _regular(self) -> list[int]:
         """The updates of the regular checkpoints that are there: the same ones as in a run that nothing interrupted."""
         updates = [update_of(folder) for folder in list_checkpoints(self.folder.checkpoints)]
@@ -181,7 +178,8 @@ class Session:
         return regular_updates(updates, self.recipe.training.checkpoint_every, last)
 
     def _write_model(self) -> None:
-        average, best = self.recipe.training.average, self._best_updates()
+        average = self.recipe.training.average
+        best = [one.update for one in self.state.best_at_end or self.state.best]
         chosen = sorted(best[: average.count]) if average.of == "best" and best else self._regular()[-average.count :]
         files = [folder_of(self.folder.checkpoints, update) / WEIGHTS for update in chosen]
         status = "finished" if self.state.stopped else "training"
@@ -190,9 +188,7 @@ class Session:
     def evaluate_pending(self, signals: Signals, weights: dict[str, Tensor] | None = None) -> None:
         """Evaluate the checkpoint at hand where that is due; it stays due where a signal comes before the end.
 
-        Args:
-            signals: those that may come.
-            weights: the model's whole tensors, where they have been gathered.
+        `weights` are the model's whole tensors, where they have been gathered.
         """
         state = self.state
         if not state.evaluation_pending:

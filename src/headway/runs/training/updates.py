@@ -35,21 +35,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class PlannedUpdate:
-    """The examples of one update.
+    """The examples of one update."""
 
-    Attributes:
-        number: of the update, counted from 1.
-        epoch: counted from 0.
-        indices: the examples of each batch.
-        ends_epoch: whether the update is the last of its epoch.
-        epochs: the passes over the corpus that were made before it.
-    """
-
-    number: int
-    epoch: int
-    indices: Sequence[Indices]
+    number: int  # from 1
+    epoch: int  # from 0
+    indices: Sequence[Indices]  # of each batch
     ends_epoch: bool
-    epochs: float = 0.0
+    epochs: float = 0.0  # passes over the corpus that were made before it
 
     @property
     def sentences(self) -> int:
@@ -59,19 +51,12 @@ class PlannedUpdate:
 
 @dataclass(frozen=True)
 class PreparedUpdate:
-    """One update, ready for the device.
-
-    Attributes:
-        plan: which examples these are.
-        batches: this process's rows of each batch, on the CPU; their counts are those of the whole update.
-        seed: of all random numbers.
-        random_state: of torch's CPU generator when the batches had been collated.
-    """
+    """One update, ready for the device."""
 
     plan: PlannedUpdate
-    batches: Sequence[TargetBatch]
-    seed: int
-    random_state: Tensor
+    batches: Sequence[TargetBatch]  # this process's rows, on the CPU; their counts are those of the whole update
+    seed: int  # of all random numbers
+    random_state: Tensor  # of torch's CPU generator when the batches had been collated
 
     def restore_random_state(self) -> None:
         """Let torch's generators go on from where collating ended."""
@@ -162,21 +147,13 @@ class TrainingStep(nn.Module):
 
 @dataclass(frozen=True)
 class Gradients:
-    """The results of one update's passes, on the device, where reading a number would wait for them.
+    """The results of one update's passes, on the device, where reading a number would wait for them."""
 
-    Attributes:
-        names: of the parts of the loss.
-        sums: (parts,) each part, summed over all target tokens, float64.
-        unsmoothed: () the cross-entropy without label smoothing, summed likewise.
-        norm: () the norm of the gradients, unclipped.
-        tokens: all target tokens of the update.
-    """
-
-    names: Sequence[str]
-    sums: Tensor
-    unsmoothed: Tensor
-    norm: Tensor
-    tokens: int
+    names: Sequence[str]  # of the parts of the loss
+    sums: Tensor  # (parts,) each part, summed over all target tokens, float64
+    unsmoothed: Tensor  # () the cross-entropy without label smoothing, summed likewise
+    norm: Tensor  # () of the gradients, unclipped
+    tokens: int  # all target tokens of the update
 
     @property
     def finite(self) -> Tensor:
