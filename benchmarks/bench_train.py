@@ -34,9 +34,15 @@ from headway.models.recurrent import RecurrentConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer, build_schedule
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import TrainingConfig
-from headway.runs.training.batches import PlannedUpdate, in_time, prepare_update
 from headway.runs.training.parallel import Parallel
-from headway.runs.training.updates import TrainingStep, compute_gradients, make_update
+from headway.runs.training.updates import (
+    PlannedUpdate,
+    TrainingStep,
+    compute_gradients,
+    in_time,
+    make_update,
+    prepare_update,
+)
 from headway.tensors.backends import suited_backend
 from headway.tensors.batch import PAD, Indices
 from headway.tensors.checkpointing import recompute_activations

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from inspected_runs import Values, keep, parser_of
 
-from headway.runs.inspect.dependency_report import inspect_dependencies
+from headway.runs.inspect.dependency_analysis import inspect_dependencies
 from headway.runs.inspect.inspect_options import DependencyOptions
 
 

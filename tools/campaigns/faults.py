@@ -103,7 +103,7 @@ FAULTS = {
         "add_prefix_space=True, trust_remote_code=True",
     ),
     "sentences are markup": Fault(
-        "hostile", "runs.inspect.html_page", """content.replace("<", "\\\\u003c")""", "content",
+        "hostile", "runs.inspect.pages", """content.replace("<", "\\\\u003c")""", "content",
     ),
     "errors are orders to terminals": Fault(
         "hostile", "errors", "return CONTROL.sub(lambda control: repr(control[0])[1:-1], text)", "return text",
@@ -117,11 +117,11 @@ FAULTS = {
         "            path.write_bytes(b'')\n            temporary.replace(path)\n",
     ),
     "a resumed run repeats a batch": Fault(
-        "kills", "runs.training.batches", "number, epoch, first = state.update, state.epoch, state.batch",
+        "kills", "runs.training.updates", "number, epoch, first = state.update, state.epoch, state.batch",
         "number, epoch, first = state.update, state.epoch, max(0, state.batch - 1)",
     ),
     "two processes train in a folder": Fault(
-        "kills", "runs.training.lock", "if free is False:", "if free is False and holder is None:",
+        "kills", "runs.training.opening", "if free is False:", "if free is False and holder is None:",
     ),
     # Recipes and the command line.
     "a key stands twice": Fault("recipes", "documents", "_check_keys(node)\n", "pass\n"),

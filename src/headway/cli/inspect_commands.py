@@ -114,6 +114,6 @@ def inspect_layers(run: RunArgument, options: LayerOptions) -> None:
 @command(inspect_app, "dependencies")
 def inspect_dependencies(run: RunArgument, options: DependencyOptions, overrides: Overrides = None) -> None:
     """Count the words that a run's dependency heads attach as a parser does."""
-    from headway.runs.inspect.dependency_report import run_dependencies
+    from headway.runs.inspect.dependency_analysis import run_dependencies
 
     write(run_dependencies(run, overrides or (), options))

@@ -31,8 +31,7 @@ from headway.metrics.significance import approximate_randomisation
 from headway.recipe import Recipe
 from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.run_arithmetic import compared_with_run
-from headway.runs.training.shared_precision import SharedPrecision
+from headway.runs.training.run_arithmetic import SharedPrecision, compared_with_run
 from headway.runs.training.signals import noted_signals
 from headway.storage import locked
 from headway.tables import Cell, Column, Table

@@ -34,9 +34,9 @@ from headway.metrics.alignment_error import AlignmentErrorRate
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.charts import Panel, panel_chart
-from headway.runs.inspect.html_page import write_page
 from headway.runs.inspect.inspection import maps_of
 from headway.runs.inspect.inspection_page import packed_maps
+from headway.runs.inspect.pages import write_page
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tables import Table

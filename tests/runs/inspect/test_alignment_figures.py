@@ -46,15 +46,13 @@ def labels(axes: Axes) -> tuple[list[str], list[str]]:
 
 def test_alignment_shows_tokens_and_the_mean_over_heads(tmp_path: Path, drawn: list[Figure]) -> None:
     shown = example(["the", "cat", " ", "sat", "</s>"])
-    alignment_figure(shown, tmp_path / "a.svg", layer="decoder.2.cross")
+    alignment_figure(shown, tmp_path / "a.png")
     axes = drawn[0].axes[0]
     assert not any(label.get_parse_math() for label in axes.get_yticklabels())
     assert labels(axes) == (["the", "cat", "␣", "sat", "</s>"], ["le", "chat", "$x_1$", "</s>"])
-    np.testing.assert_allclose(axes.images[0].get_array(), shown.attention["decoder.2.cross"].mean(0))
-    alignment_figure(shown, tmp_path / "b.png")
     both = np.mean([weights.mean(0) for weights in shown.attention.values()], axis=0)
-    np.testing.assert_allclose(drawn[1].axes[0].images[0].get_array(), both)
-    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
+    np.testing.assert_allclose(axes.images[0].get_array(), both)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_svg_is_well_formed_and_the_same_again(tmp_path: Path) -> None:
@@ -73,18 +71,12 @@ def test_characters_without_a_font_are_named(
     assert "U+0E01" in drawn[0].get_supxlabel()
 
 
-SCRIPTS = ["二〇二一年三月", "الجمعة ٢٥", "शुक्रवार", "วันศุกร์", "금요일", "ორშაბათი"]
-
-
-@pytest.mark.parametrize("text", SCRIPTS)
-def test_no_script_warns_with_the_fonts_of_this_machine(tmp_path: Path, text: str) -> None:
-    alignment_figure(example([*text, "</s>"]), tmp_path / "a.png")
-
-
-@pytest.mark.parametrize("text", SCRIPTS)
-def test_no_script_warns_with_matplotlibs_own_fonts(
+@pytest.mark.parametrize("text", ["二〇二一年三月", "الجمعة ٢٥", "शुक्रवार", "วันศุกร์", "금요일", "ორშაბათი"])
+def test_no_script_warns_with_the_fonts_of_this_machine_or_matplotlibs_own(
     tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, drawn: list[Figure]
 ) -> None:
+    alignment_figure(example([*text, "</s>"]), tmp_path / "a.png")
+    drawn.clear()
     own = [font for font in fonts.fontManager.ttflist if font.name.startswith(("DejaVu", "Last Resort"))]
     monkeypatch.setattr(fonts, "fontManager", SimpleNamespace(ttflist=own))
     monkeypatch.setattr(fonts, "_add_new_fonts", lambda: None)
@@ -92,15 +84,10 @@ def test_no_script_warns_with_matplotlibs_own_fonts(
     assert (MISSING in "".join(labels(drawn[0].axes[0])[0])) == (text not in ("الجمعة ٢٥", "ორშაბათი"))
 
 
-def test_users_mistakes(tmp_path: Path) -> None:
-    shown = example(["a", "b"])
-    with pytest.raises(UserError, match=r"decoder\.1\.cross, decoder\.2\.cross"):
-        alignment_figure(shown, tmp_path / "a.png", layer="encoder.0")
+def test_an_unknown_format(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="suffix"):
-        alignment_figure(shown, tmp_path / "a.docx")
-    with pytest.raises(UserError, match="no attention"):
-        alignment_figure(Example("a", "b", None, None, ["a"], ["b"]), tmp_path / "a.png")
-    assert sorted(path.name for path in tmp_path.iterdir()) == []
+        alignment_figure(example(["a", "b"]), tmp_path / "a.docx")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_global_settings_are_left_alone(tmp_path: Path) -> None:
@@ -132,17 +119,14 @@ def test_a_page_shows_every_sentence_with_its_words(tmp_path: Path, drawn: list[
     assert rows == [0, 0, 1]
 
 
-def test_long_sentences_stand_below_each_other(tmp_path: Path, drawn: list[Figure]) -> None:
-    long = words(" ".join("a" * 40), "b c")
-    alignment_page([long, long], tmp_path / "a.svg")
-    assert [axes.get_subplotspec().rowspan.start for axes in drawn[0].axes if axes.images] == [0, 1]
-
-
-def test_sentences_without_words_on_a_side_are_left_out(tmp_path: Path, drawn: list[Figure]) -> None:
-    page = [words("a b", "c"), words("d e f", ""), words("g", "h i"), words("", "")]
-    alignment_page(page, tmp_path / "a.png", columns=1)
+def test_long_sentences_stand_below_each_other_and_those_without_words_are_left_out(
+    tmp_path: Path, drawn: list[Figure]
+) -> None:
+    long = " ".join("a" * 40)
+    alignment_page([words(long, "c"), words("d e f", ""), words("g", "h i"), words("", "")], tmp_path / "a.png")
     panels = [axes for axes in drawn[0].axes if axes.images]
-    assert [labels(axes)[0] for axes in panels] == [["a", "b"], ["g"]]
+    assert [labels(axes)[0] for axes in panels] == [long.split(), ["g"]]
+    assert [axes.get_subplotspec().rowspan.start for axes in panels] == [0, 1]
 
 
 @pytest.mark.parametrize("page", [[], [words("a b", "")], [words("", "a")]])

@@ -10,6 +10,14 @@ from headway.runs.inspect import charts
 from headway.runs.inspect.charts import Panel, line_chart, panel_chart
 
 
+@pytest.fixture
+def saved(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are drawn, in the place of files."""
+    figures: list[Figure] = []
+    monkeypatch.setattr(charts, "save_figure", lambda figure, path: figures.append(figure))
+    return figures
+
+
 def test_a_chart_has_its_lines_and_texts_and_is_the_same_twice(tmp_path: Path) -> None:
     lines = {name: [(1, 100.0), (2, 50.0), (3, float(place))] for place, name in enumerate("abcdefghij")}
     for name in ("one.svg", "two.svg"):
@@ -32,9 +40,7 @@ def test_a_figure_without_lines_is_refused(tmp_path: Path, lines: dict) -> None:
         line_chart(lines, tmp_path / "none.svg", x="length", y="seconds")
 
 
-def test_panels_share_their_lines_and_each_has_its_own_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved: list[Figure] = []
-    monkeypatch.setattr(charts, "save_figure", lambda figure, path: saved.append(figure))
+def test_panels_share_their_lines_and_each_has_its_own_look(tmp_path: Path, saved: list[Figure]) -> None:
     lines = {"first": [(0.0, 1.0), (1.0, 3.0)], "last": [(0.0, 2.0), (1.0, 1.0)], "evenly": [(0.0, 1.5), (1.0, 1.5)]}
     with_all = Panel(
         "left", "x", "y", lines, limits=(0, 4), baseline="evenly", names=["a", "b"],
@@ -58,9 +64,7 @@ def test_panels_share_their_lines_and_each_has_its_own_look(tmp_path: Path, monk
     assert [text.get_text() for text in legend.get_texts()] == ["first", "last", "evenly"]
 
 
-def test_a_single_point_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved: list[Figure] = []
-    monkeypatch.setattr(charts, "save_figure", lambda figure, path: saved.append(figure))
+def test_a_single_point_is_a_number(tmp_path: Path, saved: list[Figure]) -> None:
     panel = Panel("quality", "length", "BLEU", {"": [(5, 23.456)]}, bars={"": [(20.0, 26.5)]})
     panel_chart([panel], tmp_path / "a.svg", of="runs/dates")
     (axes,) = saved[0].axes
@@ -73,10 +77,8 @@ def test_a_single_point_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("values", "begins", "says"), [([20.0, 60.0], 0, ""), ([80.0, 90.0], None, " (axis cut)"), ([-2.0, 3.0], None, "")]
 )
 def test_an_axis_begins_at_zero_or_says_that_it_is_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[float], begins: float | None, says: str
+    tmp_path: Path, saved: list[Figure], values: list[float], begins: float | None, says: str
 ) -> None:
-    saved: list[Figure] = []
-    monkeypatch.setattr(charts, "save_figure", lambda figure, path: saved.append(figure))
     line = list(zip([1, 2], values, strict=True))
     panel = Panel("t", "length", "BLEU", {"a": line}, counts=[(1, 10), (2, 12)])
     panel_chart([panel, panel._replace(limits=(10, 100))], tmp_path / "a.svg")
@@ -96,10 +98,8 @@ def test_an_axis_begins_at_zero_or_says_that_it_is_cut(
     ],
 )
 def test_counts_stand_where_they_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: list[int], label: str, above: int
+    tmp_path: Path, saved: list[Figure], counts: list[int], label: str, above: int
 ) -> None:
-    saved: list[Figure] = []
-    monkeypatch.setattr(charts, "save_figure", lambda figure, path: saved.append(figure))
     points = [(float(x), 50.0) for x in range(len(counts))]
     line_chart({"a": points}, tmp_path / "a.svg", x="length", y="BLEU", counts=list(enumerate(counts)))
     (axes,) = saved[0].axes

@@ -16,10 +16,11 @@ from headway.runs.inspect.dependency_analysis import (
     AttachmentScore,
     Synchronised,
     best_tree,
+    dependency_figure,
+    synchronous_figure,
     word_heads,
     word_weights,
 )
-from headway.runs.inspect.dependency_report import dependency_figure, synchronous_figure
 from tests.parses import toys as parses
 from tests.runs.training import toys as training
 

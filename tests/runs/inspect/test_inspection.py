@@ -15,9 +15,9 @@ from headway.losses import DependencyConfig
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.capture import TOGETHER
 from headway.runs.inspect.contributions import contributions
-from headway.runs.inspect.html_page import quantise
 from headway.runs.inspect.inspection import Inspected, Layer, Map, inspect
 from headway.runs.inspect.inspection_page import pack_sentences, write_inspection
+from headway.runs.inspect.pages import quantise
 from headway.runs.run_folder import RunFolder
 from headway.tasks.task import RawExample
 from tests.conftest import Command, Reversal
@@ -149,11 +149,6 @@ def test_single_words_are_aligned_by_their_tokens(predictor: SequencePredictor) 
     cross = prediction.attention[layer.name].mean(0)[:-1, :-1]  # without the end marks
     np.testing.assert_allclose(layer.values[0], cross, rtol=1e-6)
     assert said.alignment.map.measure == "weight between words, or the tokens of a side of one word"
-
-
-def test_a_predictor_that_nothing_is_known_of() -> None:
-    with pytest.raises(UserError, match="nothing is known of how runs of this task read"):
-        list(inspect(object(), []))
 
 
 @pytest.mark.parametrize("bits", [8, 16])

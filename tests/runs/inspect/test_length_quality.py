@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.errors import UserError
 from headway.metrics import build_metric
 from headway.metrics.significance import bootstrap_interval
 from headway.runs.inspect.length_quality import LengthStatistics, score_by_length, score_lengths_of
@@ -77,11 +76,6 @@ def test_the_command_line(run_headway: Command, tmp_path: Path) -> None:
     ended = run_headway("score", *files, *flags)
     assert ended.code == 2
     assert "--by-length: quality by length needs the sources" in ended.err
-
-
-def test_another_number_of_sources() -> None:
-    with pytest.raises(UserError, match="5 sources for 6 outputs"):
-        score_by_length(build_metric("bleu"), {"a": RIGHT}, [RIGHT], SOURCES[:5])
 
 
 def test_sources_without_spaces_are_as_long_as_their_characters() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from headway.mixers import Span
+from headway.runs.inspect.analyses import SPAN, ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within
 from headway.runs.inspect.contributions import LayerContributions
-from headway.runs.inspect.measures import SPAN, ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within
 
 LENGTHS = (3, 1, 7, 26)
 
@@ -113,15 +113,11 @@ def test_layers_equal_all_words_at_once():
     assert found.words == 8
 
 
-def test_sums_are_as_large_after_a_thousand_sentences_as_after_one():
+def test_sums_are_as_large_after_many_sentences_as_after_one():
     sizes = {}
-    for count in (1, 1000):
-        relative, entropies, parts, layers = (
-            OffsetTotals(2),
-            EntropyTotals(2),
-            ContributionTotals(2, [Span.of(0)] * 3),
-            LayerTotals(),
-        )
+    for count in (1, 50):
+        relative, entropies, layers = OffsetTotals(2), EntropyTotals(2), LayerTotals()
+        parts = ContributionTotals(2, [Span.of(0)] * 3)
         for number in range(count):
             weights = corpus(causal=False)[2]
             relative.add(weights)
@@ -129,5 +125,5 @@ def test_sums_are_as_large_after_a_thousand_sentences_as_after_one():
             parts.add(contribution(5, number))
             layers.add(weights[None], [0, 1], np.full((2, 1, 1), 1.0))
         sizes[count] = [len(pickle.dumps(vars(each))) for each in (relative, entropies, parts, layers)]
-    for one, many in zip(sizes[1], sizes[1000], strict=True):
+    for one, many in zip(sizes[1], sizes[50], strict=True):
         assert many <= one + 8  # a count takes a byte or two more

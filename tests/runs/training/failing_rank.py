@@ -12,9 +12,9 @@ import sys
 
 import headway.runs.training.checkpoints
 import headway.runs.training.evaluation
-import headway.runs.training.heartbeat
 import headway.runs.training.loop
 import headway.runs.training.opening
+import headway.runs.training.parallel
 from headway.cli import main
 
 # The module and the function of each place, and which of its calls fails.
@@ -43,7 +43,7 @@ def fail_once(place: str, number: int) -> None:
 
 if __name__ == "__main__":
     what, rank = sys.argv[1:3]
-    headway.runs.training.heartbeat.EVERY, headway.runs.training.heartbeat.SILENCE = 0.2, 3.0
+    headway.runs.training.parallel.EVERY, headway.runs.training.parallel.SILENCE = 0.2, 3.0
     if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == rank:
         name, _, place = what.partition(":")
         fail_once(place, signal.Signals[name])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from headway.runs.training.batches import ahead, in_time, planned_updates, prepare_update, update_seed
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import Parallel
+from headway.runs.training.updates import ahead, in_time, planned_updates, prepare_update, update_seed
 from headway.tensors.batch import collate
 from tests.runs.training import toys
 
@@ -68,7 +68,7 @@ def test_the_next_is_made_by_another_thread_while_this_one_is_used():
 
 
 def test_no_thread_is_taken_from_cores_that_all_compute(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("headway.runs.training.batches.cores", lambda: 4)
+    monkeypatch.setattr("headway.runs.training.updates.cores", lambda: 4)
 
     def maker(threads: int, device: str) -> threading.Thread:
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)

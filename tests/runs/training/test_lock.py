@@ -11,8 +11,8 @@ import threading
 import pytest
 
 from headway.errors import UserError
-from headway.runs.training.lock import LOCK, training_lock
 from headway.runs.training.loop import train
+from headway.runs.training.opening import LOCK, training_lock
 from tests.runs.training import toys
 
 

@@ -12,16 +12,15 @@ from headway.errors import RunError, UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
-from headway.runs.checkpoint_files import STATE, hash_of, list_checkpoints, read_state
+from headway.runs.checkpoint_files import STATE, hash_of, list_checkpoints, read_state, update_of
 from headway.runs.inspect.pages import summary_of
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import evaluation, opening, session, updates
-from headway.runs.training.batches import PlannedUpdate, prepare_update
 from headway.runs.training.evaluation import Evaluation
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.records import Records
-from headway.runs.training.updates import TrainingStep, compute_gradients, step_if
+from headway.runs.training.updates import PlannedUpdate, TrainingStep, compute_gradients, prepare_update, step_if
 from headway.tensors.batch import collate
 from tests.models import toys as models
 from tests.rounding import rounding
@@ -47,16 +46,9 @@ def test_a_set_without_one_usable_pair_is_found_before_the_work(tmp_path, name):
 def test_metrics_have_the_keys_that_others_rely_on(tmp_path):
     lines = metrics(toys.run(tmp_path, log_every=3))
     keys = {
-        "update",
-        "loss",
-        "unsmoothed_loss",
-        "target_tokens",
-        "target_tokens_per_second",
-        "learning_rate",
-        "gradient_norm",
-        "seconds",
-        "cpu_seconds",
-    }
+        "update", "loss", "unsmoothed_loss", "target_tokens", "target_tokens_per_second", "learning_rate",
+        "gradient_norm", "seconds", "cpu_seconds",
+    }  # fmt: skip
     training = [line for line in lines if "loss" in line]
     assert all(keys <= line.keys() for line in training)
     assert [line["update"] for line in training] == [2, 3, 4, 6]
@@ -228,10 +220,7 @@ def test_bad_updates_in_a_row_end_the_run(tmp_path, monkeypatch):
     spoil(monkeypatch, {3, 4, 5})
     with pytest.raises(RunError, match=r"update 5: .*\n3 such updates in a row"):
         train(toys.recipe(tmp_path), tmp_path / "run")
-    assert [folder.name for folder in list_checkpoints(tmp_path / "run/checkpoints")] == [
-        "update-00000002",
-        "update-00000004",
-    ]
+    assert [update_of(folder) for folder in list_checkpoints(tmp_path / "run/checkpoints")] == [2, 4]
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
@@ -250,15 +239,6 @@ def test_a_fused_optimizer_leaves_out_a_bad_update_by_itself(kind):
     for one, other in zip(layers[0].parameters(), layers[1].parameters(), strict=True):
         assert torch.equal(one, other)
         assert deciding.state[other]["step"] == 2
-
-
-def test_running_out_of_memory_says_what_to_do(tmp_path, monkeypatch):
-    def burst(self, output, batch):
-        raise torch.OutOfMemoryError("too much")
-
-    monkeypatch.setattr(Objective, "__call__", burst)
-    with pytest.raises(RunError, match=r"memory ran out in a batch of \d+ examples; lower training\.batch_tokens"):
-        train(toys.recipe(tmp_path), tmp_path / "run")
 
 
 def test_epochs_and_patience_end_training(tmp_path, caplog):
@@ -344,11 +324,9 @@ def test_recipes_that_cannot_work_are_refused_first(tmp_path):
     for changes, message in (
         ({"best_by": "bleu"}, r"training\.best_by"),
         ({"model": {"encoder": {"layers": 1, "mixer": "atention"}}}, r"model\.encoder\.mixer\[0\]\.kind.*'attention'"),
-        ({"model": {"tied": "all"}}, ""),
     ):
-        if message:
-            with pytest.raises(UserError, match=message):
-                train(toys.recipe(tmp_path, **changes), tmp_path / "run")
+        with pytest.raises(UserError, match=message):
+            train(toys.recipe(tmp_path, **changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

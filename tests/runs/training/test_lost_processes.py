@@ -16,7 +16,7 @@ from headway.errors import HeadwayError
 from headway.log import logger
 from headway.recipe import Recipe
 from headway.runs.checkpoint_files import list_checkpoints
-from headway.runs.training import heartbeat, loop
+from headway.runs.training import loop, parallel
 from headway.runs.training.loop import train
 from tests.runs.training import toys
 
@@ -109,8 +109,8 @@ def test_the_other_process_says_so(tmp_path: Path, how: str, fails: int) -> None
 def test_a_process_that_is_stopped_is_named_long_before_the_wait_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: int
 ) -> None:
-    monkeypatch.setattr(heartbeat, "EVERY", 0.2)
-    monkeypatch.setattr(heartbeat, "SILENCE", 2.0)
+    monkeypatch.setattr(parallel, "EVERY", 0.2)
+    monkeypatch.setattr(parallel, "SILENCE", 2.0)
     recipe = toys.recipe(tmp_path, precision="float32")
     code, message, seconds = together(recipe, tmp_path / "run", fails, lambda: os.kill(os.getpid(), signal.SIGSTOP))
     assert code == 1
@@ -123,8 +123,8 @@ def test_a_process_that_is_stopped_is_named_long_before_the_wait_is_over(
 def test_a_process_that_works_longer_than_the_silence_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "EVERY", 0.1)
-    monkeypatch.setattr(heartbeat, "SILENCE", 1.0)
+    monkeypatch.setattr(parallel, "EVERY", 0.1)
+    monkeypatch.setattr(parallel, "SILENCE", 1.0)
     recipe = toys.recipe(tmp_path, precision="float32")
     code, message, _ = together(recipe, tmp_path / "run", 1, lambda: time.sleep(3))
     assert (code, message) == (0, "")

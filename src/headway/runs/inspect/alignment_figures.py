@@ -9,7 +9,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from headway.errors import UserError
@@ -21,41 +20,27 @@ from headway.tasks.task import Example
 PAGE_WORDS = 60  # source words beside each other on a page
 
 
-def alignment_figure(example: Example, path: Path, layer: str | None = None, *, dark: bool = False) -> None:
-    """Draw how much each target token of an example attended to each source token, averaged over the heads.
+def alignment_figure(example: Example, path: Path, *, dark: bool = False) -> None:
+    """Draw how much each target token of an example attended to each source token, the mean of all layers and heads.
 
-    Characters that no installed font can draw are shown as rectangles, and a line below the figure names them.
-
-    Args:
-        path: the figure; its suffix says the format.
-        layer: the name in `example.attention` that is drawn; the mean of all of them by default.
-        dark: light on dark, for pages that are dark.
-
-    Raises:
-        UserError: there is no such layer, or the example has no attention.
+    Characters that no installed font can draw are shown as rectangles, and a line below the figure names them. The
+    suffix of the path says the format; with `dark` the figure is light on dark.
     """
-    weights = _mean_over_heads(example, layer)
+    weights = np.mean([of_layer.mean(axis=0) for of_layer in example.attention.values()], axis=0)
     alignment = WordAlignment(tuple(example.source_tokens), tuple(example.target_tokens), weights)
     _draw_page([alignment], path, columns=1, style=STYLE | DARK if dark else STYLE)
 
 
 def alignment_page(alignments: Sequence[WordAlignment], path: Path, columns: int = 3) -> None:
-    """Draw alignments of words, source above and target to the left: one sentence, or a page of them.
+    """Draw alignments of words, source above and target to the left; those without words on a side are left out.
 
-    Args:
-        alignments: one a sentence; those without words on a side are left out.
-        path: the figure; its suffix says the format.
-        columns: how many sentences stand beside each other; long ones that do not fit take a column less.
-
-    Raises:
-        UserError: there is nothing to draw.
+    At most `columns` sentences stand beside each other, long ones fewer. Raises UserError where nothing can be drawn.
     """
     drawn = [alignment for alignment in alignments if alignment.source and alignment.target]
     if not drawn:
         raise UserError("there is no alignment to draw: every line or its output is empty", where=str(path))
     widest = max(len(alignment.source) for alignment in drawn)
-    fitting = max(1, int(PAGE_WORDS / widest))
-    _draw_page(drawn, path, min(columns, fitting, len(drawn)))
+    _draw_page(drawn, path, min(columns, max(1, PAGE_WORDS // widest), len(drawn)))
 
 
 def _draw_page(
@@ -76,23 +61,8 @@ def _draw_page(
             source, target = ([shown[token] for token in words] for words in (alignment.source, alignment.target))
             draw_weights(axes, alignment.weights, source, target)
         if missing:
-            figure.supxlabel(_missing_fonts(missing), fontsize=7)
+            names = ", ".join(f"U+{ord(char):04X}" for char in sorted(missing)[:4]) + (" …" if len(missing) > 4 else "")
+            packages = "fonts-noto; for Chinese, Japanese and Korean fonts-noto-cjk"
+            text = f"No installed font has {names}\nNoto Sans has most scripts ({packages})"
+            figure.supxlabel(text, fontsize=7)
         save_figure(figure, path)
-
-
-def _missing_fonts(missing: set[str]) -> str:
-    names = ", ".join(f"U+{ord(char):04X}" for char in sorted(missing)[:4]) + (" …" if len(missing) > 4 else "")
-    return (
-        f"No installed font has {names}\nNoto Sans has most scripts"
-        " (fonts-noto; for Chinese, Japanese and Korean fonts-noto-cjk)"
-    )
-
-
-def _mean_over_heads(example: Example, layer: str | None) -> npt.NDArray[np.floating[Any]]:
-    if layer is not None and layer not in example.attention:
-        raise UserError("there is no attention of that name", where="layer", received=layer, allowed=example.attention)
-    if not example.attention:
-        raise UserError("the example has no attention; ask for it when decoding")
-    chosen = [example.attention[layer]] if layer is not None else list(example.attention.values())
-    mean: npt.NDArray[np.floating[Any]] = np.mean([weights.mean(axis=0) for weights in chosen], axis=0)
-    return mean

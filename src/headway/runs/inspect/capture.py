@@ -33,21 +33,13 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Choices of reading a corpus.
+    """Choices of reading a corpus."""
 
-    Attributes:
-        force: give the model the targets that are known, in the place of its own outputs.
-        hypotheses: decode, too, where targets are given.
-        nbest: outputs of an example that the model decodes.
-        capture: patterns of the names of the attention that is captured, or `all` for whatever there is.
-        contributions: measure what each offset adds in layers without weights.
-    """
-
-    force: bool = True
-    hypotheses: bool = True
-    nbest: int = 1
-    capture: Capture = ALL
-    contributions: bool = False
+    force: bool = True  # give the model the targets that are known, in the place of its own outputs
+    hypotheses: bool = True  # decode, too, where targets are given
+    nbest: int = 1  # outputs of an example that the model decodes
+    capture: Capture = ALL  # patterns of the names of the attention that is captured
+    contributions: bool = False  # measure what each offset adds in layers without weights
 
 
 @dataclass(frozen=True)
@@ -98,12 +90,7 @@ class Captured:
 
 @singledispatch
 def read(predictor: Any, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
-    """Read examples with a model, in their order and every one of them, a few at a time.
-
-    Args:
-        predictor: what a task predicts with; one model.
-        examples: the corpus, which is gone through once.
-        options: what is decoded and captured.
+    """Read examples with one model, in their order and every one of them, a few at a time.
 
     Raises:
         UserError: a predictor that nothing is known of; whatever it raises itself.
@@ -128,10 +115,12 @@ def _read_sequences(
         measures = _contributions(predictor, [prediction for prediction, _ in predictions]) if measured else {}
         # A model without such layers has none in its first sentences, and is not asked again.
         measured = measured and (any(measures.values()) or not measures)
-        read_examples = {
-            id(example): Captured(example, (_view(prediction),), prediction, text, measures.get(id(prediction), {}))
-            for example, (prediction, text) in zip(shown, predictions, strict=True)
-        }
+        read_examples = {}
+        for example, (prediction, text) in zip(shown, predictions, strict=True):
+            attention = prediction.attention
+            tokens = {name: (prediction.rows(name), prediction.columns(name)) for name in attention}
+            view = AttentionView(attention, tokens)
+            read_examples[id(example)] = Captured(example, (view,), prediction, text, measures.get(id(prediction), {}))
         yield from (read_examples.get(id(example), Captured(example)) for example in chunk)
     account.tell()
 
@@ -145,26 +134,18 @@ def _predictions(
     forced = [example for example in examples if options.force and example.target is not None]
     free = [example for example in examples if not (options.force and example.target is not None)]
     decoded = predictor.predict([example.source for example in free], capture=options.capture, **search)
-    decoded_by_example = {
+    found: dict[int, tuple[Prediction, str | None]] = {
         id(example): (prediction, prediction.text) for example, prediction in zip(free, decoded, strict=True)
     }
-    if not forced:
-        return [decoded_by_example[id(example)] for example in examples]
-    sources = [example.source for example in forced]
-    given = predictor.force(sources, [example.target or "" for example in forced], capture=options.capture)
-    texts: list[str | None] = [None] * len(forced)
-    if options.hypotheses:
-        with accounted(InputAccount()):  # of what is counted above
-            texts = [prediction.text for prediction in predictor.predict(sources, **search)]
-    both = decoded_by_example | {
-        id(example): pair for example, pair in zip(forced, zip(given, texts, strict=True), strict=True)
-    }
-    return [both[id(example)] for example in examples]
-
-
-def _view(prediction: Prediction) -> AttentionView:
-    attention = prediction.attention
-    return AttentionView(attention, {name: (prediction.rows(name), prediction.columns(name)) for name in attention})
+    if forced:
+        sources = [example.source for example in forced]
+        given = predictor.force(sources, [example.target or "" for example in forced], capture=options.capture)
+        texts: list[str | None] = [None] * len(forced)
+        if options.hypotheses:
+            with accounted(InputAccount()):  # of what is counted above
+                texts = [prediction.text for prediction in predictor.predict(sources, **search)]
+        found |= zip(map(id, forced), zip(given, texts, strict=True), strict=True)
+    return [found[id(example)] for example in examples]
 
 
 def _contributions(

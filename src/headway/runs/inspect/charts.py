@@ -39,54 +39,31 @@ BASELINE = {"color": MUTED, "linestyle": (0, (2, 2)), "zorder": 1}
 
 
 class Panel(NamedTuple):
-    """One of the charts beside each other in a figure.
-
-    Attributes:
-        title: of the chart.
-        x: the name of the horizontal axis.
-        y: the name of the vertical axis.
-        lines: points (x, y) of each line by name, in ascending order of x.
-        percent: y goes from 0 to 100.
-        limits: of y, where they are given.
-        logarithmic: both axes.
-        shaded: a range of x to be shaded, and its name, such as the lengths in training.
-        dots: points without a line.
-        bars: for lines by name, the low and the high end of each point's error bar.
-        counts: how many examples each of the values of x stands for.
-        baseline: the name of a line that the others are compared with.
-        names: texts at x = 0, 1, ... in the place of numbers.
-    """
+    """One of the charts beside each other in a figure."""
 
     title: str
-    x: str
+    x: str  # the name of the axis
     y: str
-    lines: Mapping[str, Sequence[tuple[float, float]]]
-    percent: bool = False
-    limits: tuple[float | None, float | None] = (None, None)
-    logarithmic: bool = False
-    shaded: tuple[float, float, str] | None = None
-    dots: Sequence[tuple[float, float]] = ()
-    bars: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})
-    counts: Sequence[tuple[float, int]] = ()
-    baseline: str | None = None
-    names: Sequence[str] = ()
+    lines: Mapping[str, Sequence[tuple[float, float]]]  # points by name, in ascending order of x
+    percent: bool = False  # y goes from 0 to 100
+    limits: tuple[float | None, float | None] = (None, None)  # of y
+    logarithmic: bool = False  # both axes
+    shaded: tuple[float, float, str] | None = None  # a range of x and its name, such as the lengths in training
+    dots: Sequence[tuple[float, float]] = ()  # points without a line
+    bars: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})  # low and high end at each point of a line
+    counts: Sequence[tuple[float, int]] = ()  # how many examples each of the values of x stands for
+    baseline: str | None = None  # the name of a line that the others are compared with
+    names: Sequence[str] = ()  # texts at x = 0, 1, ... in the place of numbers
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A result to be drawn, with its numbers.
-
-    Args:
-        name: of its files, without a suffix.
-        panels: at least one.
-        table: the numbers.
-        ordered: its lines are in an order, such as layers, and so are their colours.
-    """
+    """A result to be drawn, with its numbers; `name` is that of its files, without a suffix."""
 
     name: str
     panels: Sequence[Panel]
     table: Table
-    ordered: bool = False
+    ordered: bool = False  # the lines are in an order, such as layers, and so are their colours
 
     def write(self, folder: Path, of: str = "") -> list[Path]:
         """Write the figure as PNG and SVG and the numbers as CSV into `folder`; the paths. Raises as `panel_chart`.
@@ -108,13 +85,13 @@ def line_chart(
 
 
 def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False, of: str = "") -> None:
-    """Draw charts beside each other.
+    """Draw charts beside each other; a name is the same line in all of them.
 
     Args:
-        panels: at least one; a name is the same line in all of them.
+        panels: at least one.
         path: the figure; its suffix says the format.
         ordered: the lines are in an order, such as layers, and so are their colours.
-        of: what the figure is of, such as the name of a run.
+        of: stands above the figure, such as the name of a run.
 
     Raises:
         UserError: there is nothing to draw, or a suffix that is no format of figures.
@@ -122,7 +99,11 @@ def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False, o
     if not any(points for panel in panels for points in panel.lines.values()):
         raise UserError("there is nothing to draw", where=str(path))
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines if name != panel.baseline))
-    styles = dict(zip(names, _styles(len(names), ordered), strict=True))
+    styles = {name: LINES[index % len(LINES)] for index, name in enumerate(names)}
+    if ordered and len(names) > 1:  # from dark to light, short of the yellow that white paper swallows
+        colour = matplotlib.colormaps["viridis"]
+        for index, name in enumerate(names):
+            styles[name] = styles[name] | {"color": colour(0.8 * index / (len(names) - 1)), "linestyle": "-"}
     text = "".join(
         [of, *names]
         + [str(panel.baseline or "") for panel in panels]
@@ -130,27 +111,17 @@ def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False, o
     )
     with matplotlib.rc_context(STYLE | {"font.family": pick_fonts(text)[0]}):
         legend = any(names)  # one line may go without
-        figure = Figure(
-            figsize=((4.6 if len(panels) == 1 else 3.4 * len(panels)) + 1.2 * legend, 3.3), layout="constrained"
-        )
+        width = (4.6 if len(panels) == 1 else 3.4 * len(panels)) + 1.2 * legend
+        figure = Figure(figsize=(width, 3.3), layout="constrained")
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _draw_panel(axes, panel, styles)
         if legend:
-            handles = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(),
-                                                                                 strict=True)}  # fmt: skip
+            labelled = (axes.get_legend_handles_labels() for axes in figure.axes)
+            handles = {label: line for lines, labels in labelled for line, label in zip(lines, labels, strict=True)}
             figure.legend(handles.values(), list(handles), loc="outside right center", frameon=False, handlelength=3)
         if of:
             figure.suptitle(of, x=0.01, ha="left", fontsize=8, color=MUTED)
         save_figure(figure, path)
-
-
-def _styles(count: int, ordered: bool) -> list[dict[str, Any]]:
-    """The looks of so many lines."""
-    styles = [LINES[index % len(LINES)] for index in range(count)]
-    if ordered and count > 1:  # from dark to light, short of the yellow that white paper swallows
-        colours = [matplotlib.colormaps["viridis"](0.8 * index / (count - 1)) for index in range(count)]
-        styles = [style | {"color": colour, "linestyle": "-"} for style, colour in zip(styles, colours, strict=True)]
-    return styles
 
 
 def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) -> None:
@@ -170,9 +141,16 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
     axes.set(xlabel=panel.x, ylabel=panel.y)
     axes.set_ylim(*((-3, 103) if panel.percent else panel.limits))
     if panel.shaded is not None:
-        _shade(axes, *panel.shaded)
+        first, last, label = panel.shaded
+        axes.axvspan(first, last, color=GRID, linewidth=0)
+        look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7, "color": MUTED}
+        axes.text((first + last) / 2, 1.01, label, transform=axes.get_xaxis_transform(), **look)
     if panel.logarithmic:
-        _make_logarithmic(axes)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(ScalarFormatter())
+            axis.set_minor_formatter(NullFormatter())
     else:
         _begin_at_zero(axes, chosen=panel.limits[0] is not None)
     if panel.names:
@@ -226,17 +204,3 @@ def _tell_counts(axes: Axes, panel: Panel) -> None:
         for x, count in panel.counts:
             place = axes.get_xaxis_transform()
             axes.text(x, 0.02, f"{count:,}", transform=place, ha="center", va="bottom", fontsize=6, color=MUTED)
-
-
-def _shade(axes: Axes, first: float, last: float, label: str) -> None:
-    axes.axvspan(first, last, color=GRID, linewidth=0)
-    transform = axes.get_xaxis_transform()
-    axes.text((first + last) / 2, 1.01, label, transform=transform, ha="center", va="bottom", fontsize=7, color=MUTED)
-
-
-def _make_logarithmic(axes: Axes) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(ScalarFormatter())
-        axis.set_minor_formatter(NullFormatter())

@@ -42,19 +42,12 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerContributions:
-    """The measures of one layer in one sentence.
+    """The measures of one layer in one sentence."""
 
-    Attributes:
-        tokens: the L tokens that the layer reads, the last of them with the end mark or the first with the begin mark.
-        spans: the P spans.
-        norm: (K, L, P), of the contribution before the ReLU.
-        gradient_input: (K, L, P), in nats of the log probability of the target.
-    """
-
-    tokens: list[str]
+    tokens: list[str]  # the L tokens that the layer reads, with the end mark as the last or the begin mark as the first
     spans: tuple[Span, ...]
-    norm: Floats
-    gradient_input: Floats
+    norm: Floats  # (K, L, P), of the contribution before the ReLU
+    gradient_input: Floats  # (K, L, P), in nats of the log probability of the target
 
 
 class _Call(NamedTuple):
@@ -69,9 +62,7 @@ class _Call(NamedTuple):
 def measure(model: nn.Module, score: Callable[[], Tensor]) -> dict[str, Measured]:
     """The measures of every mixer that is a sum of contributions, by the name that its attention would have.
 
-    Args:
-        model: any module with mixers in it.
-        score: runs the model once and gives a scalar, a sum over the rows of a batch.
+    `score` runs the model once and gives a scalar, a sum over the rows of a batch.
     """
     with torch.inference_mode(False), torch.enable_grad():
         with _listening(model) as calls:
@@ -79,10 +70,14 @@ def measure(model: nn.Module, score: Callable[[], Tensor]) -> dict[str, Measured
         if not calls:
             return {}
         gradients = torch.autograd.grad(total, [call.probe for call in calls.values()])
-        measures = {
-            name: _measured(call, gradient) for (name, call), gradient in zip(calls.items(), gradients, strict=True)
-        }
-    return {name: measured for name, measured in measures.items() if measured is not None}
+        measures = {}
+        for (name, call), gradient in zip(calls.items(), gradients, strict=True):
+            if isinstance(call.mixer, Decomposable):
+                spans, terms, values = call.mixer.contributions(call.x.requires_grad_(), call.mask)
+                (of_terms,) = torch.autograd.grad(values, terms, gradient)
+                terms = terms.detach()
+                measures[name] = Measured(spans, terms.norm(dim=-1), (of_terms * terms).sum(-1))
+        return measures
 
 
 def mixers_of(model: nn.Module) -> dict[str, Mixer]:
@@ -112,24 +107,11 @@ def _listening(model: nn.Module) -> Iterator[Mapping[str, _Call]]:
             registered.remove()
 
 
-def _measured(call: _Call, gradient: Tensor) -> Measured | None:
-    """The measures of one mixer, given the gradient (B, L, D) of the score with respect to its values."""
-    if not isinstance(call.mixer, Decomposable):
-        return None
-    spans, terms, values = call.mixer.contributions(call.x.requires_grad_(), call.mask)
-    (gradients,) = torch.autograd.grad(values, terms, gradient)
-    terms = terms.detach()
-    return Measured(spans, terms.norm(dim=-1), (gradients * terms).sum(-1))
-
-
 def log_probability(model: Seq2Seq, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:
     """The log probability of the targets of a batch, all rows together.
 
-    Args:
-        model: the model.
-        batch: source and target.
-        positions: of which target tokens, counted from 0, the end mark last; of all by default. Rows that are too
-            short for a position are left out there.
+    With `positions` it is of these target tokens, counted from 0, the end mark last. Rows that are too short for a
+    position are left out there.
     """
     scores: Tensor = model(batch).logits.float().log_softmax(-1)
     tokens = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).masked_fill(~batch.target_mask, 0)
@@ -143,7 +125,7 @@ def contributions(
     *,
     positions: Sequence[int] | None = None,
 ) -> list[dict[str, LayerContributions]]:
-    """Measure what each span contributes, in all layers of a model that sum up contributions, for pairs of lines.
+    """Measure what each span contributes, in all layers of one model that sum up contributions, for pairs of raw lines.
 
     Args:
         predictor: one model.
@@ -167,11 +149,8 @@ def contributions(
     if positions is not None and not all(0 <= position <= longest for position in positions):
         allowed = f"0 to {longest}"
         raise UserError("no target has such a token", where="positions", received=list(positions), allowed=allowed)
-    result = []
-    for start in range(0, len(sources), BATCH):
-        chunk = slice(start, start + BATCH)
-        result += _of_batch(predictor, source_ids[chunk], target_ids[chunk], positions)
-    return result
+    chunks = [slice(start, start + BATCH) for start in range(0, len(sources), BATCH)]
+    return [row for chunk in chunks for row in _of_batch(predictor, source_ids[chunk], target_ids[chunk], positions)]
 
 
 def _of_batch(
@@ -181,18 +160,12 @@ def _of_batch(
     target_ids = [np.asarray(ids, dtype=np.int64) for ids in targets]
     batch = collate([np.asarray(ids) for ids in sources], target_ids).to(predictor.device)
     known = positions if positions is None else [index for index in positions if index < batch.target_output.shape[1]]
-    measures = measure(model, lambda: log_probability(model, batch, known))
-    arrays = {
-        name: (measured.norm.float().cpu().numpy(), measured.gradient_input.float().cpu().numpy())
-        for name, measured in measures.items()
-    }
-    rows = []
-    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        tokens = predictor.attended(source), predictor.target.tokens(target)
-        layers = {}
-        for name, (norm, gradient_input) in arrays.items():
+    rows: list[dict[str, LayerContributions]] = [{} for _ in sources]
+    for name, measured in measure(model, lambda: log_probability(model, batch, known)).items():
+        norm, gradient_input = (each.float().cpu().numpy() for each in (measured.norm, measured.gradient_input))
+        for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            tokens = predictor.attended(source), predictor.target.tokens(target)
             columns = column_tokens(model.attention_axes(name), *tokens)
             real = row, slice(None), slice(len(columns))
-            layers[name] = LayerContributions(columns, measures[name].spans, norm[real], gradient_input[real])
-        rows.append(layers)
+            rows[row][name] = LayerContributions(columns, measured.spans, norm[real], gradient_input[real])
     return rows

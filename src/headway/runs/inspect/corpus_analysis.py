@@ -20,11 +20,11 @@ from headway.runs.inspect.analyses import (
     LayerAnalysis,
     LengthAnalysis,
     RelativePositionAnalysis,
+    within,
 )
 from headway.runs.inspect.capture import Captured, ReadOptions, read
 from headway.runs.inspect.contributions import mixers_of
 from headway.runs.inspect.inspect_options import FigureOptions
-from headway.runs.inspect.measures import within
 from headway.runs.load import load, task_of
 from headway.tables import Cell, Column, Table
 from headway.tasks.task import RawCorpus
@@ -45,15 +45,12 @@ class CorpusAnalysis:
 
     def __init__(self, metric: Metric, window: int) -> None:
         self.relative, self.entropies = RelativePositionAnalysis(window), EntropyAnalysis()
-        self.contributions, self.layers = ContributionAnalysis(), LayerAnalysis()
-        self.lengths = LengthAnalysis(metric)
+        self.contributions, self.lengths = ContributionAnalysis(), LengthAnalysis(metric)
+        self.analyses: tuple[Analysis, ...] = (
+            self.relative, self.entropies, self.contributions, LayerAnalysis(), self.lengths
+        )  # fmt: skip
         self.window, self.examples, self.read = window, 0, 0
         self.without: list[str] = []
-
-    @property
-    def analyses(self) -> tuple[Analysis, ...]:
-        """In the order of their figures."""
-        return self.relative, self.entropies, self.contributions, self.layers, self.lengths
 
     def add(self, captured: Captured) -> None:
         """Count one example."""
@@ -72,13 +69,10 @@ class CorpusAnalysis:
 
     def summary(self) -> dict[str, Any]:
         """The main numbers, as JSON can hold them; shares and entropies are means over heads, and then head by head."""
-        n = self.window
-        attention: dict[str, dict[str, Any]] = {}
+        n, attention = self.window, dict[str, dict[str, Any]]()
         for name, entropy in self.entropies.totals.items():
-            bits = entropy.mean()
-            attention[name] = {
-                "entropy": float(bits.mean()), "entropy_by_head": bits.tolist(), "even_entropy": entropy.even_mean()
-            }  # fmt: skip
+            bits, even = entropy.mean(), entropy.even_mean()
+            attention[name] = {"entropy": float(bits.mean()), "entropy_by_head": bits.tolist(), "even_entropy": even}
         for name, relative in self.relative.totals.items():
             inside, even = within(relative.shares(), n), float(within(relative.even_shares(), n))
             attention[name] |= {"within": float(inside.mean()), "within_by_head": inside.tolist(), "even_within": even}
@@ -114,10 +108,6 @@ class CorpusAnalysis:
             lines.append(
                 f"{title}: no weights; largest contributions: {largest}; by gradient x input most counts {strongest}"
             )
-        return "\n".join([*lines, *self._missing(quality)])
-
-    def _missing(self, quality: bool) -> list[str]:
-        lines = []
         if self.without:
             titles = "; ".join(AttentionName.parse(name).title for name in self.without)
             lines.append(f"{titles}: no weights and no contributions, so that there is nothing to draw")
@@ -127,7 +117,7 @@ class CorpusAnalysis:
             lines.append("this model has no attention: no entropy")
         if quality and not self.lengths.statistics.rows:
             lines.append("no references: no quality by length")
-        return lines
+        return "\n".join(lines)
 
 
 def analyse(predictor: Any, corpus: RawCorpus, analysis: CorpusAnalysis, options: ReadOptions) -> None:

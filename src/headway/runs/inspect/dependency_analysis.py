@@ -1,31 +1,49 @@
-"""Attachment of words by dependency heads, and agreement of the attention of both sides.
+"""`headway inspect dependencies`: attachment of words by dependency heads, and agreement of the attention of both
+sides, as scores and as figures (those of Deguchi et al., figures 2 and 3).
 
-Shapes: K heads, L positions, S source, T target, W words of a line.
+Shapes: K heads, L positions, S source, T target (with the end mark in figures), W words of a line.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import matplotlib
 import networkx as nx
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Arc
 from numpy.typing import NDArray
 
 from headway.batched import batched
+from headway.errors import UserError, option
+from headway.figures.drawing import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, save_figure
+from headway.figures.fonts import drawable
+from headway.files import write_text
+from headway.formats.conllu import is_conllu
+from headway.formats.lines import read_lines
+from headway.formats.pairs import open_source
 from headway.losses import DependencyConfig, Objective, ObjectiveConfig
 from headway.losses.dependency_loss import DependencyLoss, check_sides
 from headway.losses.parts import mean_of_heads
 from headway.losses.synchronous import SynchronousLoss
 from headway.metrics.attachment import UNKNOWN
 from headway.models import Output
-from headway.parses.parsers import Parser
+from headway.parses.parsers import Parser, load_parser, read_conllu
 from headway.parses.projection import NONE, Projection, project
+from headway.predictors.captured_attention import END
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
+from headway.recipe import Recipe, apply_overrides, parse_recipe
 from headway.runs.inspect.capture import AttentionView, Captured, ReadOptions, read
+from headway.runs.inspect.inspect_options import DependencyOptions
+from headway.runs.load import load
 from headway.tasks.task import RawExample
 from headway.tensors.batch import TargetBatch
 
@@ -100,13 +118,6 @@ class WordHeads(NamedTuple):
     tree: NDArray[np.intp]
     gold: NDArray[np.int32]
 
-    @classmethod
-    def of(cls, sentence: Analysed, causal: bool) -> Self:
-        """Those of a sentence; where `causal`, only heads to the left are scored."""
-        weights = word_weights(sentence)
-        scored = sentence.projection.left_only() if causal else sentence.projection
-        return cls(weights.argmax(1), np.array(best_tree(weights)), word_heads(scored))
-
     def lines(self) -> tuple[str, str]:
         """The tree's heads and the parser's as the metric `uas` reads them: from 1, 0 for a root, `_` for none."""
         return _numbered(self.tree), _numbered(self.gold)
@@ -135,10 +146,10 @@ class AttachmentScore:
     pieces_right: int = 0
 
     def add(self, sentence: Analysed, causal: bool) -> WordHeads:
-        """Count one sentence, and give its heads."""
-        full = sentence.projection
+        """Count one sentence, and give its heads; where `causal`, only heads to the left are scored."""
+        full, weights = sentence.projection, word_weights(sentence)
         scored = full.left_only() if causal else full
-        heads = WordHeads.of(sentence, causal)
+        heads = WordHeads(weights.argmax(1), np.array(best_tree(weights)), word_heads(scored))
         known = heads.gold != NONE
         self.sentences += 1
         self.parsed += bool((full.heads != NONE).any())
@@ -153,13 +164,12 @@ class AttachmentScore:
 
     def to_json(self) -> dict[str, Any]:
         """Counts and scores in percent."""
-        words, tokens = max(1, self.words), max(1, self.pieces)
-        scores = {
+        words = max(1, self.words)
+        return vars(self) | {
             "uas_argmax": 100 * self.right_by_argmax / words,
             "uas_tree": 100 * self.right_by_tree / words,
-            "pieces_argmax": 100 * self.pieces_right / tokens,
+            "pieces_argmax": 100 * self.pieces_right / max(1, self.pieces),
         }
-        return vars(self) | scores
 
     def text(self, name: str) -> str:
         """Two lines to be read."""
@@ -213,10 +223,7 @@ class Agreement:
 
 @dataclass
 class DependencyAnalysis:
-    """Attachment and agreement over a corpus, with the first sentences kept for figures.
-
-    Args:
-        kept: how many sentences are kept.
+    """Attachment and agreement over a corpus, with the first sentences `kept` for figures.
 
     Attributes:
         heads: of each side, for each sentence, the model's heads and the parser's, as lines of the metric `uas`.
@@ -251,19 +258,11 @@ class DependencyAnalysis:
 
 @dataclass(frozen=True)
 class ReadPair:
-    """A pair with all that was read of it.
+    """A pair with all that was read of it."""
 
-    Attributes:
-        example: the raw texts.
-        tokens: those of the source and of the target, without end marks.
-        sides: by `source` and `target`, the sides that have a parser and dependency heads.
-        synchronised: the attention of both sides, where the objective has a synchronous constraint.
-    """
-
-    example: RawExample
-    tokens: tuple[list[str], list[str]]
-    sides: dict[str, Analysed]
-    synchronised: Synchronised | None
+    tokens: tuple[list[str], list[str]]  # of source and target, without end marks
+    sides: dict[str, Analysed]  # by `source` and `target`, those that have a parser and dependency heads
+    synchronised: Synchronised | None  # the attention of both sides, where the objective has such a constraint
 
 
 @dataclass(frozen=True)
@@ -293,8 +292,11 @@ class DependencyReader:
         for name in heads.attention:
             check_sides(name, self.predictor.models[0].attention_axes(name), "RUN")
         names = dict.fromkeys([*heads.attention, *(constraint.attention if constraint else ())])
-        # Without its target, a source is read beside an empty one.
-        given = (RawExample(example.source, example.target or "") for example in examples if _is_whole(example))
+        given = (
+            RawExample(example.source, example.target or "")  # without its target, a source is read beside an empty one
+            for example in examples
+            if example.source.strip() and (example.target is None or example.target.strip())
+        )
         stream = read(self.predictor, given, ReadOptions(hypotheses=False, capture=tuple(names)))
         for chunk in batched(stream, BATCH):
             yield from self._read_chunk([captured for captured in chunk if captured.views], heads, constraint)
@@ -302,6 +304,8 @@ class DependencyReader:
     def _read_chunk(
         self, chunk: Sequence[Captured], heads: DependencyLoss, constraint: SynchronousLoss | None
     ) -> Iterator[ReadPair]:
+        assert isinstance(self.predictor.source, TextProcessor)
+        processors: tuple[TextProcessor, TextProcessor] = self.predictor.source, self.predictor.target
         sides: list[dict[str, Analysed]] = [{} for _ in chunk]
         for index, (side, parser) in enumerate(zip(("source", "target"), self.parsers, strict=True)):
             lines = [(captured.example.source, captured.example.target or "")[index] for captured in chunk]
@@ -309,35 +313,21 @@ class DependencyReader:
                 continue
             shift = int(side == "target" and self.dependency.index_by == "input")
             for row, (line, parse) in enumerate(zip(lines, parser.parse(lines), strict=True)):
-                weights = _mean(chunk[row].views[0], heads.name_of(side), self.dependency.heads)
-                sides[row][side] = self._analysed(line, parse, weights, index, shift)
+                tokens = processors[index].encode_with_spans(line)
+                projection = project(tokens, parse, segmented=processors[index].config.segment != "none")
+                real = slice(shift, shift + len(tokens))
+                weights = _mean(chunk[row].views[0], heads.name_of(side), self.dependency.heads)[real, real]
+                sides[row][side] = Analysed([token.text for token in tokens], projection, weights)
         for captured, analysed in zip(chunk, sides, strict=True):
+            example = captured.example
+            source, target = (
+                [token.text for token in processor.encode_with_spans(line or "")]
+                for processor, line in zip(processors, (example.source, example.target), strict=True)
+            )
             synchronised = None
-            if constraint is not None and captured.example.target:
+            if constraint is not None and example.target:
                 synchronised = _synchronised(constraint, captured.views[0])
-            yield ReadPair(captured.example, self._tokens(captured.example), analysed, synchronised)
-
-    def _analysed(self, line: str, parse: Any, weights: Weights, index: int, shift: int) -> Analysed:
-        processor = self._processors()[index]
-        tokens = processor.encode_with_spans(line)
-        projection = project(tokens, parse, segmented=processor.config.segment != "none")
-        real = slice(shift, shift + len(tokens))
-        return Analysed([token.text for token in tokens], projection, weights[real, real])
-
-    def _tokens(self, example: RawExample) -> tuple[list[str], list[str]]:
-        source, target = self._processors()
-        return [token.text for token in source.encode_with_spans(example.source)], [
-            token.text for token in target.encode_with_spans(example.target or "")
-        ]
-
-    def _processors(self) -> tuple[TextProcessor, TextProcessor]:
-        source, target = self.predictor.source, self.predictor.target
-        assert isinstance(source, TextProcessor)
-        return source, target
-
-
-def _is_whole(example: RawExample) -> bool:
-    return bool(example.source.strip()) and (example.target is None or bool(example.target.strip()))
+            yield ReadPair((source, target), analysed, synchronised)
 
 
 def _mean(view: AttentionView, name: str, heads: tuple[int, ...] | None) -> Weights:
@@ -358,3 +348,152 @@ def _synchronised(constraint: SynchronousLoss, view: AttentionView) -> Synchroni
         _mean(view, names[0], constraint.heads), _mean(view, names[2], constraint.attention[names[2]]),
         projected[0].double().numpy(), decoder[0].double().numpy(),
     )  # fmt: skip
+
+
+CELL = 0.28  # inches
+
+
+def run_dependencies(run: Path, overrides: Sequence[str], options: DependencyOptions) -> str:
+    """Measure a run, draw what is asked for, and give the report, as text or JSON. Raises as `inspect_dependencies`."""
+    analysis = inspect_dependencies(run, overrides, options)
+    if options.figures is not None:
+        _draw(analysis, options.figures)
+    if options.heads is not None:
+        options.heads.mkdir(parents=True, exist_ok=True)
+        for side, lines in analysis.heads.items():  # as the metric `uas` reads them
+            for name, column in zip(("model", "parser"), zip(*lines, strict=True), strict=True):
+                write_text(options.heads / f"{side}.{name}.heads", "".join(f"{line}\n" for line in column))
+    return json.dumps(analysis.to_json(), indent=1) if options.json_output else analysis.text()
+
+
+def inspect_dependencies(run: Path, overrides: Sequence[str], options: DependencyOptions) -> DependencyAnalysis:
+    """Measure a run, with `overrides` of its recipe, such as another parser or gold parses.
+
+    Raises:
+        UserError: no run, no sentences, no parser, or a parser that cannot be loaded.
+    """
+    predictor = load(run, device=options.device, allow_code=options.allow_code)
+    if not isinstance(predictor, SequencePredictor) or not isinstance(predictor.source, TextProcessor):
+        raise UserError("dependency heads are of words, and this model reads none", where=str(run))
+    tree = predictor.recipe.model_dump(mode="json")
+    apply_overrides(tree, overrides)
+    recipe = parse_recipe(tree)
+    examples, parses = _examples(recipe, options), recipe.data.parses
+    of_target = parses.target if any(example.target is not None for example in examples) else None
+    source, target = (
+        None if config is None else load_parser(config, f"data.parses.{side}")
+        for side, config in (("source", parses.source), ("target", of_target))
+    )
+    analysis = DependencyAnalysis(options.sentences if options.figures is not None else 0)
+    for pair in DependencyReader(predictor, recipe.objective, (source, target)).read(examples):
+        analysis.add(pair)
+    if not (analysis.scores or analysis.agreement.rows):
+        raise UserError("there is nothing to measure: no parser and no synchronous constraint", where="data.parses")
+    return analysis
+
+
+def _examples(recipe: Recipe, options: DependencyOptions) -> list[RawExample]:
+    if options.source is not None:
+        sources = _lines(options.source)
+        if options.target is None:
+            return [RawExample(source) for source in sources]
+        targets = _lines(options.target)
+        if len(sources) != len(targets):
+            received = f"{len(sources)} sources and {len(targets)} targets"
+            raise UserError("each source needs one target", where=option("target"), received=received)
+        return [RawExample(source, target) for source, target in zip(sources, targets, strict=True)]
+    if recipe.data.dev is None:
+        allowed = f"{option('source')} FILE {option('target')} FILE"
+        raise UserError("the recipe has no dev to measure on", where="data.dev", allowed=allowed)
+    dev = open_source(recipe.data.dev, "data.dev", recipe.data.broken)
+    return [RawExample(pair.source, pair.target) for pair in dev]
+
+
+def _lines(path: Path) -> list[str]:
+    return [text for text, _ in read_conllu(path)] if is_conllu(path) else list(read_lines(path))
+
+
+def _draw(analysis: DependencyAnalysis, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, pair in enumerate(analysis.sentences, start=1):
+        for side, sentence in pair.sides.items():
+            dependency_figure(sentence, folder / f"dependencies-{side}-{number}.png", causal=side == "target")
+        if pair.synchronised is not None:
+            source, target = ([*tokens, END] for tokens in pair.tokens)
+            synchronous_figure(pair.synchronised, source, target, folder / f"synchronous-{number}.png")
+
+
+def dependency_figure(sentence: Analysed, path: Path, causal: bool = False) -> None:
+    """Draw A_dep beside the parse: above, the parse as arcs and the model's heads below the line; then the matrix.
+
+    Row t of the matrix is the token t, its columns are where its head may stand; a ring marks the parser's head. Where
+    `causal`, heads that stand to the right are not marked: the decoder cannot see them.
+
+    Raises:
+        UserError: an unknown format.
+    """
+    tokens, families, _ = drawable(sentence.tokens)
+    projection = sentence.projection.left_only() if causal else sentence.projection
+    size = CELL * len(tokens)
+    with matplotlib.rc_context(STYLE | {"font.family": families}):
+        figure = Figure(figsize=(2.2 + size, 3.2 + 1.4 * size), layout="constrained")
+        arcs, matrix = figure.subplots(2, 1, height_ratios=[0.6, 1])
+        _draw_arcs(arcs, tokens, projection.heads.tolist(), sentence.weights.argmax(1).tolist())
+        draw_weights(matrix, sentence.weights, tokens, tokens)
+        edges = [(head, position) for position, head in enumerate(projection.heads.tolist()) if head >= 0]
+        if edges:
+            columns, rows = zip(*edges, strict=True)
+            matrix.scatter(columns, rows, s=46, facecolors="none", edgecolors=ORANGE, linewidths=1.2)
+        save_figure(figure, path)
+
+
+def _draw_arcs(axes: Axes, tokens: list[str], parser: list[int], model: list[int]) -> None:
+    """Arcs from heads to dependents, the parser's above the tokens and the model's below; roots as short lines."""
+    for sign, heads, colour in ((1, parser, ORANGE), (-1, model, BLUE)):
+        for position, head in enumerate(heads):
+            if head == position:
+                axes.plot([position, position], [sign * 0.45, sign * 1.1], color=colour, linewidth=1)
+            elif head >= 0:
+                width = abs(head - position)
+                angles = (0, 180) if sign > 0 else (180, 360)
+                middle = ((head + position) / 2, sign * 0.45)
+                axes.add_patch(Arc(middle, width, width, theta1=angles[0], theta2=angles[1], color=colour, linewidth=1))
+                axes.plot(position, sign * 0.45, marker="v" if sign > 0 else "^", color=colour, markersize=3)
+    longest = max(
+        [abs(head - position) for heads in (parser, model) for position, head in enumerate(heads) if head >= 0] + [2]
+    )
+    for position, token in enumerate(tokens):
+        rotation = 30 if len(token) > 4 else 0
+        axes.text(position, 0, token, ha="center", va="center", color=INK, fontsize=8, rotation=rotation)
+    axes.text(-1.2, 0.9, "parser", color=ORANGE, ha="right", fontsize=8)
+    axes.text(-1.2, -0.9, "model", color=BLUE, ha="right", va="top", fontsize=8)
+    axes.set_xlim(-2, len(tokens))
+    axes.set_ylim(-longest / 2 - 0.8, longest / 2 + 0.8)
+    axes.set_aspect("equal")
+    axes.axis("off")
+
+
+def synchronous_figure(pair: Synchronised, source: list[str], target: list[str], path: Path) -> None:
+    """Draw how E becomes D' by way of C, beside D: four matrices and the squared distance between the last two.
+
+    Tokens are given with their end marks; row t writes the target token t. Raises UserError for an unknown format.
+    """
+    shown, families, _ = drawable([*source, *target])
+    sources, targets = shown[: len(source)], shown[len(source) :]
+    distance = float(np.square(pair.projected - pair.decoder).sum())
+    panels = (
+        ("E, encoder", pair.encoder, sources, sources), ("C, cross-attention", pair.cross, sources, targets),
+        ("D', E carried over", pair.projected, targets, targets), ("D, decoder", pair.decoder, targets, targets),
+    )  # fmt: skip
+    with matplotlib.rc_context(STYLE | {"font.family": families}):
+        widths = [len(columns) for _, _, columns, _ in panels]
+        height = max(len(source), len(target))
+        figure = Figure(figsize=(7 + CELL * sum(widths), 2 + CELL * height), layout="constrained")
+        for axes, (title, weights, columns, rows) in zip(
+            figure.subplots(1, 4, width_ratios=widths), panels, strict=True
+        ):
+            draw_weights(axes, weights, columns, rows)
+            axes.set_title(title, color=INK, fontsize=10)
+        figure.supxlabel(f"squared distance of D' and D: {distance:.3f}", color=MUTED, fontsize=8)
+        figure.patch.set_edgecolor(GRID)
+        save_figure(figure, path)

@@ -12,7 +12,7 @@ from headway.errors import UserError, option
 from headway.figures.drawing import STYLE, draw_weights, save_figure
 from headway.figures.fonts import drawable
 from headway.runs.inspect.inspect_options import HeatMapOptions
-from headway.runs.inspect.inspection import Layer, inspect
+from headway.runs.inspect.inspection import inspect
 from headway.runs.load import load
 from headway.tasks.task import RawExample
 
@@ -28,34 +28,19 @@ def run_heat_map(run: Path, options: HeatMapOptions) -> str:
     layers = [layer for shown in sentence.maps if shown.measure == "weight" for layer in shown.layers]
     if not layers:
         raise UserError("there are no weights to draw for this sentence", where=option("text"), received=options.text)
-    layer = chosen(layers, options.layer)
+    names = {layer.name: layer for layer in layers}
+    if options.layer is None:
+        layer = ([layer for layer in layers if layer.name.endswith(".cross")] or layers)[-1]
+    elif options.layer in names:
+        layer = names[options.layer]
+    else:
+        what, allowed = "there are no weights of this name", ", ".join(names)
+        raise UserError(what, where=option("layer"), received=options.layer, allowed=allowed)
     head = options.head
     if head is not None and head > len(layer.values):
         allowed = f"1 to {len(layer.values)}"
         raise UserError("this layer has no such head", where=option("head"), received=head, allowed=allowed)
     title = f"{layer.title}, {'mean of heads' if head is None else f'head {head}'}"
-    draw_heat_map(layer, head, options.output, f"{run.resolve().name} · {title}", stretch=options.stretch)
-    return f"{options.output}: {title}"
-
-
-def chosen(layers: list[Layer], name: str | None) -> Layer:
-    """The layer of a name, such as `decoder.1.cross`, or the last that reads the source.
-
-    Raises:
-        UserError: there is no such layer.
-    """
-    names = {layer.name: layer for layer in layers}
-    if name is None:
-        cross = [layer for layer in layers if layer.name.endswith(".cross")]
-        return (cross or layers)[-1]
-    if name not in names:
-        allowed = ", ".join(names)
-        raise UserError("there are no weights of this name", where=option("layer"), received=name, allowed=allowed)
-    return names[name]
-
-
-def draw_heat_map(layer: Layer, head: int | None, path: Path, title: str, *, stretch: bool = False) -> None:
-    """Draw the weights (K, T, S) of a layer: those of a head, counted from 1, or the mean of all."""
     weights = layer.values.mean(0) if head is None else layer.values[head - 1]
     drawn, families, _ = drawable([*layer.columns, *layer.rows])
     columns, rows = drawn[: len(layer.columns)], drawn[len(layer.columns) :]
@@ -63,6 +48,7 @@ def draw_heat_map(layer: Layer, head: int | None, path: Path, title: str, *, str
     with matplotlib.rc_context(STYLE | {"font.family": families}):
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
-        draw_weights(axes, np.asarray(weights), columns, rows, stretch=stretch)
-        axes.set_title(title, fontsize=8, loc="left")
-        save_figure(figure, path)
+        draw_weights(axes, np.asarray(weights), columns, rows, stretch=options.stretch)
+        axes.set_title(f"{run.resolve().name} · {title}", fontsize=8, loc="left")
+        save_figure(figure, options.output)
+    return f"{options.output}: {title}"

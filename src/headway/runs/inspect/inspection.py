@@ -47,38 +47,23 @@ class Layer:
 
 @dataclass(frozen=True)
 class Map:
-    """One kind of attention, or another measure of rows by columns, in all layers that have it.
-
-    Attributes:
-        title: of the kind.
-        layers: lowest first.
-        measure: the unit of a value.
-        signed: whether values may be below zero.
-    """
+    """One kind of attention, or another measure of rows by columns, in all layers that have it."""
 
     title: str
-    layers: list[Layer]
-    measure: str = "weight"
-    signed: bool = False
+    layers: list[Layer]  # lowest first
+    measure: str = "weight"  # the unit of a value
+    signed: bool = False  # values may be below zero
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Links of words.
+    """Links of words, each a source and a target word."""
 
-    Attributes:
-        map: the weights that they were read from, (1, N, M).
-        target: the target that it is of, `output` or `reference`.
-        links: source and target word of every link.
-        gold: the true links, where they are known.
-        error_rate: AER of the sentence, in percent, where gold is known.
-    """
-
-    map: Map
-    target: str
+    map: Map  # the weights that they were read from, (1, N, M)
+    target: str  # `output` or `reference`
     links: list[tuple[int, int]]
     gold: Links | None = None
-    error_rate: float | None = None
+    error_rate: float | None = None  # AER of the sentence, in percent, where gold is known
 
 
 @dataclass(frozen=True)
@@ -93,7 +78,7 @@ class Arcs:
 
 @dataclass(frozen=True)
 class ShownOutput:
-    """One output: text, score, and its tokens with their probabilities, the end mark included."""
+    """One output; its tokens and their probabilities include the end mark."""
 
     text: str
     score: float
@@ -103,7 +88,7 @@ class ShownOutput:
 
 @dataclass(frozen=True)
 class LabelledWord:
-    """A word with its label, the probability of that, and the true label where it is known."""
+    """A word with its label, the probability of the label, and the true label where it is known."""
 
     word: str
     label: str
@@ -139,15 +124,14 @@ def inspect(
     Raises:
         UserError: whatever reading raises; gold that does not fit the sentences, or for a tagger.
     """
-    options = ReadOptions(force=False, nbest=nbest, contributions=True)
+    stream = read(predictor, examples, ReadOptions(force=False, nbest=nbest, contributions=True))
     if isinstance(predictor, LabelPredictor):
         if gold:
             raise UserError("a tagger aligns nothing", where=option("gold"))
-        stream = read(predictor, examples, options)
         yield from (_labelled(predictor, captured, line) for line, captured in enumerate(stream, start=1))
         return
-    stream = read(predictor, examples, options)
-    aligner = _aligner(predictor, gold)
+    has_cross = any(AttentionName.parse(name).kind == "cross" for name in predictor.attention_names())
+    aligner = build_aligner(predictor) if has_cross or gold else None  # it says what is missing where gold needs one
     if aligner is None or not gold:
         for captured in stream:
             yield _pair(predictor, captured, None if aligner is None else _alignment(aligner, captured))
@@ -160,23 +144,13 @@ def inspect(
         yield _pair(predictor, captured, _alignment(aligner, reference, links))
 
 
-def _aligner(predictor: Any, gold: Sequence[str]) -> Aligner | None:
-    """The aligner; None for a model without attention to the source. Raises UserError where gold needs one."""
-    if not isinstance(predictor, SequencePredictor):
-        return None
-    has_cross = any(AttentionName.parse(name).kind == "cross" for name in predictor.attention_names())
-    return build_aligner(predictor) if has_cross or gold else None
-
-
 def _pair(predictor: SequencePredictor, captured: Captured, alignment: Alignment | None) -> Inspected:
     example, prediction = captured.example, captured.prediction
     if not isinstance(prediction, Prediction):
         return Inspected(example.source, example.target)
     outputs = [
-        ShownOutput(
-            hypothesis.text, hypothesis.score, [*hypothesis.tokens, END], np.exp(hypothesis.log_probabilities).tolist()
-        )
-        for hypothesis in prediction.hypotheses
+        ShownOutput(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
+        for each in prediction.hypotheses
     ]
     maps = [*_attention_maps(captured.views[0]), *_contribution_maps(captured.contributions)]
     arcs = list(_arcs(predictor, prediction))

@@ -21,10 +21,9 @@ from headway.log import counted, progress, say
 from headway.metrics import build_metric
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import TOGETHER
-from headway.runs.inspect.html_page import pack_integers, quantise, write_page
 from headway.runs.inspect.inspect_options import PageOptions
-from headway.runs.inspect.inspection import Alignment, Inspected, Layer, Map, inspect
-from headway.runs.inspect.pages import INSIDE, link_inside
+from headway.runs.inspect.inspection import Inspected, Map, inspect
+from headway.runs.inspect.pages import INSIDE, link_inside, packed_weights, write_page
 from headway.runs.load import load, task_of
 from headway.runs.packing import unpacked
 from headway.runs.run_folder import RunFolder
@@ -73,11 +72,13 @@ def _run_page(run: Path, options: PageOptions) -> str:
         inspected = bar.over(inspect(predictor, shown, gold, options.nbest))
         packed = pack_sentences(inspected, len(shown))
     rate = packed.error_rate()
-    facts = _facts(folder, packed, rate)
+    manifest, count = folder.read_manifest(), counted(len(packed.index), "sentence")
+    facts = [recipe.task.replace("_", " "), f"{recipe.model.kind}, {manifest.get('parameters', 0):,} parameters"]
+    facts += [f"{manifest.get('updates', 0):,} updates", count, *([] if rate is None else [f"AER {rate:.1f}"])]
     write_inspection(output, title=f"Inside {run.resolve().name}", facts=facts, packed=packed)
     if output.name == INSIDE:
         link_inside(output.with_name(folder.report.name))
-    summary = f"{output}: {counted(len(packed.index), 'sentence')}, {output.stat().st_size / 1e6:.1f} MB"
+    summary = f"{output}: {count}, {output.stat().st_size / 1e6:.1f} MB"
     return summary + ("" if rate is None else f", AER {rate:.1f}")
 
 
@@ -123,11 +124,47 @@ class Packed:
 
     def add(self, sentence: Inspected) -> None:
         """Keep a sentence."""
-        self.index.append(_entry(sentence))
-        self.sentences.append(_sentence(sentence, self.bits))
-        if sentence.alignment is not None and sentence.alignment.gold is not None:
-            links = " ".join(f"{source}-{target}" for source, target in sentence.alignment.links)
-            self.links.append((links, sentence.alignment.gold.pharaoh()))
+        alignment, outputs, lists = sentence.alignment, sentence.outputs, list[list[str]]()
+        gold = None if alignment is None else alignment.gold
+        probabilities = outputs[0].probabilities if outputs else [word.probability for word in sentence.words]
+        entry = {
+            "source": sentence.source,
+            "length": len(sentence.tokens),
+            "certainty": math.exp(np.log(np.maximum(probabilities, 1e-45)).mean()) if probabilities else None,
+            "errorRate": alignment and alignment.error_rate,
+        }
+        self.index.append(entry)
+        content = {
+            "source": sentence.source,
+            "sourceTokens": _index(lists, sentence.tokens),
+            "reference": sentence.reference,
+            "outputs": [
+                {
+                    "text": output.text,
+                    "score": output.score,
+                    "tokens": _index(lists, output.tokens),
+                    "probabilities": [round(value, 4) for value in output.probabilities],
+                }
+                for output in outputs
+            ],
+            "words": [vars(word) for word in sentence.words],
+            "maps": [_packed_map(map, lists, self.bits) for map in sentence.maps],
+            "alignment": alignment
+            and {
+                "map": _packed_map(alignment.map, lists, self.bits),
+                "target": alignment.target,
+                "found": alignment.links,
+                "sure": gold and sorted(gold.sure),
+                "possible": gold and sorted(gold.possible - gold.sure),
+                "errorRate": alignment.error_rate,
+            },
+            "arcs": [vars(arcs) for arcs in sentence.arcs],
+            "tokens": lists,
+        }
+        self.sentences.append(content)
+        if alignment is not None and gold is not None:
+            links = " ".join(f"{source}-{target}" for source, target in alignment.links)
+            self.links.append((links, gold.pharaoh()))
 
     def error_rate(self) -> float | None:
         """AER over all sentences with gold; None where there is none."""
@@ -141,29 +178,17 @@ def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
     """Pack `count` sentences one by one, so that few arrays are in memory; the first decide on the bits of values."""
     rest = iter(sentences)
     first = list(islice(rest, TOGETHER))
-    values = sum(layer.values.size for sentence in first for map in _maps(sentence) for layer in map.layers)
+    maps = [map for sentence in first for map in sentence.maps]
+    maps += [sentence.alignment.map for sentence in first if sentence.alignment]
+    values = sum(layer.values.size for map in maps for layer in map.layers)
     packed = Packed(16 if values * count <= MOST_EXACT * max(1, len(first)) else 8)
     for sentence in chain(first, rest):
         packed.add(sentence)
     return packed
 
 
-def _facts(folder: RunFolder, packed: Packed, rate: float | None) -> list[str]:
-    manifest, recipe, count = folder.read_manifest(), folder.read_recipe(), len(packed.index)
-    facts = [recipe.task.replace("_", " "), f"{recipe.model.kind}, {manifest.get('parameters', 0):,} parameters"]
-    facts += [f"{manifest.get('updates', 0):,} updates", counted(count, "sentence")]
-    return facts if rate is None else [*facts, f"AER {rate:.1f}"]
-
-
 def write_inspection(path: Path, *, title: str, facts: Sequence[str], packed: Packed) -> None:
-    """Write the page of these sentences whole.
-
-    Args:
-        path: the page.
-        title: its title.
-        facts: about the run, shown below the title.
-        packed: what is shown.
-    """
+    """Write the page of these sentences whole, with facts about the run below its title."""
     report = RunFolder(path.parent).report
     listed = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index}
     listed["report"] = report.name if report.is_file() else None
@@ -171,91 +196,28 @@ def write_inspection(path: Path, *, title: str, facts: Sequence[str], packed: Pa
     write_page(path, "inspect.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
 
 
-def _maps(sentence: Inspected) -> Iterable[Map]:
-    return [*sentence.maps, *([sentence.alignment.map] if sentence.alignment else [])]
-
-
-def _entry(sentence: Inspected) -> dict[str, Any]:
-    """The line of a sentence in the list, with all that it can be sorted by."""
-    probabilities = sentence.outputs[0].probabilities if sentence.outputs else [w.probability for w in sentence.words]
-    certainty = math.exp(float(np.log(np.maximum(probabilities, 1e-45)).mean())) if probabilities else None
-    return {
-        "source": sentence.source,
-        "length": len(sentence.tokens),
-        "certainty": certainty,
-        "errorRate": sentence.alignment.error_rate if sentence.alignment else None,
-    }
-
-
-class _Tokens:
-    """Lists of tokens, kept once: maps of the same axes name the same list."""
-
-    def __init__(self) -> None:
-        self.lists: list[list[str]] = []
-
-    def index(self, tokens: Sequence[str]) -> int:
-        """The index of a list of tokens."""
-        given = list(tokens)
-        if given not in self.lists:
-            self.lists.append(given)
-        return self.lists.index(given)
-
-
-def _sentence(sentence: Inspected, bits: int) -> dict[str, Any]:
-    tokens = _Tokens()
-    maps = [_map(map, tokens, bits) for map in sentence.maps]
-    return {
-        "source": sentence.source,
-        "sourceTokens": tokens.index(sentence.tokens),
-        "reference": sentence.reference,
-        "outputs": [
-            {
-                "text": output.text,
-                "score": output.score,
-                "tokens": tokens.index(output.tokens),
-                "probabilities": [round(value, 4) for value in output.probabilities],
-            }
-            for output in sentence.outputs
-        ],
-        "words": [vars(word) for word in sentence.words],
-        "maps": maps,
-        "alignment": None if sentence.alignment is None else _alignment(sentence.alignment, tokens, bits),
-        "arcs": [vars(arcs) for arcs in sentence.arcs],
-        "tokens": tokens.lists,
-    }
-
-
 def packed_maps(maps: Iterable[Map], bits: int) -> dict[str, Any]:
     """Maps as pages keep them, with their tokens; `bits` of each value, 8 or 16."""
-    tokens = _Tokens()
-    return {"maps": [_map(map, tokens, bits) for map in maps], "tokens": tokens.lists}
+    lists: list[list[str]] = []
+    return {"maps": [_packed_map(map, lists, bits) for map in maps], "tokens": lists}
 
 
-def _map(map: Map, tokens: _Tokens, bits: int) -> dict[str, Any]:
-    layers = [_layer(layer, tokens, bits, map.signed) for layer in map.layers]
+def _packed_map(map: Map, lists: list[list[str]], bits: int) -> dict[str, Any]:
+    layers = [
+        {
+            "name": layer.name,
+            "title": layer.title,
+            "rows": _index(lists, layer.rows),
+            "columns": _index(lists, layer.columns),
+        }
+        | packed_weights(layer.values, bits, signed=map.signed)
+        for layer in map.layers
+    ]
     return {"title": map.title, "measure": map.measure, "signed": map.signed, "layers": layers}
 
 
-def _layer(layer: Layer, tokens: _Tokens, bits: int, signed: bool) -> dict[str, Any]:
-    most = float(np.abs(layer.values).max(initial=0))
-    return {
-        "name": layer.name,
-        "title": layer.title,
-        "heads": len(layer.values),
-        "rows": tokens.index(layer.rows),
-        "columns": tokens.index(layer.columns),
-        "most": most,
-        "data": pack_integers(quantise(layer.values, most, bits, signed)),
-    }
-
-
-def _alignment(alignment: Alignment, tokens: _Tokens, bits: int) -> dict[str, Any]:
-    gold = alignment.gold
-    return {
-        "map": _map(alignment.map, tokens, bits),
-        "target": alignment.target,
-        "found": alignment.links,
-        "sure": None if gold is None else sorted(gold.sure),
-        "possible": None if gold is None else sorted(gold.possible - gold.sure),
-        "errorRate": alignment.error_rate,
-    }
+def _index(lists: list[list[str]], tokens: Sequence[str]) -> int:
+    """The index of a list of tokens, each kept once: maps of the same axes name the same list."""
+    if (given := list(tokens)) not in lists:
+        lists.append(given)
+    return lists.index(given)

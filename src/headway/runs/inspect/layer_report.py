@@ -20,10 +20,9 @@ from headway.figures.fonts import pick_fonts, visible_token
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file
 from headway.predictors.label_predictor import LabelPredictor
-from headway.runs.inspect.analyses import LayerAnalysis
+from headway.runs.inspect.analyses import Evenness, LayerAnalysis, LayerTotals, LayerWeights, mix, of_words
 from headway.runs.inspect.capture import AttentionView, ReadOptions, read
 from headway.runs.inspect.inspect_options import LayerOptions
-from headway.runs.inspect.measures import Evenness, LayerTotals, LayerWeights, mix, of_words
 from headway.runs.load import load, task_of
 from headway.tasks.task import RawExample
 
@@ -40,10 +39,8 @@ class LayerReport:
 
     def to_json(self) -> dict[str, Any]:
         """All of it as values that JSON can hold."""
-        return {
-            "layer_weights": self.weights and self.weights.to_json(),
-            "self_attention_deviation": vars(self.evenness) | {"beside_last": self.beside and self.beside.last},
-        }
+        deviation = vars(self.evenness) | {"beside_last": self.beside and self.beside.last}
+        return {"layer_weights": self.weights and self.weights.to_json(), "self_attention_deviation": deviation}
 
     def text(self) -> str:
         """The same, to be read."""
@@ -77,11 +74,9 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
     check_file(options.data, option("data"))
     sentences = list(read_labelled(options.data, label_column(predictors[0].recipe.data.train)))
     if options.figure is not None:
-        if options.sentence > len(sentences):
-            raise UserError(
-                "there are fewer sentences", where=option("sentence"), received=options.sentence,
-                allowed=f"{len(sentences)}",
-            )  # fmt: skip
+        if options.sentence > (count := len(sentences)):
+            what = "there are fewer sentences"
+            raise UserError(what, where=option("sentence"), received=options.sentence, allowed=f"{count}")
         shown = sentences[options.sentence - 1]
         self_attention_figure(predictors[0], shown.words, shown.labels[0], options.figure, other=predictors[-1])
     words = [sentence.words for sentence in sentences]
@@ -123,11 +118,11 @@ def self_attention_figure(
     """Draw the self-attention of a sentence twice: in the last layer, and mixed as the layers are (figure 2).
 
     Behind every word of both axes stand its gold label, where there is one, and the predicted one. Special tokens are
-    left out.
+    left out. Only the first window is drawn.
 
     Args:
         predictor: a model that attends to layers.
-        words: the sentence, of which the first window is drawn.
+        words: the sentence.
         gold: its labels.
         path: the figure; its suffix says the format.
         other: the model of the first picture, such as one that reads the last layer alone; by default the same.
@@ -145,7 +140,10 @@ def self_attention_figure(
             raise UserError("this model does not attend to layers", where="model.layers", allowed="attention")
         assert captured.hypothesis is not None
         assert view.words is not None
-        tokens = _tagged(view, words, gold, captured.hypothesis.split(" "))
+        labels, tokens = captured.hypothesis.split(" "), list(next(iter(view.tokens.values()))[0])
+        for word, position in enumerate(view.words, start=view.start):
+            wanted = f" {gold[word]}" if gold is not None else ""
+            tokens[position] = f"{words[word]}{wanted} {labels[word]}"
         # The encoder's own special tokens take most of the attention and say nothing of the words.
         inner = slice(view.words[0], len(tokens) - len(model.special_tokens[1]))
         rows = [tokens[position] for position in view.words]
@@ -158,12 +156,3 @@ def self_attention_figure(
             draw_weights(axes, weights, columns, rows)
             axes.set_title(title, fontsize=9, loc="left")
         save_figure(figure, path)
-
-
-def _tagged(view: AttentionView, words: Sequence[str], gold: Sequence[str] | None, labels: Sequence[str]) -> list[str]:
-    """The tokens of a window, those that begin a word with its gold and its predicted label."""
-    tokens = list(next(iter(view.tokens.values()))[0])
-    for word, position in enumerate(view.words or (), start=view.start):
-        wanted = f" {gold[word]}" if gold is not None else ""
-        tokens[position] = f"{words[word]}{wanted} {labels[word]}"
-    return tokens

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.errors import UserError
 from headway.formats.lines import kept_pipes, read_lines
 from headway.languages import look_unspaced
 from headway.metrics import GroupScore, Metric, scores_by_group
@@ -20,23 +19,14 @@ from headway.tables import Cell, Column, Table
 
 @dataclass(frozen=True)
 class LengthScores:
-    """Scores by length.
+    """Scores by length."""
 
-    Args:
-        metric: its label.
-        unit: of the lengths.
-        ranges: the shortest and longest source of each bin.
-        counts: the segments of each bin.
-        centres: the mean length of each bin.
-        scores: by the name of a system, the scores of the bins with their 95 % bootstrap intervals.
-    """
-
-    metric: str
+    metric: str  # its label
     unit: LengthUnit
-    ranges: list[tuple[int, int]]
-    counts: list[int]
-    centres: list[float]
-    scores: dict[str, list[GroupScore]]
+    ranges: list[tuple[int, int]]  # the shortest and longest source of each bin
+    counts: list[int]  # the segments of each bin
+    centres: list[float]  # the mean length of each bin
+    scores: dict[str, list[GroupScore]]  # of each system's bins, with 95 % bootstrap intervals
 
     def table(self) -> Table:
         """A row a system and a column a bin."""
@@ -74,11 +64,7 @@ class LengthScores:
 
 
 class LengthStatistics:
-    """Statistics of segments by the length of their sources.
-
-    Args:
-        metric: scores segments from the sums of their statistics.
-        unit: words, separated by white space, or characters.
+    """Statistics of segments by the length of their sources in words, separated by white space, or in characters.
 
     Attributes:
         rows: by length, the statistics (k,) of each segment.
@@ -111,10 +97,8 @@ class LengthStatistics:
 def score_lengths_of(systems: Mapping[str, LengthStatistics], edges: Sequence[int] | None = None) -> LengthScores:
     """The scores of systems, by name, on the same sources.
 
-    Args:
-        systems: the statistics of each.
-        edges: each bin goes up to one of these lengths, the last bin beyond all of them; by default bins have about
-            equally many segments.
+    Each bin goes up to one of the lengths `edges`, the last bin beyond all of them. By default bins have about equally
+    many segments.
     """
     first = next(iter(systems.values()))
     lengths = np.array(sorted(first.rows))
@@ -141,27 +125,13 @@ def score_by_length(
     unit: LengthUnit = "words",
     edges: Sequence[int] | None = None,
 ) -> LengthScores:
-    """Score each system on the segments whose sources have about the same length.
+    """Score each system, by name, on the segments whose sources have about the same length.
 
-    Args:
-        metric: scores a bin from the sums of its segments' statistics.
-        systems: outputs by name.
-        references: reference sets.
-        sources: one a segment.
-        unit: words, separated by white space, or characters.
-        edges: see `score_lengths_of`.
-
-    Raises:
-        UserError: another number of sources than of outputs.
+    `references` are sets, and `sources` one a segment; `unit` and `edges` are those of `LengthStatistics` and
+    `score_lengths_of`. Raises ValueError for another number of sources than of outputs.
     """
     statistics = {name: LengthStatistics(metric, unit) for name in systems}
     for name, outputs in systems.items():
-        if len(outputs) != len(sources):
-            raise UserError(
-                "there must be one source a segment",
-                where=name,
-                received=f"{len(sources)} sources for {len(outputs)} outputs",
-            )
         statistics[name].add(outputs, references, sources)
     return score_lengths_of(statistics, edges)
 

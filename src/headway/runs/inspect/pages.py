@@ -1,14 +1,23 @@
-"""The report of a run: its result, learning curves, tables, attention in dev sentences.
+"""HTML pages that need nothing else, and the report of a run: its result, learning curves, tables, attention on dev.
+
+A page is a template of `page/` with its styles, scripts and data in it. All text goes into it as data and is set as
+text there, never as markup.
 
 Shapes: K heads, T target tokens, S source tokens, both with the end mark.
 """
 
 from __future__ import annotations
 
+import base64
+import html
 import json
 import math
+import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +27,86 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter
 
 from headway.documents import LARGEST_JSON, read_text, shaped
 from headway.errors import UserError
-from headway.files import write_bytes
+from headway.files import write_bytes, write_text
 from headway.log import counted
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.input_account import InputAccount, accounted
 from headway.processing.text.text_processor import as_written
 from headway.recipe import Recipe
 from headway.registry import foreign_code
-from headway.runs.inspect.html_page import data_element, pack_integers, quantise, write_page
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tables import Column, Table
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Example
+
+
+def write_page(
+    path: Path,
+    template: str,
+    *,
+    title: str,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    data: Mapping[str, Any],
+    assets: Traversable | None = None,
+) -> None:
+    """Write a page whole.
+
+    Args:
+        path: the page.
+        template: the name of its HTML file, with places for `{{title}}`, `{{style}}`, `{{data}}` and `{{script}}`.
+        title: its title, as text.
+        styles: names of style sheets, in their order.
+        scripts: names of scripts, in their order.
+        data: values that JSON can hold, each in an element of its own with that id, so that a script reads what it
+            needs when it needs it.
+        assets: a folder of files that are not in `page/`.
+    """
+    folders = [resources.files(__package__).joinpath("page"), *([] if assets is None else [assets])]
+
+    def read(name: str) -> str:
+        return next(file for folder in folders if (file := folder.joinpath(name)).is_file()).read_text("utf-8")
+
+    parts = {
+        "title": html.escape(title),
+        "style": "\n".join(map(read, styles)),
+        "data": "\n".join(data_element(name, value) for name, value in data.items()),
+        "script": "\n".join(map(read, scripts)),
+    }
+    # In one pass, so that text that looks like a placeholder stays text.
+    write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read(template)))
+
+
+def data_element(name: str, value: Any) -> str:
+    """The element of a page that holds a value as JSON, under an id."""
+    content = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # Within a script element only `<` could end it (</script>) or change how it is read (<!--).
+    content = content.replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{content}</script>'
+
+
+def packed_weights(weights: npt.NDArray[np.floating[Any]], bits: int, *, signed: bool) -> dict[str, Any]:
+    """The weights (K, T, S) of a layer for JSON: the bytes of integers, little end first, deflated, in base64."""
+    most = float(np.abs(weights).max(initial=0))
+    integers = quantise(weights, most, bits, signed)
+    little = integers.astype(integers.dtype.newbyteorder("<"), copy=False)
+    data = base64.b64encode(zlib.compress(little.tobytes(), level=6)).decode()
+    return {"heads": len(weights), "most": most, "data": data}
+
+
+def quantise(
+    values: npt.NDArray[np.floating[Any]], most: float, bits: int, signed: bool
+) -> npt.NDArray[np.integer[Any]]:
+    """Values as integers: the square root of their share of `most`, with the sign where there are signs.
+
+    A value v comes back within sqrt(v * most) / (2^bits - 1), twice that with signs; 8 or 16 bits.
+    """
+    steps = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
+    roots = np.sign(values) * np.sqrt(np.abs(values) / (most or 1.0))
+    integers: npt.NDArray[np.integer[Any]] = np.rint(roots * steps).astype(f"{'' if signed else 'u'}int{bits}")
+    return integers
+
 
 STYLES = ("palette.css", "report.css", "heatmap.css")
 SCRIPTS = (
@@ -72,8 +148,6 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise UserError(f"is not JSON ({getattr(error, 'msg', error)})", where=where, received=line) from None
-        if not isinstance(value, dict) or not isinstance(value.get("update"), int):
-            raise UserError("is not an object with the number of an update", where=where, received=line)
         shaped(value, METRICS_LINE, where, "this line")
         lines.append(value)
     return lines
@@ -116,14 +190,38 @@ def write_report(
     Raises:
         UserError: the metrics cannot be read.
     """
-    page = payload(
-        title=title,
-        headline=headline,
-        summary=summary,
-        metrics=metrics,
-        examples=mistakes_first(examples),
-        tables=tables,
-    )
+    points = curves(read_metrics(metrics))
+    # The loss on dev has no label smoothing, and beside it stands the loss of training that has none either. Runs of
+    # older versions have no such curve; theirs is of what training minimises.
+    training = ("training", "unsmoothed_loss") if "unsmoothed_loss" in points else ("objective", "loss")
+    page = {
+        "title": title,
+        "headline": headline,
+        "summary": list(summary.items()),
+        "curves": {name: line[: -1 : math.ceil(len(line) / MOST_POINTS)] + line[-1:] for name, line in points.items()},
+        "losses": [pair for pair in (training, ("dev", "dev_loss")) if pair[1] in points],
+        "examples": [
+            {
+                "source": example.source,
+                "hypothesis": example.hypothesis,
+                "reference": example.reference,
+                "score": example.score if example.score is not None and math.isfinite(example.score) else None,
+                "sourceTokens": example.source_tokens,
+                "targetTokens": example.target_tokens,
+                "drawings": example.drawings,
+                "attention": [
+                    {"title": AttentionName.parse(name).title}
+                    | packed_weights(np.nan_to_num(weights), BITS, signed=False)
+                    for name, weights in example.attention.items()
+                ],
+            }
+            for example in sorted(examples, key=lambda example: example.hypothesis == example.reference)
+        ],
+        "tables": [
+            {"title": table.title, "note": " ".join(table.notes), "columns": table.headings(), "rows": table.cells()}
+            for table in tables
+        ],
+    }
     inside = INSIDE if path.with_name(INSIDE).is_file() else None
     data = {"payload": page, "inside": inside}
     write_page(path, "report.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
@@ -134,73 +232,6 @@ def link_inside(report: Path) -> None:
     before, after = (data_element("inside", name).encode() for name in (None, INSIDE))
     if report.is_file() and before in (content := report.read_bytes()):
         write_bytes(report, content.replace(before, after))
-
-
-def mistakes_first(examples: Sequence[Example]) -> list[Example]:
-    """The examples whose output is not the reference, then the others, each in their order."""
-    return sorted(examples, key=lambda example: example.hypothesis == example.reference)
-
-
-def loss_curves(points: Mapping[str, Sequence[tuple[int, float]]]) -> dict[str, str]:
-    """The names of the curves of training and dev loss, by what they are called.
-
-    The loss on dev has no label smoothing, and beside it stands the loss of training that has none either. Runs of
-    older versions have no such curve; theirs is of what training minimises.
-    """
-    training = {"training": "unsmoothed_loss"} if "unsmoothed_loss" in points else {"objective": "loss"}
-    names = training | {"dev": "dev_loss"}
-    return {label: name for label, name in names.items() if name in points}
-
-
-def payload(
-    *,
-    title: str,
-    headline: str,
-    summary: dict[str, str],
-    metrics: Path,
-    examples: Sequence[Example],
-    tables: Sequence[Table],
-) -> dict[str, Any]:
-    """The content of the page as values that JSON can hold."""
-    points = curves(read_metrics(metrics))
-    return {
-        "title": title,
-        "headline": headline,
-        "summary": [[name, value] for name, value in summary.items()],
-        "curves": {name: _thinned(line) for name, line in points.items()},
-        "losses": list(loss_curves(points).items()),
-        "examples": [_example(example) for example in examples],
-        "tables": [
-            {"title": table.title, "note": " ".join(table.notes), "columns": table.headings(), "rows": table.cells()}
-            for table in tables
-        ],
-    }
-
-
-def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    stride = math.ceil(len(points) / MOST_POINTS)
-    return points[:-1:stride] + points[-1:]
-
-
-def _example(example: Example) -> dict[str, Any]:
-    return {
-        "source": example.source,
-        "hypothesis": example.hypothesis,
-        "reference": example.reference,
-        "score": example.score if example.score is not None and math.isfinite(example.score) else None,
-        "sourceTokens": example.source_tokens,
-        "targetTokens": example.target_tokens,
-        "drawings": example.drawings,
-        "attention": [_layer(name, weights) for name, weights in example.attention.items()],
-    }
-
-
-def _layer(name: str, weights: npt.NDArray[np.floating[Any]]) -> dict[str, Any]:
-    """The weights (K, T, S) of a layer, a tenth of their size as numbers in JSON."""
-    real = np.nan_to_num(weights)
-    most = float(np.abs(real).max(initial=0))
-    packed = pack_integers(quantise(real, most, BITS, signed=False))
-    return {"title": AttentionName.parse(name).title, "heads": len(weights), "most": most, "data": packed}
 
 
 def summary_of(folder: RunFolder) -> dict[str, str]:

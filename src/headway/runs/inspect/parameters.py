@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headway.errors import UserError, option
 from headway.models import ModelConfig, Seq2Seq, build_model
-from headway.recipe import Recipe, load_recipe
+from headway.recipe import load_recipe
 from headway.registry import foreign_code
 from headway.runs.inspect.inspect_options import ParameterOptions
 from headway.runs.packing import unpacked
@@ -102,32 +102,20 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
         model.eval().requires_grad_(False)(collate([model.trial_source(length - 1)], [ids]).to(device))
     flops = {name.partition(".")[2]: sum(counts.values()) for name, counts in counter.get_flop_counts().items()}
     sizes: defaultdict[str, int] = defaultdict(int)
-    names = _part_names(model)
+    names = []
+    for name, child in model.named_children():
+        layers = enumerate(child) if isinstance(child, nn.ModuleList) else ()
+        in_layers = [f"{name}.{index}.{part}" for index, layer in layers for part, _ in layer.named_children()]
+        names += in_layers if isinstance(child, nn.ModuleList) else [name]
     for name in names:
         # A sublayer runs within its residual, and attention projects the source there before it is called itself.
         # A Canon layer runs there, too, and is a part of its own.
         flops[name] = flops.pop(f"{name}_residual", flops.get(name, 0)) - flops.get(f"{name}_canon", 0)
     for name, parameter in model.named_parameters():
-        sizes[_part_of(name, names)] += parameter.numel()
+        sizes[next((part for part in names if f"{name}.".startswith(f"{part}.")), name)] += parameter.numel()
     parts = [ModelPart(counted_from_1(name), sizes[name], flops.get(name, 0) / length) for name in names]
     parts = [part for part in parts if part.parameters or part.flops_per_token]
     return Parameters(parts, *vocabularies, length, reads_frames=model.trial_source(1).ndim > 1)
-
-
-def _part_names(model: nn.Module) -> list[str]:
-    names = []
-    for name, child in model.named_children():
-        if isinstance(child, nn.ModuleList):
-            names += [
-                f"{name}.{index}.{part}" for index, layer in enumerate(child) for part, _ in layer.named_children()
-            ]
-        else:
-            names.append(name)
-    return names
-
-
-def _part_of(parameter: str, names: list[str]) -> str:
-    return next((name for name in names if parameter == name or parameter.startswith(f"{name}.")), parameter)
 
 
 def run_parameters(path: Path, overrides: Sequence[str], options: ParameterOptions) -> str:
@@ -167,10 +155,6 @@ def parameters_of(path: Path, overrides: Sequence[str], vocabulary: int | None, 
     sizes = vocabulary or recipe.vocabulary.size, vocabulary or target_config.size
     if recipe.model_as(ModelConfig).reads_frames():
         sizes = recipe.data.audio.bins, sizes[1]
-    return _count(recipe, sizes, recipe.vocabulary.shared, length)
-
-
-def _count(recipe: Recipe, vocabularies: tuple[int, int], shared: bool, length: int) -> Parameters:
     with torch.device("meta"):
-        model = build_model(recipe.model_as(ModelConfig), *vocabularies, shared)
-    return count_parts(model, vocabularies, length)
+        model = build_model(recipe.model_as(ModelConfig), *sizes, recipe.vocabulary.shared)
+    return count_parts(model, sizes, length)

@@ -41,47 +41,28 @@ GROUPS = "param_groups"  # in the place of a parameter's name
 
 @dataclass
 class UpdateWindow:
-    """The updates since the last line of metrics.jsonl, summed.
-
-    Attributes:
-        updates: those that were made.
-        skipped: those whose loss or gradients were not finite.
-        tokens: target tokens of those that were made.
-        loss: summed over these tokens.
-        unsmoothed: the cross-entropy without label smoothing, summed over `unsmoothed_tokens` of these: older
-            checkpoints do not know it.
-        parts: the parts of the loss, summed likewise.
-        norm: of the gradients, summed over updates.
-        began: the seconds of training when the window began.
-        rate: the learning rate of the last of them.
-    """
+    """The updates since the last line of metrics.jsonl, summed."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    updates: int = 0
-    skipped: int = 0
-    tokens: int = 0
-    loss: float = 0.0
-    unsmoothed: float = 0.0
-    unsmoothed_tokens: int = 0
-    parts: dict[str, float] = field(default_factory=dict)
-    norm: float = 0.0
-    began: float = 0.0
-    rate: float = 0.0
+    updates: int = 0  # that were made
+    skipped: int = 0  # whose loss or gradients were not finite
+    tokens: int = 0  # target tokens of those that were made
+    loss: float = 0.0  # summed over these tokens
+    unsmoothed: float = 0.0  # the cross-entropy without label smoothing, summed over `unsmoothed_tokens` of these
+    unsmoothed_tokens: int = 0  # older checkpoints do not know it
+    parts: dict[str, float] = field(default_factory=dict)  # of the loss
+    norm: float = 0.0  # of the gradients, summed over updates
+    began: float = 0.0  # seconds of training when the window began
+    rate: float = 0.0  # the learning rate of the last of them
 
 
 class Ranked(NamedTuple):
-    """One of the best evaluations.
+    """One of the best evaluations."""
 
-    Attributes:
-        score: the lower the better; of a metric whose higher scores are better, minus the score.
-        update: the evaluated checkpoint.
-        loss: on dev; None in checkpoints of older versions.
-    """
-
-    score: float
+    score: float  # the lower the better; of a metric whose higher scores are better, minus the score
     update: int
-    loss: float | None = None
+    loss: float | None = None  # on dev; None in checkpoints of older versions
 
     @property
     def place(self) -> tuple[float, float]:
@@ -94,32 +75,27 @@ class TrainingState:
     """Where training stands; with the weights and the optimizer's tensors, all that the next update depends on.
 
     The random numbers of an update are a function of seed, update and rank, so there is no random state to keep.
-    `batch` counts batches of the epoch that are done. `best` holds the best evaluations, best first.
     `best_at_end` is `best` with the evaluation of an end at which none was due; training that goes on forgets it.
-    `gains`: of each evaluation, whether it was better than all before. `evaluation_pending`: the checkpoint's own
-    evaluation is due and not yet among them. `window`: what the next line of metrics.jsonl says of the updates that are
-    made. `general`: the general dev set before the first update, by the measure that says what is best. `forgotten`:
-    how much worse that is now.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     update: int = 0
     epoch: int = 0
-    batch: int = 0
+    batch: int = 0  # batches of the epoch that are done
     bad_updates: int = 0
     evaluations_without_gain: int = 0
-    best: list[Ranked] = field(default_factory=list)
+    best: list[Ranked] = field(default_factory=list)  # evaluations, best first
     best_at_end: list[Ranked] = field(default_factory=list)
-    gains: list[bool] = field(default_factory=list)
+    gains: list[bool] = field(default_factory=list)  # of each evaluation, whether it was better than all before
     target_tokens: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     stopped: str = ""
-    evaluation_pending: bool = False
+    evaluation_pending: bool = False  # the checkpoint's own evaluation is due and not yet among `gains`
     window: UpdateWindow = field(default_factory=UpdateWindow)
-    general: float | None = None
-    forgotten: float = 0.0
+    general: float | None = None  # the general dev set before the first update, by the measure that says what is best
+    forgotten: float = 0.0  # how much worse that is now
 
 
 STATE_SHAPE = TypeAdapter(TrainingState)
@@ -235,24 +211,19 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
     Raises:
         UserError: a state of other values.
     """
-    stored = (
+    stored = [
         _stored(f"{name}/{entry}", value)
         for name, parameter in model.named_parameters()
         for entry, value in optimizer.state.get(parameter, {}).items()
-    )
-    return dict(stored) | _numbers_of_groups(optimizer)
-
-
-def _numbers_of_groups(optimizer: Optimizer) -> dict[str, Tensor]:
-    """The numbers that an optimizer of others keeps beside its parameters; the learning rate is the schedule's."""
-    if is_own(optimizer) or type(optimizer).__module__.startswith("torch.optim."):  # these are options, which stay
-        return {}
-    return dict(
-        _stored(f"{GROUPS}.{index}/{entry}", value)
-        for index, group in enumerate(optimizer.param_groups)
-        for entry, value in group.items()
-        if entry != "lr" and isinstance(value, bool | int | float)
-    )
+    ]
+    if not (is_own(optimizer) or type(optimizer).__module__.startswith("torch.optim.")):  # there they are options
+        stored += [
+            _stored(f"{GROUPS}.{index}/{entry}", value)
+            for index, group in enumerate(optimizer.param_groups)
+            for entry, value in group.items()
+            if entry != "lr" and isinstance(value, bool | int | float)  # the learning rate is the schedule's
+        ]
+    return dict(stored)
 
 
 def _stored(key: str, value: Any) -> tuple[str, Tensor]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,17 +15,14 @@ from typing import Any
 from headway.device import peak_memory
 from headway.errors import RunError, UserError, option
 from headway.log import duration, silenced
-from headway.metrics import Metric
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.inspect.pages import read_metrics
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.evaluation import dev_scores
 from headway.runs.training.loop import train
 from headway.runs.training.opening import open_session, warn_of_warmup
-from headway.runs.training.session import Session
 from headway.tables import Table
 from headway.tasks import dev_metrics
-from headway.tasks.task import DevSet
 
 UPDATES = 6  # the first is slower than the others, and is left out of the median
 DECODED = 64  # examples of a dev set: a model that has learned nothing writes all that it may
@@ -37,10 +33,7 @@ class TrainingEstimate:
     """The cost of a whole training, from a few updates of it.
 
     Attributes:
-        parameters: of the model.
         updates: until the end; None where only a time is given.
-        updates_per_epoch: of the training data.
-        update_seconds: of one update.
         evaluation_seconds: of one evaluation, by the search of a few examples, 0 without dev. A model that has learned
             nothing writes long outputs, so that later evaluations are quicker.
         evaluations: until the end.
@@ -98,15 +91,12 @@ def dry_run(recipe: Recipe) -> TrainingEstimate:
         disk = sum(file.stat().st_size for file in run.checkpoints.rglob("*") if file.is_file())
         with silenced(), open_session(short, run.path, resume=True) as session:
             batches = len(session.corpora.train.plan(recipe.training.seed, 0, **recipe.training.batch_sizes()))
-            decoding = sum(_decoding_seconds(session, dev, metrics) for dev in session.corpora.held_out())
+            decoding = 0.0  # seconds of the outputs for dev and their scores
+            for dev in session.corpora.held_out():
+                sample, began = dev.sample(DECODED), time.monotonic()
+                dev_scores(session.model, sample, metrics, session.parallel)
+                decoding += (time.monotonic() - began) * len(dev.inputs) / len(sample.inputs)
         return _estimate(recipe.training, run, math.ceil(batches / recipe.training.accumulate), decoding, disk)
-
-
-def _decoding_seconds(session: Session, dev: DevSet, metrics: Sequence[Metric]) -> float:
-    """The time that the outputs for dev and their scores will take."""
-    sample, began = dev.sample(DECODED), time.monotonic()
-    dev_scores(session.model, sample, metrics, session.parallel)
-    return (time.monotonic() - began) * len(dev.inputs) / len(sample.inputs)
 
 
 def _estimate(
@@ -122,6 +112,11 @@ def _estimate(
         ends.append(60 * training.minutes / update)
     updates = min(ends)
     evaluations = math.ceil(updates / training.evaluation_interval)
+    # The most checkpoints that there are at once: those that are kept, and one that is being written.
+    count, of_best = training.average.count, training.average.of == "best"
+    checkpoints = max(training.keep_last, 1 if of_best else count) + 1
+    if losses:
+        checkpoints += count if of_best else 1
     return TrainingEstimate(
         parameters=run.read_manifest()["parameters"],
         updates=None if updates == ends[-1] and training.minutes is not None else int(updates),
@@ -131,12 +126,5 @@ def _estimate(
         evaluations=evaluations,
         seconds=updates * update + evaluations * evaluation,
         memory=peak_memory(),
-        disk=disk * _checkpoints(training, bool(losses)) + run.weights.stat().st_size,
+        disk=disk * checkpoints + run.weights.stat().st_size,
     )
-
-
-def _checkpoints(training: TrainingConfig, evaluated: bool) -> int:
-    """The most checkpoints that there are at once: those that are kept, and one that is being written."""
-    count, of_best = training.average.count, training.average.of == "best"
-    best = (count if of_best else 1) if evaluated else 0
-    return max(training.keep_last, 1 if of_best else count) + best + 1

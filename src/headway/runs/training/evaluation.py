@@ -24,17 +24,11 @@ Scores = dict[str, float]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The results on dev.
+    """The results on dev; no scores where there are no metrics, or the loss or the scores of search are not finite."""
 
-    Attributes:
-        loss: cross-entropy a target token, in nats, without label smoothing.
-        scores: by metric; none where there are no metrics, or the loss or the scores of search are not finite.
-        fault: the number that is not finite, in words; empty where all are.
-    """
-
-    loss: float
-    scores: Scores
-    fault: str = ""
+    loss: float  # cross-entropy a target token, in nats, without label smoothing
+    scores: Scores  # by metric
+    fault: str = ""  # the number that is not finite, in words
 
     def value(self, name: str) -> float:
         """The loss, or a score; NaN where there is none."""

@@ -24,18 +24,10 @@ MEASURED = 10, 3.0  # updates and seconds that tell how long training will take
 
 
 def train(recipe: Recipe, output: Path, *, resume: bool = False, report: bool = False) -> int:
-    """Train what `recipe` describes into the run folder `output`.
-
-    With `resume`, a run that was stopped continues from its last whole checkpoint. It ends, on the same machine
-    with the same number of threads, with the same weights bit for bit as a run that was never interrupted.
-    With `report`, training that is complete leaves `report.html`, too.
+    """Train as `headway.train` does, whose docstring says more; with `report`, complete training leaves `report.html`.
 
     Returns:
         0 when training is complete, 128 + the signal's number when SIGINT or SIGTERM stopped it.
-
-    Raises:
-        UserError: a recipe, data or run folder that cannot be used.
-        RunError: training diverged, memory or the disk ran out.
     """
     named = memory_named("in training", SMALLER_BATCHES), lost_processes_named(recipe.training)
     try:
@@ -118,18 +110,11 @@ def _finished(config: TrainingConfig, state: TrainingState) -> str:
 
 @dataclass
 class _Forecast:
-    """The time that training will take here, said once, as soon as some updates have been measured.
-
-    Attributes:
-        config: when training ends.
-        updates: those of this process.
-        warm: the seconds of training when the first of them was made, which takes longer than the others.
-        said: whether it has been said.
-    """
+    """The time that training will take here, said once, as soon as some updates of this process have been measured."""
 
     config: TrainingConfig
     updates: int = 0
-    warm: float = 0.0
+    warm: float = 0.0  # the seconds of training when the first of them was made, which takes longer than the others
     said: bool = False
 
     def add(self, state: TrainingState) -> None:

@@ -1,24 +1,26 @@
 """Opening a training run, new or resumed."""
 
+import json
+import os
 import shutil
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 import headway
 from headway.device import instruction_set, keep_freed_memory, machine, threads_set
+from headway.documents import parse_json
 from headway.errors import UserError, option
-from headway.files import remove_leftovers
+from headway.files import remove_leftovers, take_lock
 from headway.log import say, silenced, warn
 from headway.losses import Objective
 from headway.metrics import Metric
 from headway.mixers.trial import try_own_mixers
-from headway.models import Model
 from headway.optimizers.optimizers import build_optimizer
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import Recipe
@@ -27,19 +29,19 @@ from headway.runs.checkpoint_files import LEFTOVERS as CHECKPOINT_LEFTOVERS
 from headway.runs.checkpoint_files import list_checkpoints, update_of
 from headway.runs.own_code import changed_code, code_hashes, code_versions
 from headway.runs.run_folder import LEFTOVERS, RunFolder, load_weights
-from headway.runs.training.checkpoints import Checkpoint, TrainingState, load_latest, restore_optimizer
+from headway.runs.training.checkpoints import TrainingState, load_latest, restore_optimizer
 from headway.runs.training.evaluation import baseline_scores
-from headway.runs.training.lock import training_lock
-from headway.runs.training.origin import check_origin, provenance
 from headway.runs.training.parallel import Parallel, joined
 from headway.runs.training.preparation import (
     Corpora,
     check_compiler,
+    check_origin,
     check_recipe,
     data_hashes,
     new_model,
     new_schedule,
     prepare,
+    provenance,
     run_folder,
 )
 from headway.runs.training.records import Records, trim_metrics
@@ -52,6 +54,7 @@ from headway.tensors.linear import use_backend
 from headway.tensors.low_rank import CHANGE
 from headway.tensors.precision import compared
 
+LOCK = ".lock"  # a file in the run folder that stays there; no link, whose file would be emptied
 LOOKED_AT = 1000  # updates whose learning rates are compared
 # Keys that may change when a run goes on: they say when it ends and what it reports, not what an update computes.
 FREE_TO_CHANGE = (
@@ -110,39 +113,28 @@ def _check_changes(recipe: Recipe, folder: RunFolder, changes: Changes) -> None:
     """Name what has changed in the recipe of a run that goes on. Raises UserError where that may not change."""
     if not changes:
         return
-    check_free_to_change(changes, folder)
-    checkpoints = list_checkpoints(folder.checkpoints)
-    _check_end(recipe, folder, made=update_of(checkpoints[-1]) if checkpoints else 0)
-    warn(f"the recipe has changed: {_shown(changes)}")
-
-
-def check_free_to_change(changes: Changes, folder: RunFolder) -> None:
-    """Raise UserError where a recipe has changes with which the run in `folder` cannot go on."""
+    shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
     if any(key not in FREE_TO_CHANGE for key in changes):
         allowed = f"the run's own recipe, changes of {', '.join(FREE_TO_CHANGE)}, or another folder"
-        what = f"a run goes on with its own recipe, and this one has changed ({_shown(changes)})"
+        what = f"a run goes on with its own recipe, and this one has changed ({shown})"
         raise UserError(what, where=str(folder.path), allowed=allowed)
-
-
-def _shown(changes: Changes) -> str:
-    return "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
+    checkpoints = list_checkpoints(folder.checkpoints)
+    _check_end(recipe, folder, made=update_of(checkpoints[-1]) if checkpoints else 0)
+    warn(f"the recipe has changed: {shown}")
 
 
 def _check_end(recipe: Recipe, folder: RunFolder, made: int) -> None:
     """Raise UserError where more updates were made than the recipe has, or would have had other learning rates."""
-    if recipe.training.updates is not None and recipe.training.updates < made:
+    updates, earlier = recipe.training.updates, folder.read_recipe()
+    if updates is not None and updates < made:
         what, allowed = "this run has made more updates already", f"{made:,} or more"
-        raise UserError(what, where="training.updates", received=recipe.training.updates, allowed=allowed)
-    before, now = (new_schedule(one) for one in (folder.read_recipe(), recipe))
+        raise UserError(what, where="training.updates", received=updates, allowed=allowed)
+    before, now = new_schedule(earlier), new_schedule(recipe)
     looked_at = {*range(1, made + 1, max(1, made // LOOKED_AT)), *([made] if made else [])}
     if any(before(TrainingProgress(update)) != now(TrainingProgress(update)) for update in looked_at):
-        raise UserError(
-            f"{option('resume')} with another end would give the updates that were made other learning rates:"
-            " this schedule ends with training.updates",
-            where="training.updates",
-            received=recipe.training.updates,
-            allowed=f"{folder.read_recipe().training.updates}, or a new run",
-        )
+        what = f"{option('resume')} with another end would give the updates that were made other learning rates"
+        what, allowed = f"{what}: this schedule ends with training.updates", f"{earlier.training.updates}, or a new run"
+        raise UserError(what, where="training.updates", received=updates, allowed=allowed)
 
 
 def _session(
@@ -150,14 +142,20 @@ def _session(
 ) -> Session:
     hashes = data_hashes(corpora)
     parallel.from_first(partial(_check_same_data, folder, hashes))
-    checkpoint = _checkpoint(folder, parallel)
+    checkpoint = parallel.on_first(partial(load_latest, folder.checkpoints, warn))
+    if not parallel.first:  # which has removed damaged ones by now
+        checkpoint = load_latest(folder.checkpoints, warn)
     state = checkpoint.state if checkpoint else TrainingState()
     model = new_model(recipe, corpora, initial=checkpoint is None)
     if checkpoint:
         load_weights(model, checkpoint.weights, str(folder.checkpoints))
     use_backend(model, arithmetic.backend)
     if recipe.training.activation_checkpointing:
-        _checkpoint_activations(model)
+        if not (blocks := model.blocks()):
+            what, where = "this kind of model has no blocks to compute again", "training.activation_checkpointing"
+            raise UserError(what, where=where, received=True, allowed="false")
+        for block in blocks:
+            recompute_activations(block)
     model.to(parallel.device)
     with parallel.autocast():
         try_own_mixers(model, recipe.model.width())
@@ -175,7 +173,7 @@ def _session(
         parallel.on_first(partial(_warn_of_missing, corpora, metrics))
     baselines = parallel.on_first(partial(baseline_scores, corpora, metrics)) or {}
     parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic, parallel.world_size))
-    tensorboard = recipe.training.tensorboard
+    records = Records(folder, write=parallel.first, tensorboard=recipe.training.tensorboard)
     return Session(
         recipe,
         folder,
@@ -188,7 +186,7 @@ def _session(
         parallel,
         metrics,
         baselines,
-        Records(folder, write=parallel.first, tensorboard=tensorboard),
+        records,
         complete=bool(state.stopped),
     )
 
@@ -201,51 +199,19 @@ def _warn_of_missing(corpora: Corpora, metrics: Sequence[Metric]) -> None:
             warn(f"data.dev: {what}")
 
 
-def _checkpoint_activations(model: Model[Any]) -> None:
-    blocks = model.blocks()
-    if not blocks:
-        where = "training.activation_checkpointing"
-        raise UserError(
-            "this kind of model has no blocks to compute again", where=where, received=True, allowed="false"
-        )
-    for block in blocks:
-        recompute_activations(block)
-
-
-def _checkpoint(folder: RunFolder, parallel: Parallel) -> Checkpoint | None:
-    """The newest checkpoint; the first process removes damaged ones before the others look."""
-    checkpoint = parallel.on_first(partial(load_latest, folder.checkpoints, warn))
-    return checkpoint if parallel.first else load_latest(folder.checkpoints, warn)
-
-
 def _check_same_data(folder: RunFolder, hashes: dict[str, str]) -> None:
     folder.check_vocabulary()
     known = folder.read_manifest().get("data", hashes)
     if known != hashes:
         changed = ", ".join(f"data.{name}" for name in sorted(known | hashes) if known.get(name) != hashes.get(name))
-        allowed = "the data of its beginning, or a new run"
-        raise UserError(
-            f"the data has changed since this run began: {changed}", where=str(folder.path), allowed=allowed
-        )
-
-
-def _warn_of_another_machine(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Warn where the weights may differ in their last bits from those of a run that was never interrupted."""
-    changed = [name for name in ("threads", "torch", "processor", "accelerator") if before.get(name) != now[name]]
-    if before and changed:
-        shown = ", ".join(f"{name}: {before.get(name)} -> {now[name]}" for name in changed)
-        warn(f"the machine has changed ({shown}): weights may differ from an uninterrupted run's in their last bits")
+        what = f"the data has changed since this run began: {changed}"
+        raise UserError(what, where=str(folder.path), allowed="the data of its beginning, or a new run")
 
 
 def _start_records(
-    folder: RunFolder,
-    recipe: Recipe,
-    model: nn.Module,
-    corpora: Corpora,
-    state: TrainingState,
-    arithmetic: Arithmetic,
-    processes: int,
-) -> None:
+    folder: RunFolder, recipe: Recipe, model: nn.Module, corpora: Corpora, state: TrainingState,
+    arithmetic: Arithmetic, processes: int,
+) -> None:  # fmt: skip
     """Write the manifest, and metrics.jsonl without what came after the checkpoint that training goes on from."""
     parameters = sum(parameter.numel() for name, parameter in model.named_parameters() if CHANGE not in name)
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
@@ -253,11 +219,16 @@ def _start_records(
     tree = recipe.model_dump(mode="json")
     manifest, now, code, versions = folder.read_manifest(), machine(), code_hashes(tree), code_versions(tree)
     if state.update:
-        _warn_of_another_machine(manifest.get("machine", {}), now)
+        before = manifest.get("machine", {})
+        changed = [name for name in ("threads", "torch", "processor", "accelerator") if before.get(name) != now[name]]
+        if before and changed:
+            shown = ", ".join(f"{name}: {before.get(name)} -> {now[name]}" for name in changed)
+            risk = "weights may differ from an uninterrupted run's in their last bits"
+            warn(f"the machine has changed ({shown}): {risk}")
         for name in changed_code(manifest.get("code", {}), code):
             warn(f"{name} has changed since this run began: its updates may be other ones than an uninterrupted run's")
-        if (before := manifest.get("processes", processes)) != processes:
-            warn(f"there were {before} processes, and now {processes}: random draws, as in dropout, are other ones")
+        if (count := manifest.get("processes", processes)) != processes:
+            warn(f"there were {count} processes, and now {processes}: random draws, as in dropout, are other ones")
     origin = {"from": manifest["from"]} if state.update and "from" in manifest else provenance(recipe)
     folder.write_manifest(
         {
@@ -293,3 +264,45 @@ def warn_of_warmup(recipe: Recipe) -> None:
     updates, warmup = recipe.training.updates, recipe.optimizer.warmup
     if updates is not None and updates <= warmup:
         warn(f"training.updates {updates:,} are within optimizer.warmup {warmup:,}: the learning rate rises to the end")
+
+
+@contextmanager
+def training_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run folder, which exists: one training at a time.
+
+    The system lets go of the lock when its process ends, in whatever way, so that a killed run can be resumed at once.
+    It holds between machines where the file system carries `flock` between them (NFS, CephFS, and Lustre and GPFS with
+    their option for it); where it does not, the note in the file says what trained here last.
+
+    Raises:
+        UserError: another process trains there, or the folder cannot be written.
+    """
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise UserError(f"the run folder cannot be written ({error.strerror})", where=str(folder)) from error
+    try:
+        _take(folder, descriptor)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps({"machine": socket.gethostname(), "process": os.getpid()}).encode(), 0)
+        try:
+            yield
+        finally:
+            os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _take(folder: Path, descriptor: int) -> None:
+    free = take_lock(descriptor)
+    try:
+        holder = parse_json(os.pread(descriptor, 1000, 0).decode(), str(folder / LOCK), dict)
+    except (UserError, UnicodeDecodeError):  # the file names no process
+        holder = {}
+    named = f"process {holder.get('process')} of {holder.get('machine')}" if holder else ""
+    if free is False:
+        raise UserError("another process trains here", where=str(folder), received=named or None)
+    if free is None:
+        warn(f"{folder}: this file system has no locks; see that no other process trains here")
+    elif holder and holder.get("machine") != socket.gethostname():
+        warn(f"{folder}: {named} trained here and did not end by itself; see that it does not train any more")

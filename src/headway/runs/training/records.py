@@ -4,47 +4,26 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from headway.documents import parse_json, shaped
 from headway.errors import UserError
 from headway.files import sync, write_bytes
 from headway.log import warn
+from headway.runs.inspect.pages import METRICS_LINE
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.batches import PlannedUpdate
 from headway.runs.training.checkpoints import TrainingState, UpdateWindow
-from headway.runs.training.updates import Gradients
+from headway.runs.training.updates import Gradients, PlannedUpdate
 
 if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
-
-class _Entry(BaseModel):
-    """A line of metrics.jsonl, with whatever else it says."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    update: int
-
-
-ENTRY = TypeAdapter(_Entry)
+    pass
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One update in numbers.
-
-    Attributes:
-        plan: which examples it was made of.
-        parts: of the loss, each summed over all target tokens.
-        unsmoothed: the cross-entropy without label smoothing, summed likewise.
-        norm: of the gradients, unclipped.
-        tokens: all target tokens.
-    """
+    """One update in numbers, as `Gradients` has them on the device."""
 
     plan: PlannedUpdate
     parts: Mapping[str, float]
@@ -84,12 +63,7 @@ def add_to_window(window: UpdateWindow, outcome: Outcome) -> None:
 
 
 class Records:
-    """The records of one run.
-
-    Args:
-        folder: the run folder.
-        write: whether this process writes.
-        tensorboard: whether it writes for TensorBoard, too.
+    """The records of one run, written where this process is to `write`.
 
     Attributes:
         loss: of the last line, for people; empty before the first one.
@@ -97,8 +71,11 @@ class Records:
     """
 
     def __init__(self, folder: RunFolder, *, write: bool, tensorboard: bool) -> None:
-        self._file = folder.metrics if write else None
-        self._board = _summary_writer(folder.path / "tensorboard") if write and tensorboard else None
+        self._file, self._board = folder.metrics if write else None, None
+        if write and tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(folder.path / "tensorboard"))
         self._unread: list[tuple[PlannedUpdate, Gradients]] = []
         self.loss = self.speed = ""
 
@@ -172,12 +149,6 @@ class Records:
             self._board.close()
 
 
-def _summary_writer(folder: Path) -> "SummaryWriter":
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder))
-
-
 def trim_metrics(folder: RunFolder, state: TrainingState, evaluate_every: int) -> None:
     """Leave out of metrics.jsonl what came after the checkpoint that training goes on from, and what is damaged."""
     lines = folder.metrics.read_bytes().splitlines(keepends=True) if folder.metrics.exists() else []
@@ -185,7 +156,7 @@ def trim_metrics(folder: RunFolder, state: TrainingState, evaluate_every: int) -
     for number, line in enumerate(lines, start=1):
         try:
             entry = parse_json(line.decode(), str(folder.metrics), dict)
-            shaped(entry, ENTRY, str(folder.metrics))
+            shaped(entry, METRICS_LINE, str(folder.metrics))
         except (UserError, UnicodeDecodeError):
             if number < len(lines) or line.endswith(b"\n"):  # a kill may cut the last line off
                 damaged.append(number)

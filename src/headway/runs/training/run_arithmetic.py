@@ -2,8 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +26,7 @@ from headway.errors import RunError, UserError
 from headway.files import write_json
 from headway.log import counted
 from headway.recipe import Recipe, changed_keys
+from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
 from headway.storage import cache_folder, locked
 from headway.tensors.backends import has_onednn, suited_backend
@@ -37,20 +40,12 @@ SPEED = TypeAdapter(Speed)
 
 
 class Arithmetic(NamedTuple):
-    """How a run computes.
+    """How a run computes."""
 
-    Attributes:
-        precision: float32 or bf16.
-        bf16_speed: the speed of a step in bf16 here, in times that in float32, where it was looked up; 0 where bf16 is
-            refused.
-        backend: the library that multiplies in float32, as `headway.tensors.backends` has it.
-        threads: of this process.
-    """
-
-    precision: str
-    bf16_speed: float | None
-    backend: str
-    threads: Threads
+    precision: str  # float32 or bf16
+    bf16_speed: float | None  # of a step here, in times that in float32, where it was looked up; 0 where it is refused
+    backend: str  # the library that multiplies in float32, as `headway.tensors.backends` has it
+    threads: Threads  # of this process
 
     def text(self) -> str:
         """All choices in words, with their reasons."""
@@ -77,14 +72,6 @@ def choose_arithmetic(recipe: Recipe, manifest: Mapping[str, Any], device: torch
         )
     precision = kept or fitting_precision(speed or REFUSED) if wanted == AUTO else wanted
     return Arithmetic(precision, speed and speed.median, backend, _threads(manifest.get("machine", {})))
-
-
-def shared_precision(recipes: Iterable[Recipe]) -> str:
-    """The precision for runs that are compared: bf16 where it suits the models of all these recipes."""
-    device = pick_device()
-    sizes = {(recipe.model.model_dump_json(), recipe.training.batch_tokens): recipe for recipe in recipes}
-    speeds = [measured_speed(recipe, device, _backend({}, device)) for recipe in sizes.values()]
-    return "bf16" if all(fitting_precision(speed) == "bf16" for speed in speeds) else "float32"
 
 
 def _backend(manifest: Mapping[str, Any], device: torch.device) -> str:
@@ -159,3 +146,32 @@ def compared_with_run(folder: RunFolder, recipe: Recipe) -> tuple[Recipe, Change
     else:
         before = with_precision(before, recipe.training.precision if chosen == AUTO else chosen)
     return recipe, changed_keys(before, recipe)
+
+
+class SharedPrecision:
+    """The precision of runs that are compared, where their recipes leave it open: that of runs which are there, else
+    what suits all of them here.
+
+    If each chose for itself, models of different sizes would be rounded differently.
+
+    Args:
+        runs: the recipes and folders of all runs, made or not.
+    """
+
+    def __init__(self, runs: Sequence[tuple[Recipe, Path]]) -> None:
+        self._open = [(recipe, RunFolder(folder)) for recipe, folder in runs if recipe.training.precision == AUTO]
+
+    @cached_property
+    def _chosen(self) -> str:
+        for known in (folder.read_manifest().get("precision") for _, folder in self._open):
+            if known:
+                return str(known)
+        sizes = {(recipe.model.model_dump_json(), recipe.training.batch_tokens): recipe for recipe, _ in self._open}
+        device = pick_device()
+        with foreign_code(any(import_paths(recipe.model_dump(mode="json")) for recipe, _ in self._open)):
+            speeds = [measured_speed(recipe, device, suited_backend(device, processor())) for recipe in sizes.values()]
+        return "bf16" if all(fitting_precision(speed) == "bf16" for speed in speeds) else "float32"
+
+    def given(self, recipe: Recipe) -> Recipe:
+        """`recipe` with a precision; measures where no run has one yet."""
+        return with_precision(recipe, self._chosen) if recipe.training.precision == AUTO else recipe

@@ -20,7 +20,6 @@ from headway.runs.checkpoint_files import folder_of, list_checkpoints, regular_u
 from headway.runs.inspect.pages import weights_shown
 from headway.runs.model_card import write_card
 from headway.runs.run_folder import RunFolder, average_weights, load_weights, model_weights, not_finite
-from headway.runs.training.batches import PlannedUpdate, Updates, prepared_updates
 from headway.runs.training.checkpoints import (
     Ranked,
     TrainingState,
@@ -34,7 +33,7 @@ from headway.runs.training.parallel import Parallel, unwrapped, whole_tensors
 from headway.runs.training.preparation import Corpora, new_model
 from headway.runs.training.records import Outcome, Records, add_to_window
 from headway.runs.training.signals import Interrupted, Signals
-from headway.runs.training.updates import Gradients
+from headway.runs.training.updates import Gradients, PlannedUpdate, Updates, prepared_updates
 
 REMEDY = (
     "lower optimizer.learning_rate, raise optimizer.warmup or set training.clip_norm, in a new run;"
@@ -172,9 +171,6 @@ class Session:
         if self.state.update in regular and not self.state.evaluation_pending:
             self._write_model()
 
-    def _best_updates(self) -> list[int]:
-        return [one.update for one in self.state.best_at_end or self.state.best]
-
     def _regular(self) -> list[int]:
         """The updates of the regular checkpoints that are there: the same ones as in a run that nothing interrupted."""
         updates = [update_of(folder) for folder in list_checkpoints(self.folder.checkpoints)]
@@ -182,7 +178,8 @@ class Session:
         return regular_updates(updates, self.recipe.training.checkpoint_every, last)
 
     def _write_model(self) -> None:
-        average, best = self.recipe.training.average, self._best_updates()
+        average = self.recipe.training.average
+        best = [one.update for one in self.state.best_at_end or self.state.best]
         chosen = sorted(best[: average.count]) if average.of == "best" and best else self._regular()[-average.count :]
         files = [folder_of(self.folder.checkpoints, update) / WEIGHTS for update in chosen]
         status = "finished" if self.state.stopped else "training"
@@ -191,9 +188,7 @@ class Session:
     def evaluate_pending(self, signals: Signals, weights: dict[str, Tensor] | None = None) -> None:
         """Evaluate the checkpoint at hand where that is due; it stays due where a signal comes before the end.
 
-        Args:
-            signals: those that may come.
-            weights: the model's whole tensors, where they have been gathered.
+        `weights` are the model's whole tensors, where they have been gathered.
         """
         state = self.state
         if not state.evaluation_pending:

@@ -1,12 +1,18 @@
-"""One update: gradients of a global batch, clipping, and a step of the optimizer.
+"""Updates: their batches, the gradients of a global batch, clipping, and a step of the optimizer.
+
+Batches are prepared while the device works on the update before, where a core is free for it. Randomness is a function
+of seed, update and rank: collating draws from a generator of the update's own, and the model's draws go on where these
+end, as if one thread had done both in turn.
 
 Shapes: W processes.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from hashlib import sha256
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +22,104 @@ from torch.optim import Optimizer
 from headway.losses import Loss, Objective
 from headway.memory import memory_named
 from headway.models import Model, Output
+from headway.processes import cores
+from headway.recipe import TrainingConfig
+from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import Parallel
-from headway.tensors.batch import TargetBatch
+from headway.tasks.task import TrainingCorpus
+from headway.tensors.batch import Indices, TargetBatch, of_one_update, rows
 from headway.tensors.precision import exact_dtype
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class PlannedUpdate:
+    """The examples of one update."""
+
+    number: int  # from 1
+    epoch: int  # from 0
+    indices: Sequence[Indices]  # of each batch
+    ends_epoch: bool
+    epochs: float = 0.0  # passes over the corpus that were made before it
+
+    @property
+    def sentences(self) -> int:
+        """The examples of all its batches."""
+        return sum(map(len, self.indices))
+
+
+@dataclass(frozen=True)
+class PreparedUpdate:
+    """One update, ready for the device."""
+
+    plan: PlannedUpdate
+    batches: Sequence[TargetBatch]  # this process's rows, on the CPU; their counts are those of the whole update
+    seed: int  # of all random numbers
+    random_state: Tensor  # of torch's CPU generator when the batches had been collated
+
+    def restore_random_state(self) -> None:
+        """Let torch's generators go on from where collating ended."""
+        torch.manual_seed(self.seed)
+        torch.set_rng_state(self.random_state)
+
+
+Updates = Generator[PreparedUpdate, None, None]
+
+
+def planned_updates(corpus: TrainingCorpus, config: TrainingConfig, state: TrainingState) -> Iterator[PlannedUpdate]:
+    """All updates from where the run stands; they do not end."""
+    number, epoch, first = state.update, state.epoch, state.batch
+    while True:
+        plan = corpus.plan(config.seed, epoch, **config.batch_sizes())
+        for start in range(first, len(plan), config.accumulate):
+            end, number = start + config.accumulate, number + 1
+            yield PlannedUpdate(number, epoch, plan[start:end], end >= len(plan), epoch + start / len(plan))
+        epoch, first = epoch + 1, 0
+
+
+def prepared_updates(corpus: TrainingCorpus, parallel: Parallel, state: TrainingState) -> Updates:
+    """All updates from where the run stands, made when `in_time` says. To be closed."""
+    plans = planned_updates(corpus, parallel.config, state)
+    return in_time((prepare_update(corpus, plan, parallel) for plan in plans), parallel.device)
+
+
+def prepare_update(corpus: TrainingCorpus, plan: PlannedUpdate, parallel: Parallel) -> PreparedUpdate:
+    """Collate the batches of one update, in pinned memory where a GPU will fetch them."""
+    seed = update_seed(parallel.config.seed, plan.number, parallel.rank)
+    generator = torch.Generator().manual_seed(seed)
+    whole = of_one_update([corpus.collate(indices, generator, plan.epoch) for indices in plan.indices])
+    batches = [rows(batch, parallel.rank, parallel.world_size) for batch in whole]
+    if parallel.device.type == "cuda":
+        batches = [batch.each_tensor(Tensor.pin_memory) for batch in batches]
+    return PreparedUpdate(plan, batches, seed, generator.get_state())
+
+
+def update_seed(seed: int, update: int, rank: int) -> int:
+    """The seed of one update: a function of these three alone, so that resuming needs no random state."""
+    digest = sha256(f"{seed}/{update}/{rank}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+def in_time(items: Generator[Item, None, None], device: torch.device) -> Generator[Item, None, None]:
+    """The same items, made ahead unless the device is a CPU all of whose cores compute.
+
+    Threads that compute wait for each other: another one beside them holds up all, for longer than it works itself (an
+    eighth of the speed of a small model on two cores).
+    """
+    free = device.type != "cpu" or torch.get_num_threads() < cores()
+    return ahead(items) if free else items
+
+
+def ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
+    """The same items, each made by another thread while the one before is used."""
+    end = object()
+    with ThreadPoolExecutor(1, "headway-ahead") as thread:
+        waiting = thread.submit(next, items, end)
+        while (item := waiting.result()) is not end:
+            waiting = thread.submit(next, items, end)
+            yield item  # type: ignore[misc]
+
 
 SMALLER_BATCHES = (
     "lower training.batch_tokens or batch_sentences (and raise training.accumulate by as much to keep the update the"
@@ -46,21 +147,13 @@ class TrainingStep(nn.Module):
 
 @dataclass(frozen=True)
 class Gradients:
-    """The results of one update's passes, on the device, where reading a number would wait for them.
+    """The results of one update's passes, on the device, where reading a number would wait for them."""
 
-    Attributes:
-        names: of the parts of the loss.
-        sums: (parts,) each part, summed over all target tokens, float64.
-        unsmoothed: () the cross-entropy without label smoothing, summed likewise.
-        norm: () the norm of the gradients, unclipped.
-        tokens: all target tokens of the update.
-    """
-
-    names: Sequence[str]
-    sums: Tensor
-    unsmoothed: Tensor
-    norm: Tensor
-    tokens: int
+    names: Sequence[str]  # of the parts of the loss
+    sums: Tensor  # (parts,) each part, summed over all target tokens, float64
+    unsmoothed: Tensor  # () the cross-entropy without label smoothing, summed likewise
+    norm: Tensor  # () of the gradients, unclipped
+    tokens: int  # all target tokens of the update
 
     @property
     def finite(self) -> Tensor:
