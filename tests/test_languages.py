@@ -38,8 +38,12 @@ def test_languages_without_spaces() -> None:
     assert [code for code in ("en", "ko", "vi", "ja-Latn", "xx", None) if has_no_spaces(code)] == []
 
 
-UNSPACED = ["東京へ行きますか。", "我喜欢猫，3 只", "ฉันรักแมว", "ມື້ນີ້ອາກາດດີ", "ကျွန်တော် ဈေးသွားချင်တယ်။", "猫"]
-SPACED = ["東京 へ 行き ます か 。", "ฉัน รัก แมว มาก ที่สุด", "안녕하세요 세계", "a 猫 cat", "one", ""]
+UNSPACED = [
+    "東京へ行きますか。", "我喜欢猫，3 只", "ฉันรักแมว", "ມື້ນີ້ອາກາດດີ", "ကျွန်တော် ဈေးသွားချင်တယ်။", "猫", "我用Python写程序",
+]  # fmt: skip
+SPACED = [
+    "東京 へ 行き ます か 。", "我　喜欢　你", "ฉัน รัก แมว มาก ที่สุด", "안녕하세요 세계", "a 猫 cat", "one", "",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", UNSPACED)

@@ -28,7 +28,8 @@ WIDE = (
     r"\u3400-\u4dbf\u4e00-\u9fff\ua980-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 WIDE_CHARACTER = re.compile(f"[{WIDE}]")
-BETWEEN_CHARACTERS = re.compile(rf"(?<=[{WIDE}])( ?)(?=[{WIDE}])")
+BETWEEN_CHARACTERS = re.compile(rf"(?<=[{WIDE}])([^\S\n]?)(?=[{WIDE}])")  # a full-width space is one, too
+OTHER_WORD = re.compile(rf"[^\W{WIDE}]+")
 HARDLY_ANY = 0.15  # of the places between two characters: phrases are set apart, and words are not
 LOOKED_AT = 1000  # texts
 
@@ -96,13 +97,13 @@ def is_written_in_han(code: str) -> bool:
 def look_unspaced(texts: Iterable[str]) -> bool:
     """Whether texts are without spaces between words; of many, the first thousand are looked at.
 
-    Most of their characters are of scripts that have none, with hardly a blank between two of them. Words that a
-    segmenter has set apart are not.
+    They have more characters of scripts that have none, with hardly a blank between two of them, than other words.
+    Words that a segmenter has set apart are not without spaces.
     """
     text = "\n".join(islice(texts, LOOKED_AT))
     between = [bool(blank) for blank in BETWEEN_CHARACTERS.findall(text)]
-    wide, all_of_it = len(WIDE_CHARACTER.findall(text)), len("".join(text.split()))
-    return 2 * wide > all_of_it and sum(between) <= HARDLY_ANY * len(between)
+    more = len(WIDE_CHARACTER.findall(text)) > len(OTHER_WORD.findall(text))
+    return more and sum(between) <= HARDLY_ANY * len(between)
 
 
 def language_name(code: str) -> str:
