@@ -92,9 +92,6 @@ FAULTS = {
     "a pack climbs out of its folder": Fault(
         "hostile", "runs.packing", 'odd = {"", ".", ".."} & set(below) or', 'odd = {"", "."} & set(below) or',
     ),
-    "a pack grows on its way out": Fault(
-        "hostile", "runs.packing", "if entry.compress_type != zipfile.ZIP_STORED or", "if False and",
-    ),
     "a run imports what it names": Fault(
         "hostile", "registry", "if _foreign_code.get() is False:", "if _foreign_code.get() is False and not name:",
     ),
