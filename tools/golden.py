@@ -107,7 +107,8 @@ headway predict run.zip --input src.txt
 VOLATILE = (
     (r"\d\d\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d", "TIME"),
     (r"\b\d+(\.\d+)? (s|ms|GB|MB|GiB|minutes?|seconds?)\b", "N UNIT"),
-    (r"\d[\d,]*(\.\d+)?/s\b", "SPEED"),
+    (r"\d[\d,]*(\.\d+)?( tokens)?/s\b", "SPEED"),
+    (r"TIME \d+ updates, .* evaluations", "TIME ESTIMATE"),
     (r"\b\d+:\d\d(:\d\d)?\b", "CLOCK"),
     (r"(\s+\d[\d,.]*){4}(?=\s+[\d,]+\s+0\.01)", " COSTS"),  # time, two speeds and memory, in the table of variants
 )
@@ -121,6 +122,7 @@ KEPT = (
     ".trees",
     ".lengths",
 )  # files whose bytes are compared
+TIMED = ("metrics.jsonl", "compare.csv")  # among these, those that have times
 
 
 def make_toys(folder: Path) -> None:
@@ -162,7 +164,7 @@ def files_of(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and ".cache" not in path.parts and "engines" not in path.parts:
-            comparable = path.suffix in KEPT and path.name != "metrics.jsonl"
+            comparable = path.suffix in KEPT and path.name not in TIMED and "logs" not in path.parts
             content = hashlib.sha256(path.read_bytes()).hexdigest()[:12] if comparable else "there"
             found[path.relative_to(folder).as_posix()] = content
     return found

@@ -199,7 +199,7 @@ def check_readers(path: Path) -> tuple[AudioFacts, NDArray[np.float32]]:
 
 def check_samples(wav: Wav, facts: AudioFacts, samples: NDArray[np.float32]) -> None:
     """A file that was not damaged is read as it was written, and none that says it is longer than it is."""
-    last = not any(length for _, length in wav.after)
+    last = not wav.after  # the header of a chunk behind it may be taken for samples
     assert not (last and 2 <= wav.said < UNKNOWN_LENGTH - 10 * wav.count), "a recording that is cut off is read"
     ordinary = wav.blocks == 0 and wav.said == 0 and wav.channels in range(1, 7)
     ordinary = ordinary and b"data" not in [name for name, _ in (*wav.before, *wav.after)]
