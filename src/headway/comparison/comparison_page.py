@@ -15,7 +15,7 @@ from headway.comparison.comparison import ComparedPair, Comparison
 from headway.comparison.comparison_report import NAME, Report, report_of, training_words, write_tables
 from headway.comparison.learning_curves import BandedCurves
 from headway.log import progress
-from headway.metrics.alignment_error import AlignmentErrorRate
+from headway.metrics.word_metrics import AlignmentErrorRate
 from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.html_page import write_page
 from headway.runs.inspect.inspection import maps_of

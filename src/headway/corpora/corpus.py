@@ -27,8 +27,8 @@ from headway.errors import RunError
 from headway.files import sha256, write_json
 from headway.formats.pairs import PairSource
 from headway.processing.labeller import Labeller
+from headway.processing.processor import Truncation
 from headway.processing.text.text_processor import TextProcessor, save_processors
-from headway.processing.text.truncation import Truncation
 from headway.storage import GrowingArray, cache_folder, keep_first, open_kept, read_array, workspace
 
 __all__ = ["Corpus", "CorpusReport", "build_corpus"]

@@ -17,8 +17,7 @@ from headway.errors import HeadwayError, UserError, check_characters, not_instal
 from headway.files import exists, write_json
 from headway.memory import is_out_of_memory
 from headway.processing.hub import check_on_hub, files_of_bounded_size
-from headway.processing.processor import Encoded, Processor
-from headway.processing.text.truncation import Truncation
+from headway.processing.processor import Encoded, Processor, Truncation
 
 LABELS = "labels.json"
 PACKAGE = "package:"

@@ -8,7 +8,7 @@ from headway.log import warn
 from headway.models import Seq2Seq
 from headway.predictors.captured_attention import alignment_layer
 from headway.processing import VOCABULARIES
-from headway.processing.text.word_vocabulary import WordVocabulary
+from headway.processing.text.vocabulary import WordVocabulary
 from headway.recipe import Recipe
 from headway.tensors.batch import UNKNOWN, collate
 

@@ -18,14 +18,19 @@ from headway.errors import UserError, check_characters
 from headway.files import write_json
 from headway.languages import UNDETERMINED, base_language, is_language, language_name, nearest_language
 from headway.log import warn
-from headway.processing.processor import Encoded, Processor, Words
+from headway.processing.processor import Encoded, Processor, Truncation, Words, encode_beginnings
 from headway.processing.text.line_ends import on_one_line
 from headway.processing.text.normalisation import PUNCTUATION_RULES, STEPS
 from headway.processing.text.segmentation import AnySegmenter, moses_has_rules, segmenter
 from headway.processing.text.spans import Span, align, compose, identity
-from headway.processing.text.truncation import Truncation, encode_beginnings
-from headway.processing.text.vocabularies import load_vocabulary, read_description, train_vocabulary
-from headway.processing.text.vocabulary import TokensConfig, Vocabulary, VocabularyConfig
+from headway.processing.text.vocabulary import (
+    TokensConfig,
+    Vocabulary,
+    VocabularyConfig,
+    load_vocabulary,
+    read_description,
+    train_vocabulary,
+)
 from headway.tensors.batch import EOS, UNKNOWN
 
 FILE = "sides.json"
