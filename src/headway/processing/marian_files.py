@@ -5,7 +5,6 @@ config.json, source.spm, target.spm, vocab.json (and target_vocab.json), model.s
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -181,7 +180,7 @@ def marian_folder(place: str) -> Path:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The configuration of a Marian model. Raises UserError where the folder holds none, or another model."""
-    config = _json(folder / "config.json", "this folder is no model of Hugging Face")
+    config: dict[str, Any] = read_json(folder / "config.json", what="configuration of a Hugging Face model")
     if config.get("model_type") != "marian":
         what = "this is a model of another family"
         raise UserError(what, where=WHERE, received=config.get("model_type"), allowed="marian, as OPUS-MT models are")
@@ -262,7 +261,7 @@ def read_tokenizers(folder: Path) -> MarianTokenizers:
 
 def _table(file: Path, size: int) -> list[str]:
     """The piece of each row. Raises UserError unless every row has just one."""
-    table = _json(file, "this model has no table of pieces")
+    table = read_json(file, what="table of pieces")
     pieces: list[str | None] = [None] * size
     for piece, row in table.items():
         if not isinstance(row, int) or not 0 <= row < size or pieces[row] is not None:
@@ -300,15 +299,3 @@ def _check_round_trip(vocabulary: MarianVocabulary, file: Path) -> None:
     if not any(vocabulary.knows(piece) for piece in pieces):
         what = "the tokenizer does not round-trip: the table has no piece of this SentencePiece model"
         raise UserError(what, where=str(file))
-
-
-def _json(file: Path, missing: str) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{missing}: it has no {file.name}", where=WHERE, received=str(file.parent)) from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"this file cannot be read ({error})", where=str(file)) from error
-    if not isinstance(content, dict):
-        raise UserError("this file holds no mapping", where=str(file), received=content)
-    return content

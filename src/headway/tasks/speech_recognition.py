@@ -28,7 +28,7 @@ from headway.processing.processor import Processors
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
 from headway.recipe import Recipe
 from headway.storage import keep_folder
-from headway.tasks.prediction_checks import check_shortest_output, warn_of_cut_sources
+from headway.tasks.checks import check_shortest_output, meta_model, warn_of_cut_sources
 from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus
 from headway.tasks.translation import example_of
 
@@ -60,22 +60,24 @@ class SpeechRecognition(Task):
     def check(self, recipe: Recipe) -> None:
         config, audio = recipe.model_as(ModelConfig), recipe.data.audio
         if not config.reads_frames():
-            raise UserError(
-                "a model of speech needs what reads frames", where="model.front_end", allowed="{}, or its options"
-            )
+            what = "a model of speech needs what reads frames"
+            raise UserError(what, where="model.front_end", allowed="{}, or its options")
         check_bins(audio)
-        for key in ("drop_duplicates", "max_ratio", "truncate_source", "lead"):
-            if getattr(recipe.data, key):
-                raise UserError(f"{self.name} has no pairs of texts that this could be about", where=f"data.{key}")
-        if recipe.vocabulary.shared:
-            raise UserError("only transcripts have a vocabulary", where="vocabulary.shared", received=True)
-        if recipe.text.source != PreparationConfig():
-            raise UserError("a recording has no text to prepare", where="text.source", allowed="text.target")
-        if recipe.data.count != "pieces":
-            raise UserError("transcripts are counted in tokens", where="data.count", received=recipe.data.count)
-        if Objective(recipe.objective).parts:
-            raise UserError("speech is learned from transcripts alone", where="objective", allowed="label_smoothing")
-        model = _meta_model(recipe)
+        about, copied = f"{self.name} has no pairs of texts that this could be about", recipe.decoding.unknown_words
+        for where, refused, what in (
+            ("data.drop_duplicates", recipe.data.drop_duplicates, about),
+            ("data.max_ratio", recipe.data.max_ratio, about),
+            ("data.truncate_source", recipe.data.truncate_source, about),
+            ("data.lead", recipe.data.lead, about),
+            ("vocabulary.shared", recipe.vocabulary.shared, "only transcripts have a vocabulary"),
+            ("text.source", recipe.text.source != PreparationConfig(), "a recording has no text to prepare"),
+            ("data.count", recipe.data.count != "pieces", "transcripts are counted in tokens"),
+            ("objective", Objective(recipe.objective).parts, "speech is learned from transcripts alone"),
+            ("decoding.unknown_words", copied == "copy", "a recording has no words that could be copied"),
+        ):
+            if refused:
+                raise UserError(what, where=where)
+        model = meta_model(recipe, recipe.data.audio.bins)
         if audio.max_frames > model.longest_source():
             raise UserError(
                 "recordings may be longer than the model's positions", where="data.audio.max_frames",
@@ -88,9 +90,6 @@ class SpeechRecognition(Task):
                 received=recipe.data.max_length, allowed=f"up to {longest}, or a higher model.max_position",
             )  # fmt: skip
         check_shortest_output(recipe, longest)
-        if recipe.decoding.unknown_words == "copy":
-            what = "a recording has no words that could be copied"
-            raise UserError(what, where="decoding.unknown_words", received="copy", allowed="keep")
 
     def check_data(self, recipe: Recipe) -> DataCheck:
         lenient, data = recipe.model_copy(update={"data": recipe.data.lenient()}), recipe.data
@@ -117,7 +116,18 @@ class SpeechRecognition(Task):
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
         heard = _hear(recipe)
-        both = _prepared_processors(recipe, folder, heard["data.train"])
+        if not folder.is_dir():
+            audio, text = AudioProcessor(recipe.data.audio), _train_target(recipe, heard["data.train"].utterances)
+            if recipe.data.audio.normalise == "global":
+                learned_from = _corpus("data.train", recipe, heard["data.train"], (audio, text))
+                audio = replace(audio, statistics=learned_from.statistics())
+
+            def save(unfinished: Path) -> None:
+                audio.save(unfinished)
+                text.save(unfinished / TARGET)
+
+            keep_folder(folder, save)
+        both = AudioProcessor.load(folder), TextProcessor.load(folder / TARGET)
         processors = Processors(*both)
         say(f"vocabulary: {both[1].size} tokens of transcripts; {both[0].size} bins a frame")
         corpora = {name: _corpus(name, recipe, corpus, both) for name, corpus in heard.items()}
@@ -165,13 +175,6 @@ class SpeechRecognition(Task):
         if recipe.data.audio.broken == "skip":
             utterances = _usable(where, utterances, recipe.data.audio)
         return _raw_corpus(utterances)
-
-
-def _meta_model(recipe: Recipe) -> Seq2Seq:
-    """The recipe's model without numbers, with a vocabulary of any size."""
-    config = recipe.model_as(ModelConfig).model_copy(update={"match_parameters": None})
-    with torch.device("meta"):
-        return build_model(config, recipe.data.audio.bins, 8, False)
 
 
 def _raw_corpus(utterances: Sequence[Utterance]) -> RawCorpus:
@@ -249,25 +252,8 @@ def _corpus(name: str, recipe: Recipe, heard: Heard, processors: Both) -> Speech
     max_length = recipe.data.max_length if learned_from else None
     corpus = build_speech(name, heard.utterances, heard.store, processors, max_length=max_length, rows=heard.rows)
     if not learned_from:
-        warn_of_cut_sources(name, corpus.frames, _meta_model(recipe), AudioProcessor.unit)
+        warn_of_cut_sources(name, corpus.frames, meta_model(recipe, recipe.data.audio.bins), AudioProcessor.unit)
     return corpus
-
-
-def _prepared_processors(recipe: Recipe, folder: Path, heard: Heard) -> Both:
-    """The run's processors: read from `folder`, or made from the training corpus and stored there."""
-    if folder.is_dir():
-        return AudioProcessor.load(folder), TextProcessor.load(folder / TARGET)
-    audio, text = AudioProcessor(recipe.data.audio), _train_target(recipe, heard.utterances)
-    if recipe.data.audio.normalise == "global":
-        train = _corpus("data.train", recipe, heard, (audio, text))
-        audio = replace(audio, statistics=train.statistics())
-
-    def save(unfinished: Path) -> None:
-        audio.save(unfinished)
-        text.save(unfinished / TARGET)
-
-    keep_folder(folder, save)
-    return audio, text
 
 
 def _train_target(recipe: Recipe, utterances: Sequence[Utterance]) -> TextProcessor:

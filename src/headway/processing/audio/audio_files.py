@@ -51,7 +51,7 @@ def read_recording(recording: Recording, sample_rate: int) -> Samples:
     """The samples (N,) of a recording in [-1, 1], its channels averaged, resampled to `sample_rate`.
 
     Raises:
-        UserError: no file, one that cannot be read, or no numbers; with the name of the recording.
+        UserError: no file, one that cannot be read, or samples that are none; with the name of the recording.
     """
     name = name_of(recording)
     if isinstance(recording, str | Path):
@@ -59,9 +59,12 @@ def read_recording(recording: Recording, sample_rate: int) -> Samples:
     else:
         given, rate = recording if isinstance(recording, tuple) else (recording, sample_rate)
         _check_rate(rate, name)
-        samples = _as_floats(np.asarray(given), name)
-        if samples.ndim not in (1, 2):
-            raise UserError("samples have one axis, or two with channels last", where=name, received=samples.shape)
+        array: NDArray[Any] = np.asarray(given)
+        if not np.issubdtype(array.dtype, np.floating):  # integers fill the range of their type, around its middle
+            least, greatest = float(np.iinfo(array.dtype).min), float(np.iinfo(array.dtype).max)
+            half = (greatest - least + 1) / 2
+            array = (array - (half + least)) / half
+        samples = array.astype(np.float32)
     mono = samples if samples.ndim == 1 else samples.mean(axis=1)
     if not np.isfinite(mono).all():
         raise UserError("this recording has samples that are no numbers", where=name)
@@ -77,17 +80,6 @@ def _check_rate(rate: int, name: str) -> None:
     if not LEAST_RATE <= rate <= MOST_RATE:
         allowed = f"{LEAST_RATE:,} to {MOST_RATE:,} Hz"
         raise UserError("no recording has this sample rate", where=name, received=rate, allowed=allowed)
-
-
-def _as_floats(samples: NDArray[Any], name: str) -> Samples:
-    """Samples in [-1, 1]; integers are taken to fill the range of their type, unsigned ones around its middle."""
-    if np.issubdtype(samples.dtype, np.floating):
-        return samples.astype(np.float32)
-    if not np.issubdtype(samples.dtype, np.integer):
-        raise UserError("samples are floats or integers", where=name, received=str(samples.dtype))
-    least, greatest = np.iinfo(samples.dtype).min, np.iinfo(samples.dtype).max
-    half = (float(greatest) - float(least) + 1) / 2
-    return ((samples - (half + least)) / half).astype(np.float32)
 
 
 def name_of(recording: Recording) -> str:
@@ -165,17 +157,16 @@ def _opened(path: Path) -> Iterator[Any]:
             _check_rate(file.samplerate, str(path))
             yield file
     except (soundfile.SoundFileError, OSError, ValueError, RuntimeError, MemoryError) as error:
-        raise UserError(f"this recording cannot be read ({_reason(error)})", where=str(path)) from error
+        reason = str(error).rpartition(": ")[2].strip(". ")  # libsndfile's message begins with the path
+        raise UserError(f"this recording cannot be read ({reason})", where=str(path)) from error
 
 
 def _check_file(path: Path) -> None:
-    """Raise UserError where there is no file, nothing in it, or a WAV file whose samples are not as its header says."""
+    """Raise UserError where there is no file, or a WAV file whose samples are not as its header says."""
     try:
         if not path.is_file():
             raise UserError("there is no such recording", where=str(path))
         size = path.stat().st_size
-        if not size:
-            raise UserError("this recording is empty", where=str(path))
         with path.open("rb") as file:
             problem = _problem_of_wav(file, size)
     except OSError as error:
@@ -204,11 +195,6 @@ def _problem_of_wav(file: BinaryIO, size: int) -> str | None:
             found = True
         file.seek(length + length % 2, 1)
     return None
-
-
-def _reason(error: Exception) -> str:
-    """The end of libsndfile's message, which begins with the path."""
-    return str(error).rpartition(": ")[2].strip(". ")
 
 
 def write_wav(path: Path, samples: Samples, sample_rate: int) -> None:

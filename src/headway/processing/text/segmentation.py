@@ -170,16 +170,10 @@ AnySegmenter = Annotated[str | dict[str, Any], BeforeValidator(_checked)]
 
 def segmenter(config: str | Mapping[str, Any], language: str) -> Segmenter:
     """The segmenter that a recipe names, for a language; made once. Raises UserError where it is unknown."""
-    if isinstance(config, str):  # as of most lines of most recipes
-        return _named(config, language)
-    return _made(json.dumps(config, sort_keys=True, default=dict), language)
+    name = config if isinstance(config, str) else json.dumps(config, sort_keys=True, default=dict)
+    return _made(name, isinstance(config, str), language)
 
 
 @lru_cache
-def _named(name: str, language: str) -> Segmenter:
-    return SEGMENTERS.build(name, language, where="text.segment")
-
-
-@lru_cache
-def _made(config: str, language: str) -> Segmenter:
-    return SEGMENTERS.build(json.loads(config), language, where="text.segment")
+def _made(config: str, named: bool, language: str) -> Segmenter:
+    return SEGMENTERS.build(config if named else json.loads(config), language, where="text.segment")

@@ -144,10 +144,8 @@ class SubwordVocabulary(Vocabulary):
             if not model:
                 raise ValueError("an empty file")
             return cls(model)
-        except FileNotFoundError:
-            raise UserError("the vocabulary's file is missing", where=str(path)) from None
-        except (RuntimeError, ValueError):
-            raise UserError("the vocabulary's file is damaged: not a SentencePiece model", where=str(path)) from None
+        except (OSError, RuntimeError, ValueError) as error:
+            raise UserError("the vocabulary's file is missing or no SentencePiece model", where=str(path)) from error
 
 
 def scored_pieces(vocabulary: SubwordVocabulary) -> tuple[str, dict[str, float]]:

@@ -163,22 +163,23 @@ class TextProcessor(Processor):
 
     def encode_with_spans(self, line: str) -> list[TextToken]:
         """The tokens that `encode` gives the ids of, each with its characters in the raw line."""
-        prepared, spans = self._prepared_with_spans(line)
+        tags, rest = self.vocabulary.split_tags(line)
+        names, (prepared, spans) = list(re.finditer(r"\S+", tags)), prepare_with_spans(rest, self.config)
+        prepared = "".join(f"{name[0]} " for name in names) + prepared
+        of_tags = [(at, at + 1) for name in names for at in (*range(*name.span()), name.end())]
+        spans = of_tags + [(len(tags) + begin, len(tags) + end) for begin, end in spans]
         ends = [match.end() for match in re.finditer(r"\S+", prepared)]
         tokens = []
         for id, text, start, end in self.vocabulary.encode_with_spans(prepared):
             first = end - len(prepared[start:end].lstrip())  # the first visible character, or what follows the mark
             word = bisect_right(ends, first)
-            tokens.append(TextToken(id, text, *_raw_span(prepared, spans, start, end, len(line)), word))
+            if start == end:
+                raw = (spans[start][0] if start < len(spans) else len(line),) * 2
+            else:  # without the spaces that it begins with, unless it has nothing else
+                first = end - len(prepared[start:end].lstrip(" "))
+                raw = spans[first if first < end else start][0], spans[end - 1][1]
+            tokens.append(TextToken(id, text, *raw, word))
         return tokens
-
-    def _prepared_with_spans(self, line: str) -> tuple[str, list[Span]]:
-        tags, text = self.vocabulary.split_tags(line)
-        prepared, spans = prepare_with_spans(text, self.config)
-        start, names = len(tags), list(re.finditer(r"\S+", tags))
-        prefix = "".join(f"{name[0]} " for name in names)
-        of_tags = [(at, at + 1) for name in names for at in (*range(*name.span()), name.end())]
-        return prefix + prepared, of_tags + [(start + begin, start + end) for begin, end in spans]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text as people write it, on one line; PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
@@ -238,15 +239,6 @@ class TextProcessor(Processor):
     def load(cls, folder: Path) -> TextProcessor:
         description = read_description(folder / SIDE_FILE, FORMAT)
         return cls(_settings(description, "text", folder / SIDE_FILE), load_vocabulary(folder))
-
-
-def _raw_span(prepared: str, spans: list[Span], start: int, end: int, length: int) -> Span:
-    """The raw characters of prepared[start:end], without the spaces it begins with unless it has nothing else."""
-    if start == end:
-        position = spans[start][0] if start < len(spans) else length
-        return position, position
-    first = end - len(prepared[start:end].lstrip(" "))
-    return spans[first if first < end else start][0], spans[end - 1][1]
 
 
 def train_processors(
@@ -377,14 +369,10 @@ def _settings(description: Mapping[str, object], name: str, file: Path) -> Prepa
         config = PreparationConfig.model_validate(description.get(name))
     except ValidationError as error:
         raise UserError("the settings of the text are damaged", where=str(file)) from error
-    if "rules" in description or not _rules(config) or not _has_rules(config):
+    by_rules = config.segment == "moses" or "punctuation" in config.normalise
+    if "rules" in description or not _rules(config) or not by_rules:
         return config
     return config.model_copy(update={"language": UNDETERMINED})
-
-
-def _has_rules(config: PreparationConfig) -> bool:
-    """Whether the language says how a side is prepared."""
-    return config.segment == "moses" or "punctuation" in config.normalise
 
 
 def _warn_without_rules(config: PreparationConfig) -> None:
