@@ -40,22 +40,21 @@ class _Unicode(Tokenizer):  # type: ignore[misc]  # rouge-score has no types
     def tokenize(self, text: str) -> list[str]:
         """The tokens of a text."""
         words = "".join(sign if _kind(sign) in "LMN" else " " for sign in text.lower()).split()
-        return words if self.unit == "words" else [letter for word in words for letter in _letters(word)]
+        if self.unit == "words":
+            return words
+        letters: list[str] = []
+        for word in words:
+            for place, sign in enumerate(word):
+                if place and _kind(sign) == "M":
+                    letters[-1] += sign
+                else:
+                    letters.append(sign)
+        return letters
 
 
 @lru_cache(maxsize=1 << 16)
 def _kind(character: str) -> str:
     return unicodedata.category(character)[0]
-
-
-def _letters(word: str) -> list[str]:
-    letters: list[str] = []
-    for sign in word:
-        if letters and _kind(sign) == "M":
-            letters[-1] += sign
-        else:
-            letters.append(sign)
-    return letters
 
 
 class Rouge(Metric):

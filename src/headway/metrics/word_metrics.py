@@ -131,10 +131,16 @@ class Deviation(Metric):
         check_one_reference("deviation", hypotheses, references)
         rows = []
         for segment, (hypothesis, reference) in enumerate(zip(hypotheses, references[0], strict=True), start=1):
-            numbers = _numbers(hypothesis, f"hypotheses, segment {segment}")
+            where = f"hypotheses, segment {segment}"
+            try:
+                numbers = [float(number) for number in hypothesis.split()]
+            except ValueError:
+                numbers = [math.nan]
+            if not all(0 <= number < math.inf for number in numbers):
+                raise UserError("a line has numbers from 0 on, one a word", where=where, received=hypothesis)
             if len(numbers) != len(reference.split()):
                 what = f"{len(numbers)} numbers for {len(reference.split())} words"
-                raise UserError(what, where=f"hypotheses, segment {segment}")
+                raise UserError(what, where=where)
             rows.append([sum(numbers), len(numbers)])
         return np.array(rows, dtype=np.float64)
 
@@ -143,13 +149,3 @@ class Deviation(Metric):
 
     def signature(self) -> Signature:
         return Signature.of(numbers="words", version=release())
-
-
-def _numbers(line: str, where: str) -> list[float]:
-    try:
-        numbers = [float(number) for number in line.split()]
-    except ValueError:
-        numbers = [math.nan]
-    if not all(0 <= number < math.inf for number in numbers):
-        raise UserError("a line has numbers from 0 on, one a word", where=where, received=line)
-    return numbers

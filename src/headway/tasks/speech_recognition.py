@@ -173,7 +173,10 @@ class SpeechRecognition(Task):
     def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
         utterances = read_utterances(open_recordings(corpus, where, recipe.data.broken))
         if recipe.data.audio.broken == "skip":
-            utterances = _usable(where, utterances, recipe.data.audio)
+            problems = recording_problems(_frames(where, utterances, recipe.data.audio), recipe.data.audio)
+            if left_out := len(utterances) - problems.count(None):
+                warn(f"{where}: {counted(left_out, 'recording')} left out, as data.audio.broken says")
+            utterances = [heard for heard, problem in zip(utterances, problems, strict=True) if problem is None]
         return _raw_corpus(utterances)
 
 
@@ -226,15 +229,6 @@ def _hear(recipe: Recipe) -> dict[str, Heard]:
 def _frames(name: str, utterances: Sequence[Utterance], config: AudioConfig) -> FrameStore:
     with progress(f"{name}: reading", len(utterances), "recordings") as line:
         return build_frames([utterance.audio for utterance in utterances], config, progress=line.update)
-
-
-def _usable(name: str, utterances: Sequence[Utterance], config: AudioConfig) -> list[Utterance]:
-    """The utterances whose recordings can be read and are long enough; says how many are not."""
-    problems = recording_problems(_frames(name, utterances, config), config)
-    usable = [utterance for utterance, problem in zip(utterances, problems, strict=True) if problem is None]
-    if left_out := len(utterances) - len(usable):
-        warn(f"{name}: {counted(left_out, 'recording')} left out, as data.audio.broken says")
-    return usable
 
 
 def _check_train(train: SpeechCorpus) -> None:

@@ -95,29 +95,18 @@ def _read_file(path: Path) -> tuple[Samples, int]:
     with _opened(path) as file:
         most = _most_samples(path)
         wanted, rate, height = _declared_samples(file), int(file.samplerate), max(1, BLOCK // file.channels)
-        while len(block := _read_block(file, height, wanted, path)):
-            count += len(block)
-            if count > most:
-                raise UserError(f"this recording has more than {most:,} samples", where=str(path))
-            parts.append(block[:, 0] if file.channels == 1 else block.mean(axis=1))
+        try:
+            while len(block := file.read(height, dtype="float32", always_2d=True)):
+                count += len(block)
+                if count > most:
+                    raise UserError(f"this recording has more than {most:,} samples", where=str(path))
+                parts.append(block[:, 0] if file.channels == 1 else block.mean(axis=1))
+        except library("soundfile").SoundFileError:  # libsndfile looks for what the header speaks of
+            if wanted is None:
+                raise
     if wanted is not None and count < wanted:
-        raise _cut_off(wanted, path)
+        raise UserError(f"this recording is damaged or cut off: it has no {wanted:,} samples", where=str(path))
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32), rate
-
-
-def _read_block(file: Any, height: int, wanted: int | None, path: Path) -> NDArray[np.float32]:
-    """The next samples (N, C), at most `height`."""
-    try:
-        block: NDArray[np.float32] = file.read(height, dtype="float32", always_2d=True)
-    except library("soundfile").SoundFileError as error:
-        if wanted is None:
-            raise
-        raise _cut_off(wanted, path) from error  # libsndfile looks for what the header speaks of
-    return block
-
-
-def _cut_off(wanted: int, path: Path) -> UserError:
-    return UserError(f"this recording is damaged or cut off: it has no {wanted:,} samples", where=str(path))
 
 
 def facts_of(path: Path) -> AudioFacts:

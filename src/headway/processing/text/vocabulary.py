@@ -398,27 +398,25 @@ def load_vocabulary(folder: Path) -> Vocabulary:
     """Read what `Vocabulary.save` wrote.
 
     Raises:
-        UserError: a file is missing, damaged or of another format.
+        UserError: a file is missing, damaged or of another format, or of foreign code where none is allowed.
     """
-    description = read_description(folder / DESCRIPTION, FORMAT)
-    vocabulary = _family(str(description.get("family")), str(folder / DESCRIPTION)).load(folder)
+    description, where = read_description(folder / DESCRIPTION, FORMAT), str(folder / DESCRIPTION)
+    family = str(description.get("family"))
+    if is_foreign(family):
+        with names_of_a_run():
+            kind = VOCABULARIES.get(family, where)
+    else:
+        known = {VOCABULARIES.get(name).family: VOCABULARIES.get(name) for name in VOCABULARIES}
+        if family not in known:
+            raise UserError("an unknown family of vocabularies", where=where, received=family, allowed=known)
+        kind = known[family]
+    vocabulary = kind.load(folder)
     if len(vocabulary) != description.get("size"):
         raise UserError(
             "the vocabulary is not the one that was saved: its size differs", where=str(folder),
             received=len(vocabulary), allowed=str(description.get("size")),
         )  # fmt: skip
     return vocabulary
-
-
-def _family(name: str, where: str) -> type[Vocabulary]:
-    """The class of a stored vocabulary. Raises UserError, also for foreign code where none is allowed."""
-    if is_foreign(name):
-        with names_of_a_run():
-            return VOCABULARIES.get(name, where)
-    known = {VOCABULARIES.get(kind).family: VOCABULARIES.get(kind) for kind in VOCABULARIES}
-    if name not in known:
-        raise UserError("an unknown family of vocabularies", where=where, received=name, allowed=known)
-    return known[name]
 
 
 def read_description(path: Path, version: int) -> dict[str, object]:
