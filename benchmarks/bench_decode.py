@@ -38,7 +38,7 @@ from headway.processing.pretrained import transformers_quiet
 from headway.search.beam import Searchable, beam_search
 from headway.search.hypotheses import Hypothesis
 from headway.search.limits import Limits
-from headway.tasks.marian_weights import to_marian
+from headway.tasks.marian import to_marian
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, Batch, collate
 from headway.tensors.linear import prepare
 from headway.tensors.products import trial

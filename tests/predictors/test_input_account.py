@@ -14,8 +14,7 @@ from headway.predictors.run import Run
 from headway.processing.processor import Encoded
 from headway.processing.text.extension import tagged
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, with_characters
-from headway.processing.text.vocabularies import train_vocabulary
-from headway.processing.text.vocabulary import VocabularyConfig
+from headway.processing.text.vocabulary import VocabularyConfig, train_vocabulary
 from headway.recipe import parse_recipe
 from tests.conftest import Command, Reversal
 

@@ -15,8 +15,7 @@ from headway.predictors.word_alignment import Aligner, WordAlignment, build_alig
 from headway.processing.processor import Words
 from headway.processing.text.extension import tagged
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor
-from headway.processing.text.vocabularies import train_vocabulary
-from headway.processing.text.vocabulary import VocabularyConfig
+from headway.processing.text.vocabulary import VocabularyConfig, train_vocabulary
 from headway.runs.load import load
 from headway.tasks import aligners
 from tests.conftest import Command, Reversal, write_reversal

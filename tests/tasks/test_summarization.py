@@ -17,7 +17,7 @@ from headway.formats.pairs import Pair
 from headway.metrics import build_metric
 from headway.recipe import parse_recipe
 from headway.tasks import build_task, dev_metrics
-from headway.tasks.summarization import as_long_as_references
+from headway.tasks.translation import as_long_as_references
 from tests.conftest import Command, Finished, plain
 
 RECIPE = {

@@ -171,7 +171,7 @@ def test_resuming_ends_with_the_same_bytes(learned: Learned, tmp_path: Path) -> 
     assert one == two
 
 
-@pytest.mark.parametrize("changes", [{"layers": "last"}, {"layers": "average", "freeze": True}, {"pretrained": False}])
+@pytest.mark.parametrize("changes", [{"layers": "average", "freeze": True}, {"pretrained": False}])
 def test_baselines_train(learned: Learned, tmp_path: Path, changes: dict[str, Any]) -> None:
     write_encoder(tmp_path / "encoder")
     for name in ("train", "dev"):

@@ -30,7 +30,7 @@ from headway.errors import UserError, option
 from headway.files import write_json, write_text
 from headway.formats.lines import read_lines
 from headway.log import progress, warn
-from headway.metrics.alignment_error import AlignmentErrorRate
+from headway.metrics.word_metrics import AlignmentErrorRate
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.charts import Panel, panel_chart

@@ -26,8 +26,8 @@ from headway.documents import read_json
 from headway.files import write_json
 from headway.formats.pairs import PairSource
 from headway.processing.labeller import Labeller
+from headway.processing.processor import Truncation
 from headway.processing.text.text_processor import TextProcessor, save_processors
-from headway.processing.text.truncation import Truncation
 from headway.storage import GrowingArray, cache_folder, cache_named, file_hashes, kept_folder, read_array, workspace
 
 __all__ = ["Corpus", "CorpusReport", "build_corpus"]

@@ -14,8 +14,8 @@ from headway.batched import batched
 from headway.formats.pairs import Pair
 from headway.processes import cores, in_processes
 from headway.processing.labeller import Labeller
+from headway.processing.processor import Truncation, encode_beginnings
 from headway.processing.text.text_processor import TextProcessor, load_processors
-from headway.processing.text.truncation import Truncation, encode_beginnings
 from headway.registry import foreign_code
 
 CHUNK = 2000  # pairs: large beside the cost of handing them to a process, small in memory

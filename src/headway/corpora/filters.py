@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from headway.config import Count, Section
 from headway.formats.row_errors import Broken
-from headway.processing.text.truncation import Truncation
+from headway.processing.processor import Truncation
 
 
 class Filters(Section):

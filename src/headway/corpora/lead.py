@@ -12,8 +12,8 @@ from headway.config import Count, Section
 from headway.formats.lines import read_lines
 from headway.languages import look_unspaced
 from headway.log import warn
+from headway.processing.processor import first_words
 from headway.processing.text.sentences import LANGUAGES, language_of_rules, sentences
-from headway.processing.text.truncation import first_words
 
 
 class LeadConfig(Section):

@@ -29,7 +29,7 @@ from headway.models.transformer import Transformer
 from headway.predictors.run import Run
 from headway.processing.pretrained import transformers_quiet
 from headway.processing.text.text_processor import TextProcessor
-from headway.tasks.marian_weights import to_marian
+from headway.tasks.marian import to_marian
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 ACTIVATIONS = {ReluFeedForward: "relu", GeluFeedForward: "gelu", SwishFeedForward: "swish"}

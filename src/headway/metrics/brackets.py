@@ -14,7 +14,6 @@ reference (see `headway.trees.linear_form`). An empty hypothesis has no brackets
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +23,8 @@ from headway.errors import UserError
 from headway.formats.lines import read_lines
 from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees
-from headway.metrics.metric import Metric, Statistics, check_one_reference
-from headway.metrics.signature import Signature
+from headway.metrics.metric import Metric, Statistics, check_one_reference, share
+from headway.metrics.signature import Signature, release
 from headway.tensors.batch import SPECIALS
 from headway.trees.linear_form import KINDS, NO_TREE, repair
 from headway.trees.tree import TOP, Tree, clean
@@ -141,8 +140,7 @@ class TreeMetric(Metric):
         return float(totals[self.NAMES.index(name)])
 
     def signature(self) -> Signature:
-        release = f"headway-{version('headway')}"
-        return Signature.of(evalb="COLLINS", labelled=True, punctuation="removed", version=release)
+        return Signature.of(evalb="COLLINS", labelled=True, punctuation="removed", version=release())
 
 
 def _read(text: str, words: Sequence[str]) -> tuple[Tree | None, Counter[str]]:
@@ -159,22 +157,18 @@ def _read(text: str, words: Sequence[str]) -> tuple[Tree | None, Counter[str]]:
     return clean(repaired.tree), repaired.counts
 
 
-def _share(part: float, whole: float) -> float:
-    return 100 * part / whole if whole else 0.0
-
-
 class BracketF1(TreeMetric):
     """2 P R / (P + R) of labelled brackets, times 100."""
 
     name = "bracket-f1"
 
     def aggregate(self, totals: Statistics) -> float:
-        return _share(2 * self.total(totals, "matched"), self.total(totals, "output") + self.total(totals, "reference"))
+        return share(2 * self.total(totals, "matched"), self.total(totals, "output") + self.total(totals, "reference"))
 
     def notes(self, totals: Statistics) -> list[str]:
         matched, output, gold = (self.total(totals, name) for name in ("matched", "output", "reference"))
         counts = f"{matched:,.0f} of {output:,.0f} brackets are among the {gold:,.0f} of the references"
-        return [f"precision {_share(matched, output):.2f}, recall {_share(matched, gold):.2f}: {counts}"]
+        return [f"precision {share(matched, output):.2f}, recall {share(matched, gold):.2f}: {counts}"]
 
 
 class TreeShare(TreeMetric):
@@ -184,7 +178,7 @@ class TreeShare(TreeMetric):
     whole: str
 
     def aggregate(self, totals: Statistics) -> float:
-        return _share(self.total(totals, self.part), self.total(totals, self.whole))
+        return share(self.total(totals, self.part), self.total(totals, self.whole))
 
 
 class BracketPrecision(TreeShare):
@@ -229,7 +223,7 @@ class WellFormed(TreeMetric):
 
     def aggregate(self, totals: Statistics) -> float:
         sentences = self.total(totals, "sentences")
-        return _share(sentences - self.total(totals, "repaired"), sentences)
+        return share(sentences - self.total(totals, "repaired"), sentences)
 
     def notes(self, totals: Statistics) -> list[str]:
         counts = dict(zip(KINDS, totals[len(self.NAMES) :], strict=True))

@@ -3,7 +3,6 @@
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 import jiwer
@@ -20,7 +19,7 @@ from headway.metrics.metric import (
     spelt,
     without_words,
 )  # fmt: skip
-from headway.metrics.signature import Signature
+from headway.metrics.signature import Signature, release
 
 CHUNKS = ("equal", "substitute", "delete", "insert")  # jiwer's names of what its alignments are made of
 
@@ -95,7 +94,7 @@ class ErrorRate(Metric):
             case=case,
             punct=punctuation,
             space="collapsed",
-            version=f"jiwer-{version('jiwer')}",
+            version=release("jiwer"),
         )
 
 

@@ -1,12 +1,11 @@
 """Exact match: the share of segments that equal a reference."""
 
 from collections.abc import Sequence
-from importlib.metadata import version
 
 import numpy as np
 
 from headway.metrics.metric import Metric, Statistics, check_segments, present, references_of_each
-from headway.metrics.signature import Signature
+from headway.metrics.signature import Signature, release
 
 
 class ExactMatch(Metric):
@@ -34,5 +33,4 @@ class ExactMatch(Metric):
         return float(100 * totals[0] / totals[1])
 
     def signature(self) -> Signature:
-        release = f"headway-{version('headway')}"
-        return Signature.of(nrefs=self._references, case="mixed", space="stripped", version=release)
+        return Signature.of(nrefs=self._references, case="mixed", space="stripped", version=release())

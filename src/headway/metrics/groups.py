@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.errors import UserError
 from headway.metrics.metric import Metric, Statistics
 from headway.metrics.significance import Interval, bootstrap_interval
 
@@ -37,15 +36,9 @@ def scores_by_group(
         groups: (N,), the name of each segment's group.
         samples: bootstrap samples of an interval.
         seed: of their draws; the same for each group.
-
-    Raises:
-        UserError: not as many groups as segments.
     """
-    if len(groups) != len(statistics):
-        what = f"{len(groups)} groups for {len(statistics)} segments; there must be one a segment"
-        raise UserError(what, where="groups")
     members: dict[str, list[int]] = {}
-    for segment, group in enumerate(groups):
+    for segment, (group, _) in enumerate(zip(groups, statistics, strict=True)):
         members.setdefault(group, []).append(segment)
     scores = []
     for group in ordered_groups(members)[0]:

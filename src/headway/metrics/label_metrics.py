@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +12,8 @@ from pydantic import Field
 from headway.errors import UserError
 from headway.formats import LabelColumn
 from headway.formats.conllu import is_conllu, read_labelled
-from headway.metrics.metric import Metric, Statistics, check_segments
-from headway.metrics.signature import Signature
+from headway.metrics.metric import Metric, Statistics, check_segments, share
+from headway.metrics.signature import Signature, release
 
 
 class LabelMetric(Metric):
@@ -67,7 +66,7 @@ class LabelMetric(Metric):
             nrefs=self._reference_sets,
             conllu=self.conllu_label if self._reads_conllu else None,
             **self._settings(),
-            version=f"headway-{version('headway')}",
+            version=release(),
         )
 
 
@@ -112,7 +111,7 @@ class Precision(OneLabel):
     name = "precision"
 
     def aggregate(self, totals: Statistics) -> float:
-        return _share(totals[0], totals[0] + totals[1])
+        return share(totals[0], totals[0] + totals[1])
 
 
 class Recall(OneLabel):
@@ -121,7 +120,7 @@ class Recall(OneLabel):
     name = "recall"
 
     def aggregate(self, totals: Statistics) -> float:
-        return _share(totals[0], totals[0] + totals[2])
+        return share(totals[0], totals[0] + totals[2])
 
 
 class FBeta(OneLabel):
@@ -155,7 +154,7 @@ class FBeta(OneLabel):
     def aggregate(self, totals: Statistics) -> float:
         # F = (1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP), the same without dividing by zero in between
         weight = self.beta**2
-        return _share((1 + weight) * totals[0], (1 + weight) * totals[0] + weight * totals[2] + totals[1])
+        return share((1 + weight) * totals[0], (1 + weight) * totals[0] + weight * totals[2] + totals[1])
 
 
 class Accuracy(LabelMetric):
@@ -171,11 +170,7 @@ class Accuracy(LabelMetric):
         return [sum(right), len(right)]
 
     def aggregate(self, totals: Statistics) -> float:
-        return _share(totals[0], totals[1])
-
-
-def _share(part: float, whole: float) -> float:
-    return float(100 * part / whole) if whole else 0.0
+        return share(totals[0], totals[1])
 
 
 def best_threshold(

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,25 +97,16 @@ class Metric(ABC):
                 of them count where some are blank: see `present`.
 
         Raises:
-            UserError: no segments, no references, or not as many references as hypotheses (see `check_segments`).
+            UserError: no segments, or not as many references as hypotheses (see `check_segments`).
         """
 
     def counted(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        """`statistics`, looked at, as a metric from elsewhere may give anything.
-
-        Raises:
-            UserError: as `statistics`; something else than finite numbers (N, k).
-        """
-        given: Any = self.statistics(hypotheses, references)
-        shape = given.shape if isinstance(given, np.ndarray) else None
-        if shape is None or len(shape) != 2 or shape[0] != len(hypotheses) or not np.isfinite(given).all():
-            raise UserError(
-                f"{type(self).__name__}.statistics gives something else than a metric does",
-                where=self.name,
-                received=type(given).__name__ if shape is None else shape,
-                allowed=f"an array of finite numbers, ({len(hypotheses)}, k)",
-            )
-        statistics: Statistics = given
+        """`statistics`. Raises UserError too where a metric from elsewhere gives anything but finite numbers (N, k)."""
+        statistics = self.statistics(hypotheses, references)
+        if statistics.ndim != 2 or len(statistics) != len(hypotheses) or not np.isfinite(statistics).all():
+            what = f"{type(self).__name__}.statistics gives something else than a metric does"
+            allowed = f"an array of finite numbers, ({len(hypotheses)}, k)"
+            raise UserError(what, where=self.name, received=statistics.shape, allowed=allowed)
         return statistics
 
     @abstractmethod
@@ -148,11 +139,16 @@ class Metric(ABC):
 
     def scored(self, statistics: Statistics) -> Score:
         """The corpus score from statistics (N, k). Raises UserError where a metric from elsewhere gives no number."""
-        value: Any = self.aggregate(statistics.sum(axis=0))
-        if not isinstance(value, int | float | np.number) or not math.isfinite(value):
+        value = self.aggregate(statistics.sum(axis=0))
+        if not math.isfinite(value):
             what = f"{type(self).__name__}.aggregate gives no finite number"
             raise UserError(what, where=self.name, received=value)
         return Score(self.label, float(value), self.signature(), len(statistics))
+
+
+def share(part: float, whole: float) -> float:
+    """A part of a whole, times 100; 0 of nothing."""
+    return float(100 * part / whole) if whole else 0.0
 
 
 def rank(score: float, loss: float | None, *, higher_is_better: bool) -> tuple[float, float]:
@@ -160,22 +156,17 @@ def rank(score: float, loss: float | None, *, higher_is_better: bool) -> tuple[f
 
     Of equal scores the lower loss on dev decides. A number that is not finite, or not known, comes last.
     """
-    signed = -score if higher_is_better else score
-    return _finite(signed), _finite(math.inf if loss is None else loss)
-
-
-def _finite(number: float) -> float:
-    return number if math.isfinite(number) else math.inf
+    numbers = -score if higher_is_better else score, math.inf if loss is None else loss
+    first, second = (number if math.isfinite(number) else math.inf for number in numbers)
+    return first, second
 
 
 def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> int:
     """The number of reference sets.
 
     Raises:
-        UserError: no hypotheses, no references, or not as many of each reference set as of hypotheses; what is no text.
+        UserError: no hypotheses, or not as many of each reference set as of them; what is no text.
     """
-    if not references:
-        raise UserError("scoring needs at least one set of references", where="references")
     if not hypotheses:
         raise UserError("there is nothing to score", where="hypotheses")
     for index, lines in enumerate(references, start=1):

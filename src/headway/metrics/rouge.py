@@ -4,17 +4,18 @@ Counts of n-grams, tokens and stems are rouge-score's. Common subsequences are o
 Python numbers take 3 GB for two texts of 20,000 words.
 
 Shapes: N segments, R reference sets.
+Of common subsequences: R words of a reference, O words of an output.
 """
 
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.metadata import version
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from rapidfuzz.distance import LCSseq
 from rouge_score.rouge_scorer import RougeScorer
 from rouge_score.scoring import fmeasure
 from rouge_score.tokenizers import DefaultTokenizer, Tokenizer
@@ -23,10 +24,10 @@ from headway.errors import UserError
 from headway.languages import LanguageCode, has_no_spaces, language_name
 from headway.log import warn
 from headway.metrics.metric import Metric, Statistics, check_segments, present, references_of_each
-from headway.metrics.signature import Signature
-from headway.metrics.subsequences import common_length, common_places
+from headway.metrics.signature import Signature, release
 from headway.processing.text.sentences import language_of_rules, sentences
 
+MOST_CELLS = 10**9  # of a table of R x O words, which takes a bit for each: 125 MB, and five seconds
 Tokenization = Literal["ascii", "words", "characters"]
 
 
@@ -39,22 +40,21 @@ class _Unicode(Tokenizer):  # type: ignore[misc]  # rouge-score has no types
     def tokenize(self, text: str) -> list[str]:
         """The tokens of a text."""
         words = "".join(sign if _kind(sign) in "LMN" else " " for sign in text.lower()).split()
-        return words if self.unit == "words" else [letter for word in words for letter in _letters(word)]
+        if self.unit == "words":
+            return words
+        letters: list[str] = []
+        for word in words:
+            for place, sign in enumerate(word):
+                if place and _kind(sign) == "M":
+                    letters[-1] += sign
+                else:
+                    letters.append(sign)
+        return letters
 
 
 @lru_cache(maxsize=1 << 16)
 def _kind(character: str) -> str:
     return unicodedata.category(character)[0]
-
-
-def _letters(word: str) -> list[str]:
-    letters: list[str] = []
-    for sign in word:
-        if letters and _kind(sign) == "M":
-            letters[-1] += sign
-        else:
-            letters.append(sign)
-    return letters
 
 
 class Rouge(Metric):
@@ -69,14 +69,14 @@ class Rouge(Metric):
         stem: Porter's stems of English words of more than three letters, with `ascii` (ROUGE-1.5.5's -m).
         jackknife: of several references take the mean, over leaving out one after another, of the best of the others
             (Lin 2004, section 2.1), instead of the one with the highest F1.
-        language: that of the references.
+        language: that of the references; of ROUGE-Lsum its rules say where sentences end, by default those of English.
 
     Raises:
         UserError: stemming of other than `ascii` tokens.
     """
 
     kind: ClassVar[str]  # as rouge-score names it
-    sentence_rules: str | None = None  # by which a text is cut into sentences, where that is done
+    sentence_rules: str | None = None  # the language whose rules cut a text into sentences, where that is done
 
     def __init__(
         self,
@@ -93,6 +93,7 @@ class Rouge(Metric):
             )
         self.tokenize, self.stem, self.jackknife = tokenize, stem, jackknife
         self._tokenizer = DefaultTokenizer(stem) if tokenize == "ascii" else _Unicode(tokenize)
+        self.language = language or "en"
         self._references: int | str | None = None
 
     @property
@@ -103,27 +104,19 @@ class Rouge(Metric):
         check_segments(hypotheses, references)
         there = present(references)
         self._references = references_of_each(there)
-        self._check_script(references)
-        by_set = np.array([self._scores(hypotheses, lines) for lines in references])
+        texts = [text for lines in references for text in lines]
+        written = (text for text in texts if not text.isascii() and any(_kind(sign) == "L" for sign in text))
+        if lost := sum(not self._tokenizer.tokenize(text) for text in written):  # whatever the output, they score 0
+            share = f"{lost:,} of {len(texts):,} references"
+            remedy = "tokenize words or characters, or name their language where it has no spaces"
+            warn(f"{self.label}: {share} have no letter from a to z and count as empty; {remedy}")
+        by_set = np.array([[*map(self._f1, hypotheses, lines)] for lines in references])
         scores = _jackknife(by_set, there) if self.jackknife else by_set.max(axis=0)
         return np.stack([scores, np.ones(len(scores))], axis=1)
-
-    def _scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-        """F1 of each segment against one set of references."""
-        return [self._f1(*pair) for pair in zip(hypotheses, references, strict=True)]
 
     def _f1(self, hypothesis: str, reference: str) -> float:
         scorer = RougeScorer([self.kind], tokenizer=self._tokenizer)
         return float(scorer.score(reference, hypothesis)[self.kind].fmeasure)
-
-    def _check_script(self, references: Sequence[Sequence[str]]) -> None:
-        """Warn of references that have letters but, to this tokenizer, no tokens: whatever the output, they score 0."""
-        texts = [text for lines in references for text in lines]
-        written = (text for text in texts if not text.isascii() and any(_kind(sign) == "L" for sign in text))
-        if lost := sum(not self._tokenizer.tokenize(text) for text in written):
-            share = f"{lost:,} of {len(texts):,} references"
-            remedy = "tokenize words or characters, or name their language where it has no spaces"
-            warn(f"{self.label}: {share} have no letter from a to z and count as empty; {remedy}")
 
     def aggregate(self, totals: Statistics) -> float:
         return float(100 * totals[0] / totals[1])
@@ -138,7 +131,7 @@ class Rouge(Metric):
             case="lower",
             tok=self.tokenize,
             stem="porter" if self.stem else "no",
-            version=f"rouge-score-{version('rouge-score')}+headway-{version('headway')}",
+            version=f"{release('rouge-score')}+{release()}",
         )
 
 
@@ -182,34 +175,20 @@ class RougeLsum(Rouge):
     """ROUGE-L of summaries of several sentences: for each sentence of the reference, the union of what it has in common
     with each sentence of the output (Lin 2004, section 3.2). Sentences are those of `processing.text.sentences`.
 
-    As in ROUGE-1.5.5, a word counts as often as both texts have it, at most.
-
-    Args:
-        tokenize, stem, jackknife: as `Rouge`.
-        language: that of the references, whose rules say where sentences end; English without any.
-
-    Raises:
-        UserError: as `Rouge`.
+    As in ROUGE-1.5.5, a word counts as often as both texts have it, at most. Options as `Rouge`.
     """
 
     name, kind = "rouge-lsum", "rougeLsum"
 
-    def __init__(
-        self,
-        *,
-        tokenize: Tokenization | None = None,
-        stem: bool = False,
-        jackknife: bool = False,
-        language: LanguageCode | None = None,
-    ) -> None:
-        super().__init__(tokenize=tokenize, stem=stem, jackknife=jackknife, language=language)
-        self.language = language or "en"
-        self.sentence_rules = f"headway-{language_of_rules(self.language) or 'en'}"
-        self._has_rules = language_of_rules(self.language) is not None
+    _told_of_rules = False
+
+    @property
+    def sentence_rules(self) -> str:  # type: ignore[override]
+        return f"headway-{language_of_rules(self.language) or 'en'}"
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        if not self._has_rules:
-            self._has_rules = True
+        if language_of_rules(self.language) is None and not self._told_of_rules:
+            self._told_of_rules = True
             where = f"the sentences of {language_name(self.language)} ({self.language})"
             warn(f"{self.label}: there are no rules for {where}, which end by those of English")
         return super().statistics(hypotheses, references)
@@ -231,3 +210,49 @@ class RougeLsum(Rouge):
 def _f1(matches: int, output: int, reference: int) -> float:
     """F1 of as many matching words of an output and of a reference."""
     return float(fmeasure(matches / output, matches / reference)) if output and reference else 0.0
+
+
+def common_length(reference: Sequence[str], output: Sequence[str]) -> int:
+    """The length of the longest subsequence that both have, in memory of R + O."""
+    return LCSseq.similarity(reference, output)
+
+
+def common_places(reference: Sequence[str], output: Sequence[str]) -> list[int]:
+    """Where in the reference, from its end, the words of one of the longest common subsequences stand.
+
+    Of several, it is the one that rouge-score reads from the whole table of lengths.
+
+    Raises:
+        UserError: texts too long for that table.
+    """
+    if len(reference) * len(output) > MOST_CELLS:
+        received = f"{len(reference):,} and {len(output):,} words"
+        raise UserError("these sentences are too long for rouge-lsum", received=received, allowed="rouge-l")
+    known: dict[str, int] = {}
+    rows, columns = (
+        np.array([known.setdefault(word, len(known)) for word in words], np.int64) for words in (reference, output)
+    )
+    leftward, places = _leftward(rows, columns), list[int]()
+    row, column = len(rows), len(columns)
+    while row and column:
+        if rows[row - 1] == columns[column - 1]:
+            row, column = row - 1, column - 1
+            places.append(row)
+        elif leftward[row - 1, (column - 1) // 8] << (column - 1) % 8 & 128:
+            column -= 1
+        else:
+            row -= 1
+    return places
+
+
+def _leftward(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """(R, O/8): a bit a cell of the table of lengths, whether its left neighbour is larger than the one above it."""
+    bits = np.empty((len(rows), (len(columns) + 7) // 8), np.uint8)
+    above = np.zeros(len(columns) + 1, np.int64)
+    for index, word in enumerate(rows):
+        # length[r, o] = length[r-1, o-1] + 1 where the words are equal, else max(length[r-1, o], length[r, o-1]).
+        lengths = np.zeros_like(above)
+        np.maximum.accumulate(np.maximum(above[1:], (above[:-1] + 1) * (columns == word)), out=lengths[1:])
+        bits[index] = np.packbits(lengths[:-1] > above[1:])
+        above = lengths
+    return bits

@@ -77,7 +77,16 @@ class ScoreReport:
 
     def group_tables(self) -> list[Table]:
         """For each metric a table with a row a group and a column a system, where there are groups."""
-        return [_by_group(scores) for scores in self.scores if scores[0].groups]
+        tables = []
+        for scores in self.scores:
+            if scores[0].groups:
+                systems = [Column(row.system, format=".2f") for row in scores]
+                rows: list[list[Cell]] = []
+                for one, *others in zip(*(row.groups for row in scores), strict=True):
+                    each = (_with_interval(score.value, score.interval, score.segments) for score in (one, *others))
+                    rows.append([one.group, one.segments, *each])
+                tables.append(Table([Column(f"{scores[0].score.metric} by group"), Column("segments"), *systems], rows))
+        return tables
 
     def text(self) -> str:
         """The table, then groups, signatures, and how intervals and p came about."""
@@ -113,15 +122,6 @@ class ScoreReport:
         return json.dumps(values, ensure_ascii=False, indent=1)
 
 
-def _by_group(scores: Sequence[SystemScore]) -> Table:
-    systems = [Column(row.system, format=".2f") for row in scores]
-    rows: list[list[Cell]] = [
-        [some[0].group, some[0].segments, *(_with_interval(one.value, one.interval, one.segments) for one in some)]
-        for some in zip(*(row.groups for row in scores), strict=True)
-    ]
-    return Table([Column(f"{scores[0].score.metric} by group"), Column("segments"), *systems], rows)
-
-
 def _with_interval(value: float, interval: Interval, segments: int) -> Cell:
     """A score with half of its interval, which means nothing where all resamples are the same one segment."""
     return Spread(value, (interval.high - interval.low) / 2) if segments > 1 else value
@@ -151,13 +151,10 @@ def score_files(
             hypotheses.
 
     Raises:
-        UserError: no metrics, hypotheses or references; files as `read_segments` says; a test with nothing to compare;
+        UserError: files as `read_segments` says; a test with nothing to compare;
             options that are not allowed; metrics that find different numbers of segments.
     """
     options = validated_options(ScoreOptions, keywords) if options is None else options
-    for given, where in ((metrics, "metrics"), (hypotheses, "hypotheses"), (references, "references")):
-        if not given:
-            raise UserError("scoring needs at least one", where=where)
     systems = len(hypotheses) + len(baselines)
     if options.significance and systems < 2:
         raise UserError("a test compares two or more systems", where="hypotheses", received=systems)
@@ -189,11 +186,9 @@ def score_texts(
         options: resampling; or as keywords.
 
     Raises:
-        UserError: no metrics, different numbers of segments, or options that are not allowed.
+        UserError: different numbers of segments, or options that are not allowed.
     """
     options = validated_options(ScoreOptions, keywords) if options is None else options
-    if not metrics:
-        raise UserError("scoring needs at least one", where="metrics")
     sets = {f"references {number}": list(lines) for number, lines in enumerate(references, start=1)}
     outputs = list(map(list, systems.values()))
     _check_counts([*sets, *systems], [*sets.values(), *outputs])
@@ -223,7 +218,9 @@ def _score_systems(
     options: ScoreOptions,
     groups: list[str] | None,
 ) -> tuple[SystemScore, ...]:
-    alone = [_by_reference(metric, output, references) for output in outputs]  # before those whose signature is shown
+    shown = references if metric.each_reference and len(references) > 1 else []
+    # Before those whose signature is shown.
+    alone = [tuple(metric.score(output, [lines]).value for lines in shown) for output in outputs]
     statistics = [metric.counted(output, references) for output in outputs]
     rows: list[SystemScore] = []
     for name, segments, by_reference in zip(names, statistics, alone, strict=True):
@@ -239,13 +236,6 @@ def _score_systems(
     return tuple(rows)
 
 
-def _by_reference(metric: Metric, output: list[str], references: list[list[str]]) -> tuple[float, ...]:
-    """The scores by each reference set alone, where there are several and the metric shows them."""
-    if not metric.each_reference or len(references) < 2:
-        return ()
-    return tuple(metric.score(output, [lines]).value for lines in references)
-
-
 def read_segments(
     metric: Metric, references: Sequence[Path], hypotheses: Sequence[Path], others: Mapping[str, Sequence[str]]
 ) -> tuple[list[list[str]], list[list[str]]]:
@@ -254,19 +244,15 @@ def read_segments(
     Raises:
         UserError: a file that is missing, empty or no UTF-8; different numbers of segments; other words.
     """
-    targets, outputs = ([_read(metric, path) for path in paths] for paths in (references, hypotheses))
+    targets, outputs = ([metric.read(path) for path in paths] for paths in (references, hypotheses))
     names = [*map(str, references), *map(str, hypotheses)]
+    for name, segments in zip(names, [*targets, *outputs], strict=True):
+        if not segments:
+            raise UserError("this file is empty", where=name)
     check_alike(metric, dict(zip(names, [*targets, *outputs], strict=True)))
     _check_counts([*names, *others], [*targets, *outputs, *others.values()])
     check_words(metric, [*references, *hypotheses])
     return targets, outputs
-
-
-def _read(metric: Metric, path: Path) -> list[str]:
-    lines = metric.read(path)
-    if not lines:
-        raise UserError("this file is empty", where=str(path))
-    return lines
 
 
 def _check_counts(names: Sequence[str], files: Sequence[Sequence[str]]) -> None:

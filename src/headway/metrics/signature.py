@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import version
+
+
+def release(package: str = "headway") -> str:
+    """A package with its version, as signatures have it."""
+    return f"{package}-{version(package)}"
 
 
 @dataclass(frozen=True)

@@ -43,31 +43,23 @@ class Sacrebleu(Metric):
         return self._label
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        """The statistics; says once that blank texts count beside other references, or that these have no words."""
         check_segments(hypotheses, references)
-        self._warn_of_blanks(references)
-        self._warn_of_words(references)
-        return np.asarray(self._metric._extract_corpus_statistics(hypotheses, references), dtype=np.float64)
-
-    def _warn_of_words(self, references: Sequence[Sequence[str]]) -> None:
-        """Say once that references have no words that could be compared, unless somebody asked for that before."""
-        if not self._told_of_words and (what := self._wordless(references)) is not None:
-            self._told_of_words = True
-            warn(f"{self.label}: {what}")
-
-    def _wordless(self, references: Sequence[Sequence[str]]) -> str | None:
-        return without_words(references) if self._needs_spaces else None
-
-    def _warn_of_blanks(self, references: Sequence[Sequence[str]]) -> None:
-        """Say once that blank texts count beside other references, which other metrics pass over."""
-        if self._told_of_blanks or not self.counts_blanks:
-            return
-        if blank := int((~present(references)).sum()):
+        blank = int((~present(references)).sum()) if self.counts_blanks and not self._told_of_blanks else 0
+        if blank:
             self._told_of_blanks = True
             share = f"{blank:,} of {len(references) * len(references[0]):,} references"
             warn(
                 f"{self.label}: {share} are blank beside others of their segment; they count as texts of no length, as"
                 " in sacrebleu, so that short outputs score too well"
             )
+        if not self._told_of_words and (what := self._wordless(references)) is not None:
+            self._told_of_words = True
+            warn(f"{self.label}: {what}")
+        return np.asarray(self._metric._extract_corpus_statistics(hypotheses, references), dtype=np.float64)
+
+    def _wordless(self, references: Sequence[Sequence[str]]) -> str | None:
+        return without_words(references) if self._needs_spaces else None
 
     def aggregate(self, totals: Statistics) -> float:
         return float(self._metric._compute_score_from_stats(totals.tolist()).score)
@@ -109,7 +101,9 @@ class Bleu(Sacrebleu):
         language: LanguageCode | None = None,
     ) -> None:
         needs_spaces = tokenize is None and not has_no_spaces(language)
-        tokenize = tokenize or _tokenizer_of(language)
+        if not tokenize:  # one that is always there, so that scores do not depend on what is installed
+            unspaced = language if has_no_spaces(language) else None
+            tokenize = "13a" if unspaced is None else "zh" if is_written_in_han(unspaced) else "char"
         known = list(sacrebleu.BLEU.TOKENIZERS)
         if tokenize not in known:
             hint = nearest(tokenize, known)
@@ -172,13 +166,6 @@ class Bleu(Sacrebleu):
             for row in statistics.astype(int).tolist()
         ]  # fmt: skip
         return np.array(scores)
-
-
-def _tokenizer_of(language: str | None) -> str:
-    """The tokenizer of a language: one that is always there, so that scores do not depend on what is installed."""
-    if language is None or not has_no_spaces(language):
-        return "13a"
-    return "zh" if is_written_in_han(language) else "char"
 
 
 class Chrf(Sacrebleu):

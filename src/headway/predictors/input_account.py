@@ -16,8 +16,7 @@ from headway.log import counted, warn
 from headway.predictors.run import Run
 from headway.processing.processor import Encoded
 from headway.processing.text.text_processor import TextProcessor
-from headway.processing.text.vocabulary import Vocabulary
-from headway.processing.text.word_vocabulary import WordVocabulary
+from headway.processing.text.vocabulary import Vocabulary, WordVocabulary
 from headway.tensors.batch import UNKNOWN
 
 SHOWN = 5  # inputs that are named

@@ -16,7 +16,7 @@ from headway.formats.lines import read_lines
 from headway.predictors.captured_attention import alignment_layer
 from headway.processing.processor import Processor
 from headway.processing.text.text_processor import TextProcessor
-from headway.processing.text.word_vocabulary import WordVocabulary
+from headway.processing.text.vocabulary import WordVocabulary
 from headway.tensors.batch import SPECIALS, UNKNOWN
 
 

@@ -15,8 +15,8 @@ SEGMENTERS: "Registry[Segmenter]" = Registry(
         "none": "headway.processing.text.segmentation:Segmenter",
         "whitespace": "headway.processing.text.segmentation:WhitespaceSegmenter",
         "moses": "headway.processing.text.segmentation:MosesSegmenter",
-        "sudachi": "headway.processing.text.japanese:SudachiSegmenter",
-        "kytea": "headway.processing.text.japanese:KyteaSegmenter",
+        "sudachi": "headway.processing.text.segmentation:SudachiSegmenter",
+        "kytea": "headway.processing.text.segmentation:KyteaSegmenter",
     },
 )
 
@@ -27,9 +27,9 @@ VOCABULARIES: "Registry[Vocabulary]" = Registry(
         "bpe": "headway.processing.text.subwords:SubwordVocabulary",
         "unigram": "headway.processing.text.subwords:SubwordVocabulary",
         "char": "headway.processing.text.subwords:SubwordVocabulary",
-        "marian": "headway.processing.text.marian_vocabulary:MarianVocabulary",
-        "word": "headway.processing.text.word_vocabulary:WordVocabulary",
-        "tagged": "headway.processing.text.tagged_vocabulary:TaggedVocabulary",
-        "whitespace": "headway.processing.text.word_vocabulary:WordVocabulary",
+        "marian": "headway.processing.marian_files:MarianVocabulary",
+        "word": "headway.processing.text.vocabulary:WordVocabulary",
+        "tagged": "headway.processing.text.vocabulary:TaggedVocabulary",
+        "whitespace": "headway.processing.text.vocabulary:WordVocabulary",
     },
 )

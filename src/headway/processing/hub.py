@@ -49,19 +49,14 @@ def check_on_hub(name: str, where: str, kind: Literal["models", "datasets"] = "m
     try:
         answer = parse_json(_read(address), address, dict, what="the answer")
         _check_files(answer)
-    except HTTPError as error:
-        error.close()
-        if error.code in (401, 403, 404):
-            what = f"the hub ({endpoint}) has no such repository that you may read (HTTP {error.code})"
-            raise UserError(what, where=where, received=name) from error
-        raise _out_of_order(where, endpoint, error) from error
     except (OSError, HTTPException, ValueError, UserError) as error:
-        raise _out_of_order(where, endpoint, error) from error
-
-
-def _out_of_order(where: str, endpoint: str, error: Exception) -> RunError:
-    text = f"{where}: the hub ({endpoint}) does not answer as it should ({str(error) or type(error).__name__})"
-    return RunError(f"{text}; HF_HUB_OFFLINE=1 takes what was downloaded before")
+        if isinstance(error, HTTPError):
+            error.close()
+            if error.code in (401, 403, 404):
+                what = f"the hub ({endpoint}) has no such repository that you may read (HTTP {error.code})"
+                raise UserError(what, where=where, received=name) from error
+        what = f"the hub ({endpoint}) does not answer as it should ({str(error) or type(error).__name__})"
+        raise RunError(f"{where}: {what}; HF_HUB_OFFLINE=1 takes what was downloaded before") from error
 
 
 def _read(address: str) -> str:

@@ -5,19 +5,23 @@ config.json, source.spm, target.spm, vocab.json (and target_vocab.json), model.s
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter
+
+from headway.documents import read_json, shaped
 from headway.errors import UserError
-from headway.files import exists
+from headway.files import exists, write_json
 from headway.processing.hub import check_on_hub, files_of_bounded_size
 from headway.processing.pretrained import transformers_quiet
-from headway.processing.text.marian_vocabulary import MarianVocabulary
+from headway.processing.text.subwords import SPACE, SubwordVocabulary
+from headway.processing.text.vocabulary import TokensConfig, TokenSpan, Vocabulary
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
+PIECES = "pieces.json"  # of a vocabulary that is stored in a run
 PREFIX = "hf:"
 WHERE = "model.from"
 FILES = ["config.json", "*.spm", "*vocab.json", "*.safetensors", "*.safetensors.index.json"]
@@ -36,6 +40,107 @@ SIZES = (
 )  # fmt: skip
 OPTIONAL_SIZES = ("decoder_vocab_size", "max_position_embeddings")
 SAMPLES = ("a", "Hello, world!", "1 2 3 (4)", "ÄÖÜ ß é ñ", "Привет", "日本語")
+
+
+class MarianVocabulary(SubwordVocabulary):
+    """Pieces of a SentencePiece model, or of the two of both sides, with ids from one table.
+
+    As Hugging Face's MarianTokenizer does, it reads a language code such as `>>fra<<` at the beginning of a line as one
+    token, and takes a piece without an id for unknown.
+
+    Args:
+        model: the SentencePiece model of this side.
+        pieces: the piece of each id; the first are the special tokens.
+
+    Raises:
+        ValueError: two ids of one piece, or other special tokens.
+    """
+
+    family = "marian"
+    extensible = False
+
+    def __init__(self, model: bytes, pieces: Sequence[str]) -> None:
+        super().__init__(model)
+        self._pieces, self._ids = tuple(pieces), {piece: id for id, piece in enumerate(pieces)}
+        if self._pieces[: len(SPECIALS)] != SPECIALS or len(self._ids) < len(self._pieces):
+            raise ValueError("a table of pieces begins with the special tokens, and has each piece once")
+
+    def __reduce__(self) -> tuple[type[MarianVocabulary], tuple[bytes, tuple[str, ...]]]:  # type: ignore[override]
+        return MarianVocabulary, (self.serialised, self._pieces)
+
+    @classmethod
+    def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> SubwordVocabulary:
+        """Raise UserError: such a vocabulary comes with its model."""
+        what, allowed = "a vocabulary of this kind comes with its model", "model.from: hf:FOLDER_OR_NAME"
+        raise UserError(what, where=f"{where}.kind", received=config.kind, allowed=allowed)
+
+    def shares_ids_with(self, other: Vocabulary) -> bool:
+        return isinstance(other, MarianVocabulary) and self._pieces == other._pieces
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def encode(self, segmented: str) -> list[int]:
+        code, text = _language_code(segmented)
+        pieces: list[str] = [*code, *self._processor.encode(text, out_type=str)]
+        return [self._id(piece) for piece in pieces]
+
+    def encode_lines(self, segmented: Sequence[str]) -> list[list[int]]:
+        parts = [_language_code(line) for line in segmented]
+        encoded: list[list[str]] = self._processor.encode([text for _, text in parts], out_type=str)
+        return [
+            [self._id(piece) for piece in (*code, *pieces)] for (code, _), pieces in zip(parts, encoded, strict=True)
+        ]
+
+    def _id(self, piece: str) -> int:
+        """The id of a piece; a special token's name in the text is a piece that has none."""
+        id = self._ids.get(piece, UNKNOWN)
+        return id if id > EOS else UNKNOWN
+
+    def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
+        code, text = _language_code(segmented)
+        start = sum(map(len, code))
+        spans = [TokenSpan(self._id(piece), piece, 0, start) for piece in code]
+        encoded = self._processor.encode(text, out_type="offset_mapping")
+        for piece, (begin, end) in zip(encoded["pieces"], encoded["offsets"], strict=True):
+            id = self._id(piece)
+            spans.append(TokenSpan(id, text[begin:end] if id == UNKNOWN else piece, start + begin, start + end))
+        return spans
+
+    def decode(self, ids: Sequence[int]) -> str:
+        text, known = "", list[str]()
+        for id in map(int, ids):
+            if id == UNKNOWN:
+                text, known = f"{text}{self._text(known)} {SPECIALS[UNKNOWN]} ", []
+            elif id > EOS:
+                known.append(self._pieces[id])
+        return (text + self._text(known)).strip()
+
+    def _text(self, pieces: list[str]) -> str:
+        text: str = self._processor.decode_pieces(pieces)
+        return text.replace(SPACE, " ")
+
+    def token(self, id: int) -> str:
+        return self._pieces[id]
+
+    def _write(self, folder: Path) -> None:
+        super()._write(folder)
+        write_json(folder / PIECES, list(self._pieces))
+
+    @classmethod
+    def load(cls, folder: Path) -> MarianVocabulary:
+        model = SubwordVocabulary.load(folder).serialised
+        pieces = shaped(read_json(folder / PIECES, list), TypeAdapter(list[str]), str(folder / PIECES))
+        try:
+            return cls(model, pieces)
+        except ValueError as error:
+            raise UserError(f"the vocabulary's table cannot be read ({error})", where=str(folder / PIECES)) from error
+
+
+def _language_code(text: str) -> tuple[list[str], str]:
+    """The language code that a line begins with, if there is one, and the rest."""
+    end = text.find("<<") if text.startswith(">>") else -1
+    return ([], text) if end < 0 else ([text[: end + 2]], text[end + 2 :])
 
 
 class MarianTokenizers(NamedTuple):
@@ -75,7 +180,7 @@ def marian_folder(place: str) -> Path:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The configuration of a Marian model. Raises UserError where the folder holds none, or another model."""
-    config = _json(folder / "config.json", "this folder is no model of Hugging Face")
+    config: dict[str, Any] = read_json(folder / "config.json", what="configuration of a Hugging Face model")
     if config.get("model_type") != "marian":
         what = "this is a model of another family"
         raise UserError(what, where=WHERE, received=config.get("model_type"), allowed="marian, as OPUS-MT models are")
@@ -156,7 +261,7 @@ def read_tokenizers(folder: Path) -> MarianTokenizers:
 
 def _table(file: Path, size: int) -> list[str]:
     """The piece of each row. Raises UserError unless every row has just one."""
-    table = _json(file, "this model has no table of pieces")
+    table = read_json(file, what="table of pieces")
     pieces: list[str | None] = [None] * size
     for piece, row in table.items():
         if not isinstance(row, int) or not 0 <= row < size or pieces[row] is not None:
@@ -194,15 +299,3 @@ def _check_round_trip(vocabulary: MarianVocabulary, file: Path) -> None:
     if not any(vocabulary.knows(piece) for piece in pieces):
         what = "the tokenizer does not round-trip: the table has no piece of this SentencePiece model"
         raise UserError(what, where=str(file))
-
-
-def _json(file: Path, missing: str) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{missing}: it has no {file.name}", where=WHERE, received=str(file.parent)) from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"this file cannot be read ({error})", where=str(file)) from error
-    if not isinstance(content, dict):
-        raise UserError("this file holds no mapping", where=str(file), received=content)
-    return content

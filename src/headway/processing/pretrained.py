@@ -17,8 +17,7 @@ from headway.errors import HeadwayError, UserError, check_characters, not_instal
 from headway.files import exists, write_json
 from headway.memory import is_out_of_memory
 from headway.processing.hub import check_on_hub, files_of_bounded_size
-from headway.processing.processor import Encoded, Processor
-from headway.processing.text.truncation import Truncation
+from headway.processing.processor import Encoded, Processor, Truncation
 
 LABELS = "labels.json"
 PACKAGE = "package:"
@@ -92,7 +91,7 @@ def encoder_location(name: str) -> str:
     """The location of an encoder: a name, a folder, or `package:NAME/FOLDER` in an installed Python package.
 
     Raises:
-        UserError: there is no such package or folder, nor such a name on the hub.
+        UserError: there is no such package, or neither a folder nor a repository of the hub of that name.
         RunError: the hub does not answer.
     """
     if not name.startswith(PACKAGE):
@@ -104,10 +103,7 @@ def encoder_location(name: str) -> str:
     spec = importlib.util.find_spec(package) if package.isidentifier() else None
     if spec is None or not spec.submodule_search_locations:
         raise UserError("this package is not installed", where="model.encoder", received=package)
-    location = Path(next(iter(spec.submodule_search_locations))) / folder
-    if not exists(location, "folder"):
-        raise UserError("the package has no such folder", where="model.encoder", received=name)
-    return str(location)
+    return str(Path(next(iter(spec.submodule_search_locations))) / folder)
 
 
 class WordProcessor(Processor):
@@ -119,20 +115,18 @@ class WordProcessor(Processor):
 
     Attributes:
         special_tokens: the ids that stand before and after every sentence.
-
-    Raises:
-        UserError: a tokenizer that cannot tell words apart.
     """
 
     unit: ClassVar[str] = "tokens"
     noun: ClassVar[str] = "sentence"
 
     def __init__(self, tokenizer: Any, location: str) -> None:
-        if not tokenizer.is_fast:
-            raise UserError("this tokenizer cannot tell the tokens of different words", where="model.encoder",
-                            received=type(tokenizer).__name__, allowed="a fast tokenizer")  # fmt: skip
         self.tokenizer, self.location = tokenizer, location
-        self.special_tokens = _special_tokens(tokenizer)
+        # A word of characters that hardly any tokenizer knows tells whether it has its unknown token.
+        encoded = tokenizer(["a", UNHEARD_OF], is_split_into_words=True)
+        ids, words = encoded["input_ids"], encoded.word_ids()
+        real = [position for position, word in enumerate(words) if word is not None]
+        self.special_tokens = tuple(ids[: real[0]]), tuple(ids[real[-1] + 1 :])
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -224,14 +218,6 @@ class WordProcessor(Processor):
             windows.append(Window(sentence, start, (*ids, *after), tuple(first)))
             start = end
         return windows
-
-
-def _special_tokens(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    # A word of characters that hardly any tokenizer knows tells whether it has its unknown token.
-    encoded = tokenizer(["a", UNHEARD_OF], is_split_into_words=True)
-    ids, words = encoded["input_ids"], encoded.word_ids()
-    real = [position for position, word in enumerate(words) if word is not None]
-    return tuple(ids[: real[0]]), tuple(ids[real[-1] + 1 :])
 
 
 def _cuts(lengths: Sequence[int], room: int) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,14 @@ from headway.formats.corpus_config import paths_resolved
 from headway.models import ModelSection, TaggerConfig
 from headway.models.matching import other_model
 from headway.parses.parsers import AnyParser, ParserConfig
+from headway.processing.marian_files import PREFIX, marian_folder, marian_section, marian_vocabulary, read_config
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe.migration import FORMAT, todays_recipe
-from headway.recipe.origins import fill_from_origins
 from headway.recipe.sections import Recipe
+from headway.registry import import_paths
 
 MOST_BASES = 20  # below each other
+HANDED_ON = ("task", "text", "vocabulary", "model")  # sections that a run gives to one that goes on from it
 
 
 def load_recipe(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Recipe:
@@ -54,13 +55,49 @@ def recipe_of(tree: dict[str, Any], folders: Sequence[Path]) -> Recipe:
     Raises:
         UserError: unknown keys, or values that are not allowed.
     """
-    fill_from_origins(tree, [Path(), *folders], partial(read_tree, alone=True))
+    _fill_from_origins(tree, [Path(), *folders])
     _resolve_match(tree, [Path(), *folders])
     recipe = parse_recipe(tree)
     return resolve_paths(recipe, [recipe.data.folder] if recipe.data.folder else [Path(), *folders])
 
 
-def _resolve_match(tree: dict[str, Any], folders: Sequence[Path], below: Sequence[Path] = ()) -> None:
+def _fill_from_origins(tree: dict[str, Any], folders: Sequence[Path]) -> None:
+    """Put into a raw tree what it leaves to the run of `training.from`, or to the model of `model.from`.
+
+    So the copy in the run folder has everything. Raises UserError where there is no such run or model.
+    """
+    training, model = tree.get("training"), tree.get("model")
+    if isinstance(training, dict) and training.get("from") is not None:
+        folder = first_existing(Path(str(training["from"])), folders, "folder")
+        training["from"] = str(folder)
+        if not exists(folder / "recipe.yaml", "file"):
+            raise UserError("there is no run to go on from", where="training.from", received=str(folder))
+        older = read_tree(folder / "recipe.yaml", alone=True)
+        added = {name: older[name] for name in HANDED_ON if name in older and name not in tree}
+        if code := import_paths(added) - import_paths(tree):
+            raise UserError(
+                "the run of training.from names code that is no part of headway", where="training.from",
+                received=", ".join(sorted(code)), allowed="the same names in this recipe, where you trust that code",
+            )  # fmt: skip
+        tree.update(added)
+    elif isinstance(model, dict) and model.get("from") is not None:
+        if model.get("kind", "transformer") != "transformer" or "preset" in model:
+            what, received = "a model that begins from another is of its kind", model.get("preset", model.get("kind"))
+            raise UserError(what, where="model.from", received=received, allowed="neither kind nor preset")
+        vocabulary = tree.get("vocabulary")
+        if vocabulary is not None and not (isinstance(vocabulary, dict) and vocabulary.get("kind") == "marian"):
+            what, allowed = "the vocabulary comes with the model", "no vocabulary beside model.from"
+            raise UserError(what, where="vocabulary", received=vocabulary, allowed=allowed)
+        place = str(model["from"])
+        if place.startswith(PREFIX):
+            folder = first_existing(Path(place.removeprefix(PREFIX)), folders, "folder")
+            model["from"] = place = f"{PREFIX}{folder}" if exists(folder, "folder") else place
+        config = read_config(marian_folder(place))
+        tree["model"] = merge(marian_section(config), model)
+        tree.setdefault("vocabulary", marian_vocabulary(config))
+
+
+def _resolve_match(tree: dict[str, Any], folders: Sequence[Path], below: int = 0) -> None:
     """Put the model of the recipe that `model.match_parameters` names instead of its path."""
     to = _matched(tree)
     if isinstance(to, dict):
@@ -69,9 +106,9 @@ def _resolve_match(tree: dict[str, Any], folders: Sequence[Path], below: Sequenc
         return
     path = first_existing(Path(to), folders)
     other = read_tree(path)
-    if path.resolve() in below or len(below) == MOST_BASES:
+    if below == MOST_BASES:
         raise UserError("recipes cannot match each other's parameters", where="model.match_parameters", received=to)
-    _resolve_match(other, [Path(), path.parent], [*below, path.resolve()])
+    _resolve_match(other, [Path(), path.parent], below + 1)
     _set_matched(tree, other_model(other.get("model", {})).model_dump(mode="json"))
 
 
@@ -87,12 +124,12 @@ def _set_matched(tree: dict[str, Any], to: Any) -> None:
     tree["model"]["match_parameters"] = (match if isinstance(match, dict) else {}) | {"to": to}
 
 
-def read_tree(path: Path, below: Sequence[Path] = (), *, alone: bool = False) -> dict[str, Any]:
+def read_tree(path: Path, below: int = 0, *, alone: bool = False) -> dict[str, Any]:
     """The raw tree of a recipe file, merged over that of its `base`; that of an older run has today's keys.
 
     Args:
         path: the file.
-        below: the recipes that this one is the base of.
+        below: how many recipes begin from this one.
         alone: refuse a `base`: the recipe of a run reads no other file.
 
     Raises:
@@ -110,14 +147,12 @@ def read_tree(path: Path, below: Sequence[Path] = (), *, alone: bool = False) ->
         _set_matched(tree, str((path.parent / to).resolve()))  # beside this recipe, not one that begins from it
     if "base" not in tree:
         return tree
-    base, path = tree.pop("base"), path.resolve()
+    base = tree.pop("base")
     if not isinstance(base, str):
         raise UserError("the base of a recipe is the path of another", where=f"{path}: base", received=base)
-    if path in below:
-        raise UserError("a recipe cannot be its own base", where=f"{below[0]}: base", received=base)
-    if len(below) == MOST_BASES:
+    if below == MOST_BASES:
         raise UserError(f"more than {MOST_BASES} recipes begin from each other", where=f"{path}: base", received=base)
-    return merge(read_tree(path.parent / base, [*below, path]), tree)
+    return merge(read_tree(path.parent / base, below + 1), tree)
 
 
 def _format_of(path: Path) -> int:

@@ -13,7 +13,7 @@ TASKS: Registry[Task] = Registry(
     "headway.tasks.task:Task",
     {
         "translation": "headway.tasks.translation:Translation",
-        "summarization": "headway.tasks.summarization:Summarization",
+        "summarization": "headway.tasks.translation:Summarization",
         "speech_recognition": "headway.tasks.speech_recognition:SpeechRecognition",
         "parsing": "headway.tasks.parsing:Parsing",
         "error_detection": "headway.tasks.word_labelling:ErrorDetection",

@@ -49,9 +49,9 @@ class Parsing(Translation):
         return super().raw_corpus(recipe, sources)
 
     def examples(self, predictor: SequencePredictor, count: int) -> list[Example]:
-        return [_drawn(example) for example in super().examples(predictor, count)]
-
-
-def _drawn(example: Example) -> Example:
-    texts = {"the model's tree": example.hypothesis, "the reference": example.reference}
-    return replace(example, drawings={name: draw(parse_tree(text)) for name, text in texts.items() if text})
+        drawn = []
+        for example in super().examples(predictor, count):
+            texts = {"the model's tree": example.hypothesis, "the reference": example.reference}
+            drawings = {name: draw(parse_tree(text)) for name, text in texts.items() if text}
+            drawn.append(replace(example, drawings=drawings))
+        return drawn

@@ -29,7 +29,7 @@ from headway.processing.text.kept_processors import trained_once
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
 from headway.recipe import Recipe
 from headway.storage import fingerprint, keep_folder
-from headway.tasks.prediction_checks import check_shortest_output, warn_of_cut_sources
+from headway.tasks.checks import check_shortest_output, meta_model, warn_of_cut_sources
 from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus
 from headway.tasks.translation import example_of
 
@@ -61,22 +61,24 @@ class SpeechRecognition(Task):
     def check(self, recipe: Recipe) -> None:
         config, audio = recipe.model_as(ModelConfig), recipe.data.audio
         if not config.reads_frames():
-            raise UserError(
-                "a model of speech needs what reads frames", where="model.front_end", allowed="{}, or its options"
-            )
+            what = "a model of speech needs what reads frames"
+            raise UserError(what, where="model.front_end", allowed="{}, or its options")
         check_bins(audio)
-        for key in ("drop_duplicates", "max_ratio", "truncate_source", "lead"):
-            if getattr(recipe.data, key):
-                raise UserError(f"{self.name} has no pairs of texts that this could be about", where=f"data.{key}")
-        if recipe.vocabulary.shared:
-            raise UserError("only transcripts have a vocabulary", where="vocabulary.shared", received=True)
-        if recipe.text.source != PreparationConfig():
-            raise UserError("a recording has no text to prepare", where="text.source", allowed="text.target")
-        if recipe.data.count != "pieces":
-            raise UserError("transcripts are counted in tokens", where="data.count", received=recipe.data.count)
-        if Objective(recipe.objective).parts:
-            raise UserError("speech is learned from transcripts alone", where="objective", allowed="label_smoothing")
-        model = _meta_model(recipe)
+        about, copied = f"{self.name} has no pairs of texts that this could be about", recipe.decoding.unknown_words
+        for where, refused, what in (
+            ("data.drop_duplicates", recipe.data.drop_duplicates, about),
+            ("data.max_ratio", recipe.data.max_ratio, about),
+            ("data.truncate_source", recipe.data.truncate_source, about),
+            ("data.lead", recipe.data.lead, about),
+            ("vocabulary.shared", recipe.vocabulary.shared, "only transcripts have a vocabulary"),
+            ("text.source", recipe.text.source != PreparationConfig(), "a recording has no text to prepare"),
+            ("data.count", recipe.data.count != "pieces", "transcripts are counted in tokens"),
+            ("objective", Objective(recipe.objective).parts, "speech is learned from transcripts alone"),
+            ("decoding.unknown_words", copied == "copy", "a recording has no words that could be copied"),
+        ):
+            if refused:
+                raise UserError(what, where=where)
+        model = meta_model(recipe, recipe.data.audio.bins)
         if audio.max_frames > model.longest_source():
             raise UserError(
                 "recordings may be longer than the model's positions", where="data.audio.max_frames",
@@ -89,9 +91,6 @@ class SpeechRecognition(Task):
                 received=recipe.data.max_length, allowed=f"up to {longest}, or a higher model.max_position",
             )  # fmt: skip
         check_shortest_output(recipe, longest)
-        if recipe.decoding.unknown_words == "copy":
-            what = "a recording has no words that could be copied"
-            raise UserError(what, where="decoding.unknown_words", received="copy", allowed="keep")
 
     def check_data(self, recipe: Recipe) -> DataCheck:
         lenient, data = recipe.model_copy(update={"data": recipe.data.lenient()}), recipe.data
@@ -164,15 +163,11 @@ class SpeechRecognition(Task):
     def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
         utterances = read_utterances(open_recordings(corpus, where, recipe.data.broken))
         if recipe.data.audio.broken == "skip":
-            utterances = _usable(where, utterances, recipe.data.audio)
+            problems = recording_problems(_frames(where, utterances, recipe.data.audio), recipe.data.audio)
+            if left_out := len(utterances) - problems.count(None):
+                warn(f"{where}: {counted(left_out, 'recording')} left out, as data.audio.broken says")
+            utterances = [heard for heard, problem in zip(utterances, problems, strict=True) if problem is None]
         return _raw_corpus(utterances)
-
-
-def _meta_model(recipe: Recipe) -> Seq2Seq:
-    """The recipe's model without numbers, with a vocabulary of any size."""
-    config = recipe.model_as(ModelConfig).model_copy(update={"match_parameters": None})
-    with torch.device("meta"):
-        return build_model(config, recipe.data.audio.bins, 8, False)
 
 
 def _raw_corpus(utterances: Sequence[Utterance]) -> RawCorpus:
@@ -226,15 +221,6 @@ def _frames(name: str, utterances: Sequence[Utterance], config: AudioConfig) -> 
         return build_frames([utterance.audio for utterance in utterances], config, progress=line.update)
 
 
-def _usable(name: str, utterances: Sequence[Utterance], config: AudioConfig) -> list[Utterance]:
-    """The utterances whose recordings can be read and are long enough; says how many are not."""
-    problems = recording_problems(_frames(name, utterances, config), config)
-    usable = [utterance for utterance, problem in zip(utterances, problems, strict=True) if problem is None]
-    if left_out := len(utterances) - len(usable):
-        warn(f"{name}: {counted(left_out, 'recording')} left out, as data.audio.broken says")
-    return usable
-
-
 def _check_train(train: SpeechCorpus) -> None:
     """Raise UserError where nothing is left of the corpus."""
     if not len(train):
@@ -250,7 +236,7 @@ def _corpus(name: str, recipe: Recipe, heard: Heard, processors: Both) -> Speech
     max_length = recipe.data.max_length if learned_from else None
     corpus = build_speech(name, heard.utterances, heard.store, processors, max_length=max_length, rows=heard.rows)
     if not learned_from:
-        warn_of_cut_sources(name, corpus.frames, _meta_model(recipe), AudioProcessor.unit)
+        warn_of_cut_sources(name, corpus.frames, meta_model(recipe, recipe.data.audio.bins), AudioProcessor.unit)
     return corpus
 
 

@@ -159,14 +159,6 @@ class Example:
     attention: dict[str, npt.NDArray[np.floating[Any]]] = field(default_factory=dict)
     drawings: dict[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        expected = (len(self.target_tokens), len(self.source_tokens))
-        for name, weights in self.attention.items():
-            if weights.ndim != 3 or weights.shape[1:] != expected:
-                raise ValueError(
-                    f"attention {name} has shape {weights.shape}, expected (heads, {expected[0]}, {expected[1]})"
-                )
-
 
 @dataclass(frozen=True)
 class RawExample:

@@ -1,4 +1,4 @@
-"""Translation, and whatever else turns one line of text into another: two processors of text, pairs, search."""
+"""Translation, summarization, and whatever else turns one line into another: two processors of text, pairs, search."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
+from headway.corpora.corpus import Corpus, build_corpus
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refusal, shared_by
 from headway.corpora.findings import findings
 from headway.corpora.lead import LeadConfig, leads_of
@@ -20,10 +20,11 @@ from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import PAIRS, check_product
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, check_references, check_sides, open_source
+from headway.languages import look_unspaced
 from headway.log import progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
-from headway.parses.heads import HeadLabeller, head_labellers
+from headway.parses.heads import head_labellers
 from headway.predictors.captured_attention import END
 from headway.predictors.prediction import Prediction
 from headway.predictors.run import Run
@@ -44,9 +45,8 @@ from headway.processing.text.text_processor import (
 )
 from headway.recipe import Recipe
 from headway.storage import file_hashes, keep_folder
-from headway.tasks.marian_import import fill_from_marian, marian_processors
-from headway.tasks.objective_checks import check_objective
-from headway.tasks.prediction_checks import check_predictions, warn_of_cut_sources
+from headway.tasks.checks import check_objective, check_predictions, meta_model, warn_of_cut_sources
+from headway.tasks.marian import fill_from_marian, marian_processors
 from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
 
 SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
@@ -70,19 +70,29 @@ class Translation(Task):
         config = recipe.model_as(ModelConfig)
         if config.reads_frames():
             raise UserError(f"{self.name} has no recordings that this could read", where="model.front_end")
+        tags, sampling = _tags(recipe), recipe.training.subword_sampling
         if recipe.training.from_ is None:
-            _check_tags(recipe, _tags(recipe))
-        _check_sampling(recipe)
-        if _tags(recipe) and (labels := Objective(recipe.objective).labels):
-            what = f"the objective learns {', '.join(labels)}, of sentences without tags"
-            raise UserError(what, where="data.train", received=" ".join(_tags(recipe)))
-        with torch.device("meta"):  # the vocabularies are not known yet, so that nothing can be matched
-            model = build_model(config.model_copy(update={"match_parameters": None}), 8, 8, recipe.vocabulary.shared)
+            _check_tags(recipe, tags)
+        if sampling is not None:
+            target = recipe.vocabulary.target or recipe.vocabulary
+            kinds = {"source": recipe.vocabulary.kind, "target": target.kind}
+            for side in SIDES if sampling.sides == "both" else (sampling.sides,):
+                if kinds[side] not in SAMPLED:
+                    what = f"the vocabulary of the {side} has no pieces to draw"
+                    allowed = "bpe or unigram; or sides: of the other side"
+                    raise UserError(what, where="training.subword_sampling", received=kinds[side], allowed=allowed)
+        model = meta_model(recipe)
         check_objective(recipe, model)
         check_predictions(recipe, model)
-        if recipe.data.truncate_source is not None and (labels := Objective(recipe.objective).labels):
-            what = f"the objective learns {', '.join(labels)}, which are those of whole sentences"
-            raise UserError(what, where="data.truncate_source", received=recipe.data.truncate_source)
+        if labels := Objective(recipe.objective).labels:
+            for where, setting, what in (
+                ("training.subword_sampling", sampling, "which are those of the pieces without sampling"),
+                ("data.train", " ".join(tags) or None, "of sentences without tags"),
+                ("data.truncate_source", recipe.data.truncate_source, "which are those of whole sentences"),
+            ):
+                if setting is not None:
+                    what = f"the objective learns {', '.join(labels)}, {what}"
+                    raise UserError(what, where=where, received=setting)
 
     def check_origin(self, recipe: Recipe) -> Seq2Seq | None:
         if recipe.model.from_ is None:
@@ -108,7 +118,7 @@ class Translation(Task):
             for name, source in sources.items()
         }
         shared = shared_by(sources["data.train"], sources.get("data.dev"))
-        refused = refusal(partial(_check_corpora, lenient, processors, corpora))
+        refused = refusal(partial(_check_corpora, lenient, corpora))
         held_out = (partial(check_references, source, name) for name, source in sources.items() if name != "data.train")
         refused = next((error for check in held_out if (error := refusal(check))), refused)
         heads = partial(head_labellers, recipe.data.train, recipe.data.parses, Objective(recipe.objective).labels)
@@ -138,16 +148,25 @@ class Translation(Task):
         say(f"vocabulary: {both[0].size} source and {both[1].size} target tokens")
         train = _encode(train_source, recipe, both, "data.train", keep_all=False, labellers=labellers)
         say(train.report.text())
-        _check_train(recipe, both, train)
+        _check_train(recipe, train)
         for labeller in labellers:
-            _check_heads(labeller, train.report)
+            counts = train.report.labels[labeller.name]
+            if not counts["edges"]:
+                raise UserError("none of the sentences has a parse here", where=str(labeller.path), received=counts)
+            if missing := counts["lines without a parse"]:
+                warn(f"{labeller.name}: {missing:,} of {counts['lines']:,} lines have no parse in {labeller.path}")
         train.mixture = mixture_of(recipe.data.train, train.lines, train.report)
         train.sampler = _sampler(recipe, both)
-        held_out = {
-            name: _dev_set(recipe, both, open_source(corpus, name, recipe.data.broken), name)
-            for name, corpus in recipe.data.corpora().items()
-            if name != "data.train"
-        }
+        held_out = {}
+        for name, corpus in recipe.data.corpora().items():
+            if name != "data.train":
+                source = open_source(corpus, name, recipe.data.broken)
+                encoded = _encode(source, recipe, both, name, keep_all=True)
+                say(encoded.report.text())
+                _check_lengths(recipe, encoded, name)
+                examples, decode = list(source), partial(_decode, recipe, Processors(*both))
+                references = [list(texts) for texts in zip(*(pair.references for pair in examples), strict=True)]
+                held_out[name] = DevSet(encoded, [pair.source for pair in examples], decode, references)
         if dev_source is not None:
             kept_overlap(train_source, dev_source).tell()
         pairs = list(dev_source) if dev_source is not None else []
@@ -193,6 +212,27 @@ class Translation(Task):
         return _raw_corpus(open_source(corpus, where, recipe.data.broken))
 
 
+class Summarization(Translation):
+    """Sources and summaries, an encoder-decoder and search, beside the beginning of the source (Lead)."""
+
+    name = "summarization"
+    metrics = ({"name": "rouge-1"}, {"name": "rouge-2"}, {"name": "rouge-l"})
+
+    def leads(self, recipe: Recipe, dev: Sequence[Pair]) -> Sequence[LeadConfig]:
+        """The recipe's beginnings or, where it has none, one that is as long as the references."""
+        if recipe.data.lead or not dev:
+            return super().leads(recipe, dev)
+        return (as_long_as_references(dev),)
+
+
+def as_long_as_references(pairs: Sequence[Pair]) -> LeadConfig:
+    """The lead of as many words, or characters without spaces, as the references have on average."""
+    texts = [text.strip() for pair in pairs for text in pair.references if text.strip()]
+    unspaced = look_unspaced(texts)
+    count = sum(len(text if unspaced else text.split()) for text in texts) / max(1, len(texts))
+    return LeadConfig(count=max(1, round(count)), unit="characters" if unspaced else "words")
+
+
 def _raw_corpus(pairs: PairSource) -> RawCorpus:
     examples = (RawExample(pair.source, pair.target, pair.references) for pair in pairs)
     return RawCorpus(sum(1 for _ in pairs), examples)
@@ -226,12 +266,12 @@ def examples_of(predictor: SequencePredictor, pairs: Sequence[Pair]) -> list[Exa
     return [example_of(prediction, pair.references[0]) for prediction, pair in zip(predictions, shown, strict=True)]
 
 
-def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcessor], corpus: Corpus, where: str) -> None:
+def _check_lengths(recipe: Recipe, corpus: Corpus, where: str) -> None:
     """Raise UserError where a corpus has longer sources, or targets, than the model reads: words have many tokens.
 
     What is only evaluated may be longer than `max_position`, unless each position of a source, or a target, is learned.
     """
-    model = _room(recipe, processors)
+    model = meta_model(recipe)
     learned_from = where == "data.train"
     if not learned_from:
         warn_of_cut_sources(where, corpus.source_lengths, model, TextProcessor.unit)
@@ -250,31 +290,12 @@ def _check_lengths(recipe: Recipe, processors: tuple[TextProcessor, TextProcesso
             )
 
 
-def _room(recipe: Recipe, processors: tuple[TextProcessor, TextProcessor]) -> Seq2Seq:
-    """A model of the recipe's shape without weights, which says how long its sources and targets may be."""
-    config = recipe.model_as(ModelConfig)
-    shared = processors[0].vocabulary.shares_ids_with(processors[1].vocabulary)
-    with torch.device("meta"):
-        return build_model(config.model_copy(update={"match_parameters": None}), 8, 8, shared)
-
-
 def _decode(
     recipe: Recipe, processors: Processors, sources: Sequence[str], model: Model[Any], device: torch.device
 ) -> list[str]:
     """The text that a model writes for each source, before a task makes anything else of it."""
     predictor = SequencePredictor([Run(recipe, *processors, model)], device)
     return [prediction.text for prediction in predictor.predict(sources, truncate=True)]
-
-
-def _dev_set(recipe: Recipe, both: tuple[TextProcessor, TextProcessor], source: PairSource, name: str) -> DevSet:
-    """All pairs of a corpus that are not learned from, saying what was read."""
-    corpus = _encode(source, recipe, both, name, keep_all=True)
-    say(corpus.report.text())
-    _check_lengths(recipe, both, corpus, name)
-    pairs = list(source)
-    sources, decode = [pair.source for pair in pairs], partial(_decode, recipe, Processors(*both))
-    references = [list(texts) for texts in zip(*(pair.references for pair in pairs), strict=True)]
-    return DevSet(corpus, sources, decode, references)
 
 
 def _prepared_processors(recipe: Recipe, folder: Path) -> tuple[TextProcessor, TextProcessor]:
@@ -350,26 +371,7 @@ def _check_tags(recipe: Recipe, known: Sequence[str]) -> None:
                 raise UserError("training knows no such tag", where=f"{key}.tag", received=new[0], allowed=allowed)
 
 
-def _check_sampling(recipe: Recipe) -> None:
-    """Raise UserError where pieces cannot be sampled."""
-    config = recipe.training.subword_sampling
-    if config is None:
-        return
-    where, target = "training.subword_sampling", recipe.vocabulary.target or recipe.vocabulary
-    kinds = {"source": recipe.vocabulary.kind, "target": target.kind}
-    for side in SIDES if config.sides == "both" else (config.sides,):
-        if kinds[side] not in SAMPLED:
-            what = f"the vocabulary of the {side} has no pieces to draw"
-            raise UserError(
-                what, where=where, received=kinds[side], allowed="bpe or unigram; or sides: of the other side"
-            )
-    if labels := Objective(recipe.objective).labels:
-        what = f"the objective learns {', '.join(labels)}, which are those of the pieces without sampling"
-        raise UserError(what, where=where)
-
-
 def _sampler(recipe: Recipe, both: tuple[TextProcessor, TextProcessor]) -> PairSampler | None:
-    """The sampler of pieces. Raises UserError where a vocabulary has none."""
     config = recipe.training.subword_sampling
     if config is None:
         return None
@@ -382,32 +384,22 @@ def _sampler(recipe: Recipe, both: tuple[TextProcessor, TextProcessor]) -> PairS
         raise UserError(str(error), where="training.subword_sampling") from error
     longest = recipe.data.max_length
     if recipe.data.count == "words":  # of which other pieces make no more
-        longest = _room(recipe, both).longest_pair(recipe.model_as(ModelConfig).max_position)
+        longest = meta_model(recipe).longest_pair(recipe.model_as(ModelConfig).max_position)
     return PairSampler((source, target), recipe.training.seed, longest)
 
 
-def _check_train(recipe: Recipe, both: tuple[TextProcessor, TextProcessor], train: Corpus) -> None:
-    """Raise UserError where training cannot learn from what is left of its corpora."""
+def _check_train(recipe: Recipe, train: Corpus) -> None:
     if not len(train):
         raise UserError("no pair is left to train on", where="data.train", received=train.report.dropped)
-    _check_lengths(recipe, both, train, "data.train")
+    _check_lengths(recipe, train, "data.train")
     mixture_of(recipe.data.train, train.lines, train.report)
 
 
-def _check_corpora(recipe: Recipe, both: tuple[TextProcessor, TextProcessor], corpora: Mapping[str, Corpus]) -> None:
+def _check_corpora(recipe: Recipe, corpora: Mapping[str, Corpus]) -> None:
     """Raise UserError where `_check_train` does, or another corpus is longer than what the model reads."""
-    _check_train(recipe, both, corpora["data.train"])
+    _check_train(recipe, corpora["data.train"])
     for name, corpus in corpora.items():
-        _check_lengths(recipe, both, corpus, name)
-
-
-def _check_heads(labeller: HeadLabeller, report: CorpusReport) -> None:
-    """Say how much of the corpus is not parsed. Raises UserError where nothing is."""
-    counts = report.labels[labeller.name]
-    if not counts["edges"]:
-        raise UserError("none of the sentences has a parse here", where=str(labeller.path), received=counts)
-    if missing := counts["lines without a parse"]:
-        warn(f"{labeller.name}: {missing:,} of {counts['lines']:,} lines have no parse in {labeller.path}")
+        _check_lengths(recipe, corpus, name)
 
 
 def _encode(

@@ -48,18 +48,17 @@ class TokenTask(Task):
 
     def check(self, recipe: Recipe) -> None:
         config = recipe.model_as(TaggerConfig)
-        for key in ("drop_duplicates", "max_ratio"):
-            if getattr(recipe.data, key):
-                raise UserError(f"{self.name} has no pairs that this could filter", where=f"data.{key}")
-        for key in ("truncate_source", "lead"):
-            if getattr(recipe.data, key):
-                raise UserError(f"{self.name} reads whole sentences", where=f"data.{key}")
-        for side, text in (("source", recipe.text.source), ("target", recipe.text.target)):
-            if text.normalise:
-                what = "labelled words are read as they are"
-                raise UserError(what, where=f"text.{side}.normalise", received=text.normalise, allowed="[]")
-        if Objective(recipe.objective).parts:
-            raise UserError("a tagger learns from labels alone", where="objective", allowed="label_smoothing")
+        for where, setting, what in (
+            ("data.drop_duplicates", recipe.data.drop_duplicates, f"{self.name} has no pairs that this could filter"),
+            ("data.max_ratio", recipe.data.max_ratio, f"{self.name} has no pairs that this could filter"),
+            ("data.truncate_source", recipe.data.truncate_source, f"{self.name} reads whole sentences"),
+            ("data.lead", recipe.data.lead, f"{self.name} reads whole sentences"),
+            ("text.source.normalise", recipe.text.source.normalise, "labelled words are read as they are"),
+            ("text.target.normalise", recipe.text.target.normalise, "labelled words are read as they are"),
+            ("objective", Objective(recipe.objective).parts, "a tagger learns from labels alone"),
+        ):
+            if setting:
+                raise UserError(what, where=where)
         encoder = encoder_config(encoder_location(config.encoder))
         check_heads(config, encoder.hidden_size)
         longest = longest_read(encoder)
@@ -90,7 +89,17 @@ class TokenTask(Task):
         errors = {name: RowErrors(recipe.data.broken) for name in recipe.data.corpora()}
         opened = {name: self._open(corpus, name, errors[name]) for name, corpus in recipe.data.corpora().items()}
         dev = opened.get("data.dev")
-        words, labels = self._prepared_processors(recipe, folder, opened["data.train"])
+        if not folder.is_dir():
+            encoder = encoder_location(recipe.model_as(TaggerConfig).encoder)
+            tokenizer, names = WordProcessor.load(encoder), LabelProcessor(self._labels_of(opened["data.train"]))
+
+            def save(unfinished: Path) -> None:
+                encoder_config(encoder).save_pretrained(str(unfinished))
+                tokenizer.save(unfinished)
+                names.save(unfinished)
+
+            keep_folder(folder, save)
+        words, labels = WordProcessor.load(folder), LabelProcessor.load(folder)
         corpora = [
             self._corpus(name, sentences, words, labels.names, recipe, errors[name].report())
             for name, sentences in opened.items()
@@ -135,23 +144,6 @@ class TokenTask(Task):
         """The label a word to learn from, where annotators may differ."""
         return sentence.labels[0]
 
-    def _prepared_processors(
-        self, recipe: Recipe, folder: Path, train: Sequence[Labelled]
-    ) -> tuple[WordProcessor, LabelProcessor]:
-        """The run's processors: read from `folder`, or made and stored there with the encoder's configuration."""
-        if folder.is_dir():
-            return WordProcessor.load(folder), LabelProcessor.load(folder)
-        name_or_path = encoder_location(recipe.model_as(TaggerConfig).encoder)
-        words, labels = WordProcessor.load(name_or_path), LabelProcessor(self._labels_of(train))
-
-        def save(unfinished: Path) -> None:
-            encoder_config(name_or_path).save_pretrained(str(unfinished))
-            words.save(unfinished)
-            labels.save(unfinished)
-
-        keep_folder(folder, save)
-        return WordProcessor(words.tokenizer, str(folder)), labels
-
     def processors(self, folder: Path) -> Processors:
         return Processors(WordProcessor.load(folder), LabelProcessor.load(folder))
 
@@ -161,10 +153,10 @@ class TokenTask(Task):
         return build_tagger(recipe.model_as(TaggerConfig), labels.size, Path(words.location), initial=initial)
 
     def predictor(self, runs: Sequence[Run], device: torch.device) -> LabelPredictor:
-        return LabelPredictor(runs, device, self.positive, partial(self._dev_sentences, runs[0].recipe))
+        def dev_sentences() -> list[tuple[Sequence[str], Sequence[str]]]:
+            return [(sentence.words, self.learned(sentence)) for sentence in self._dev(runs[0].recipe)]
 
-    def _dev_sentences(self, recipe: Recipe) -> list[tuple[Sequence[str], Sequence[str]]]:
-        return [(sentence.words, self.learned(sentence)) for sentence in self._dev(recipe)]
+        return LabelPredictor(runs, device, self.positive, dev_sentences)
 
     def _dev(self, recipe: Recipe) -> list[Labelled]:
         """The sentences of dev, without those that cannot be read where the recipe leaves them out."""
@@ -185,7 +177,8 @@ class TokenTask(Task):
         """See `Task.raw_corpus`. CoNLL-U, and a file whose first line has a tab, hold a word a line with its labels,
         others lines of words."""
         check_raw_corpus(recipe, sources, reference)
-        if sources and (reference is not None or not any(map(_has_columns, sources))):
+        columns = any(is_conllu(source) or "\t" in next(read_lines(source), "") for source in sources)
+        if sources and (reference is not None or not columns):
             lines = chain.from_iterable(_given(source, reference) for source in sources)
             return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
         if not sources and recipe.data.dev is not None:
@@ -227,10 +220,6 @@ def _decode(
     """The most probable labels by a model."""
     predicted = LabelPredictor([Run(recipe, *processors, model)], device).predict(sentences)
     return [" ".join(labelled.labels) for labelled in predicted]
-
-
-def _has_columns(path: Path) -> bool:
-    return is_conllu(path) or "\t" in next(read_lines(path), "")
 
 
 def _given(source: Path, reference: Path | None) -> Iterator[RawExample]:

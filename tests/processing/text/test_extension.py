@@ -3,11 +3,10 @@
 import pytest
 
 from headway.errors import UserError
+from headway.processing.marian_files import MarianVocabulary
 from headway.processing.text.extension import check_extensible, extended_processors, old_parts
-from headway.processing.text.marian_vocabulary import MarianVocabulary
 from headway.processing.text.text_processor import TextConfig, TextProcessor, train_processors
-from headway.processing.text.vocabularies import load_vocabulary
-from headway.processing.text.vocabulary import VocabularyConfig
+from headway.processing.text.vocabulary import VocabularyConfig, load_vocabulary
 from headway.tensors.batch import SPECIALS, UNKNOWN
 
 OLD = [

@@ -13,9 +13,7 @@ from headway.corpora import encoding
 from headway.errors import UserError
 from headway.processing.text.segmentation import Segmenter, segmenter
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, save_processors
-from headway.processing.text.vocabularies import load_vocabulary, train_vocabulary
-from headway.processing.text.vocabulary import TokensConfig
-from headway.processing.text.word_vocabulary import WordVocabulary
+from headway.processing.text.vocabulary import TokensConfig, WordVocabulary, load_vocabulary, train_vocabulary
 from headway.recipe import Recipe, dump_recipe, parse_recipe
 from headway.registry import foreign_code
 

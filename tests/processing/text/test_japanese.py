@@ -9,8 +9,7 @@ import pytest
 from headway.errors import UserError
 from headway.processing.text.segmentation import segmenter
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, prepare
-from headway.processing.text.vocabularies import train_vocabulary
-from headway.processing.text.vocabulary import VocabularyConfig
+from headway.processing.text.vocabulary import VocabularyConfig, train_vocabulary
 from headway.recipe import load_recipe, parse_recipe
 
 LINE = "彼は iPhone 15を\u3000買った。国家公務員"

@@ -6,8 +6,7 @@ import pytest
 
 from headway.processing.text.line_ends import LINE_ENDS, has_line_end, on_one_line
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor
-from headway.processing.text.vocabularies import train_vocabulary
-from headway.processing.text.vocabulary import VocabularyConfig
+from headway.processing.text.vocabulary import VocabularyConfig, train_vocabulary
 
 
 def test_they_are_those_that_python_splits_at() -> None:

@@ -9,9 +9,7 @@ import pytest
 
 from headway.processing.text.subword_sampling import PairSampler, SubwordSampler, bpe_dropout, unigram_sample
 from headway.processing.text.subwords import SubwordVocabulary
-from headway.processing.text.tagged_vocabulary import TaggedVocabulary
-from headway.processing.text.vocabulary import TokensConfig
-from headway.processing.text.word_vocabulary import WordVocabulary
+from headway.processing.text.vocabulary import TaggedVocabulary, TokensConfig, WordVocabulary
 from headway.tensors.batch import UNKNOWN
 
 LINES = ["the cat sat on the mat", "a dog sat on a log", "the dogs chatted on that catalogue", "cats and dogs"] * 4

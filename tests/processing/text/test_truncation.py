@@ -3,8 +3,8 @@
 import pytest
 
 from headway.corpora.filters import Filters
+from headway.processing.processor import Truncation, encode_beginnings, first_words
 from headway.processing.text.text_processor import TextConfig, TextProcessor, train_processors
-from headway.processing.text.truncation import Truncation, encode_beginnings, first_words
 from headway.processing.text.vocabulary import VocabularyConfig
 
 LINES = ["ab cd", "", "  a b  c ", "abcd", "a b c d e"]

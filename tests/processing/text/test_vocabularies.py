@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import UserError
-from headway.processing.text.vocabularies import load_vocabulary, train_vocabulary
-from headway.processing.text.vocabulary import Vocabulary, VocabularyConfig
+from headway.processing.text.vocabulary import Vocabulary, VocabularyConfig, load_vocabulary, train_vocabulary
 from headway.tensors.batch import BOS, EOS, PAD, UNKNOWN
 
 KINDS = ["bpe", "unigram", "char", "word", "whitespace"]

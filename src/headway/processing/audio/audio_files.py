@@ -51,7 +51,7 @@ def read_recording(recording: Recording, sample_rate: int) -> Samples:
     """The samples (N,) of a recording in [-1, 1], its channels averaged, resampled to `sample_rate`.
 
     Raises:
-        UserError: no file, one that cannot be read, or no numbers; with the name of the recording.
+        UserError: no file, one that cannot be read, or samples that are none; with the name of the recording.
     """
     name = name_of(recording)
     if isinstance(recording, str | Path):
@@ -59,9 +59,12 @@ def read_recording(recording: Recording, sample_rate: int) -> Samples:
     else:
         given, rate = recording if isinstance(recording, tuple) else (recording, sample_rate)
         _check_rate(rate, name)
-        samples = _as_floats(np.asarray(given), name)
-        if samples.ndim not in (1, 2):
-            raise UserError("samples have one axis, or two with channels last", where=name, received=samples.shape)
+        array: NDArray[Any] = np.asarray(given)
+        if not np.issubdtype(array.dtype, np.floating):  # integers fill the range of their type, around its middle
+            least, greatest = float(np.iinfo(array.dtype).min), float(np.iinfo(array.dtype).max)
+            half = (greatest - least + 1) / 2
+            array = (array - (half + least)) / half
+        samples = array.astype(np.float32)
     mono = samples if samples.ndim == 1 else samples.mean(axis=1)
     if not np.isfinite(mono).all():
         raise UserError("this recording has samples that are no numbers", where=name)
@@ -79,17 +82,6 @@ def _check_rate(rate: int, name: str) -> None:
         raise UserError("no recording has this sample rate", where=name, received=rate, allowed=allowed)
 
 
-def _as_floats(samples: NDArray[Any], name: str) -> Samples:
-    """Samples in [-1, 1]; integers are taken to fill the range of their type, unsigned ones around its middle."""
-    if np.issubdtype(samples.dtype, np.floating):
-        return samples.astype(np.float32)
-    if not np.issubdtype(samples.dtype, np.integer):
-        raise UserError("samples are floats or integers", where=name, received=str(samples.dtype))
-    least, greatest = np.iinfo(samples.dtype).min, np.iinfo(samples.dtype).max
-    half = (float(greatest) - float(least) + 1) / 2
-    return ((samples - (half + least)) / half).astype(np.float32)
-
-
 def name_of(recording: Recording) -> str:
     """The name of a recording in messages: its path, or how many samples it has."""
     if isinstance(recording, str | Path):
@@ -103,29 +95,18 @@ def _read_file(path: Path) -> tuple[Samples, int]:
     with _opened(path) as file:
         most = _most_samples(path)
         wanted, rate, height = _declared_samples(file), int(file.samplerate), max(1, BLOCK // file.channels)
-        while len(block := _read_block(file, height, wanted, path)):
-            count += len(block)
-            if count > most:
-                raise UserError(f"this recording has more than {most:,} samples", where=str(path))
-            parts.append(block[:, 0] if file.channels == 1 else block.mean(axis=1))
+        try:
+            while len(block := file.read(height, dtype="float32", always_2d=True)):
+                count += len(block)
+                if count > most:
+                    raise UserError(f"this recording has more than {most:,} samples", where=str(path))
+                parts.append(block[:, 0] if file.channels == 1 else block.mean(axis=1))
+        except library("soundfile").SoundFileError:  # libsndfile looks for what the header speaks of
+            if wanted is None:
+                raise
     if wanted is not None and count < wanted:
-        raise _cut_off(wanted, path)
+        raise UserError(f"this recording is damaged or cut off: it has no {wanted:,} samples", where=str(path))
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32), rate
-
-
-def _read_block(file: Any, height: int, wanted: int | None, path: Path) -> NDArray[np.float32]:
-    """The next samples (N, C), at most `height`."""
-    try:
-        block: NDArray[np.float32] = file.read(height, dtype="float32", always_2d=True)
-    except library("soundfile").SoundFileError as error:
-        if wanted is None:
-            raise
-        raise _cut_off(wanted, path) from error  # libsndfile looks for what the header speaks of
-    return block
-
-
-def _cut_off(wanted: int, path: Path) -> UserError:
-    return UserError(f"this recording is damaged or cut off: it has no {wanted:,} samples", where=str(path))
 
 
 def facts_of(path: Path) -> AudioFacts:
@@ -165,17 +146,16 @@ def _opened(path: Path) -> Iterator[Any]:
             _check_rate(file.samplerate, str(path))
             yield file
     except (soundfile.SoundFileError, OSError, ValueError, RuntimeError, MemoryError) as error:
-        raise UserError(f"this recording cannot be read ({_reason(error)})", where=str(path)) from error
+        reason = str(error).rpartition(": ")[2].strip(". ")  # libsndfile's message begins with the path
+        raise UserError(f"this recording cannot be read ({reason})", where=str(path)) from error
 
 
 def _check_file(path: Path) -> None:
-    """Raise UserError where there is no file, nothing in it, or a WAV file whose samples are not as its header says."""
+    """Raise UserError where there is no file, or a WAV file whose samples are not as its header says."""
     try:
         if not path.is_file():
             raise UserError("there is no such recording", where=str(path))
         size = path.stat().st_size
-        if not size:
-            raise UserError("this recording is empty", where=str(path))
         with path.open("rb") as file:
             problem = _problem_of_wav(file, size)
     except OSError as error:
@@ -204,11 +184,6 @@ def _problem_of_wav(file: BinaryIO, size: int) -> str | None:
             found = True
         file.seek(length + length % 2, 1)
     return None
-
-
-def _reason(error: Exception) -> str:
-    """The end of libsndfile's message, which begins with the path."""
-    return str(error).rpartition(": ")[2].strip(". ")
 
 
 def write_wav(path: Path, samples: Samples, sample_rate: int) -> None:

@@ -17,8 +17,7 @@ from headway.errors import UserError
 from headway.files import write_json
 from headway.processing.audio.audio_files import Recording, name_of, read_recording
 from headway.processing.audio.features import AudioConfig, Statistics, filterbanks, frame_settings
-from headway.processing.processor import Encoded, Processor
-from headway.processing.text.truncation import Truncation
+from headway.processing.processor import Encoded, Processor, Truncation
 from headway.tensors.batch import Frames
 
 FILE = "audio.json"

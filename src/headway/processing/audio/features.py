@@ -66,7 +66,14 @@ def filterbanks(samples: Samples, config: AudioConfig) -> Frames:
     Kaldi's `compute-fbank-feats` without dither (povey window, pre-emphasis 0.97, no DC offset, power spectrum, 20 Hz
     to half the sample rate), by kaldi-native-fbank.
     """
-    online = library("kaldi_native_fbank").OnlineFbank(_options(config))
+    kaldi = library("kaldi_native_fbank")
+    options = kaldi.FbankOptions()
+    options.frame_opts.samp_freq = config.sample_rate
+    options.frame_opts.frame_length_ms = config.frame_length
+    options.frame_opts.frame_shift_ms = config.frame_shift
+    options.frame_opts.dither = 0
+    options.mel_opts.num_bins = config.bins
+    online = kaldi.OnlineFbank(options)
     online.accept_waveform(config.sample_rate, samples * INT16)
     online.input_finished()
     frames = [online.get_frame(index) for index in range(online.num_frames_ready)]
@@ -87,16 +94,6 @@ def check_bins(config: AudioConfig) -> None:
 def frame_settings(config: AudioConfig) -> dict[str, Any]:
     """The settings that decide the frames of a recording before normalisation."""
     return config.model_dump(include={"sample_rate", "bins", "frame_length", "frame_shift"})
-
-
-def _options(config: AudioConfig) -> Any:
-    options = library("kaldi_native_fbank").FbankOptions()
-    options.frame_opts.samp_freq = config.sample_rate
-    options.frame_opts.frame_length_ms = config.frame_length
-    options.frame_opts.frame_shift_ms = config.frame_shift
-    options.frame_opts.dither = 0
-    options.mel_opts.num_bins = config.bins
-    return options
 
 
 def count_frames(seconds: float, config: AudioConfig) -> int:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from headway.errors import UserError
-from headway.processing.text.tagged_vocabulary import TaggedVocabulary
 from headway.processing.text.text_processor import SAMPLE, Pairs, TextProcessor, prepare, sampled
-from headway.processing.text.vocabulary import Vocabulary
+from headway.processing.text.vocabulary import TaggedVocabulary, Vocabulary
 
 Both = tuple[TextProcessor, TextProcessor]
 WHERE = "training.extend_vocabulary"

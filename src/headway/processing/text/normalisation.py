@@ -30,19 +30,6 @@ def _punctuation_normaliser(language: str) -> "MosesPunctNormalizer":
     return MosesPunctNormalizer(base_language(language))
 
 
-def _punctuation(line: str, language: str) -> str:
-    text: str = _punctuation_normaliser(language).normalize(line)
-    return text
-
-
-def _nfkc(line: str, language: str) -> str:
-    return unicodedata.normalize("NFKC", line)
-
-
-def _lower(line: str, language: str) -> str:
-    return line.lower()
-
-
 def _lower_spans(line: str, result: str) -> list[Span]:
     # "İ" becomes two characters. Lengths do not depend on neighbours; the final sigma, which does, stays one.
     spans = [(index, index + 1) for index, character in enumerate(line) for _ in character.lower()]
@@ -83,7 +70,7 @@ def _second_of_composites() -> frozenset[str]:
 
 
 STEPS: dict[str, Step] = {
-    "nfkc": Step(_nfkc, _nfkc_spans),
-    "punctuation": Step(_punctuation, align),
-    "lower": Step(_lower, _lower_spans),
+    "nfkc": Step(lambda line, language: unicodedata.normalize("NFKC", line), _nfkc_spans),
+    "punctuation": Step(lambda line, language: str(_punctuation_normaliser(language).normalize(line)), align),
+    "lower": Step(lambda line, language: line.lower(), _lower_spans),
 }

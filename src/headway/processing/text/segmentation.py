@@ -5,13 +5,19 @@ How characters travel through a segmenter is found by alignment, so that a new o
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
+from headway.errors import UserError, not_installed
+from headway.files import exists
 from headway.languages import base_language
 from headway.processing import SEGMENTERS
 
@@ -60,6 +66,91 @@ class MosesSegmenter(Segmenter):
         return text
 
 
+# A space that Japanese people do not write: one of its neighbours is no letter or digit of half width.
+NOT_WRITTEN = re.compile(r"(?<![!-~]) | (?![!-~])")
+
+
+class JapaneseSegmenter(Segmenter):
+    """The base of segmenters of Japanese: no spaces are written, but for those between words in Latin letters."""
+
+    def detokenise(self, line: str) -> str:
+        return NOT_WRITTEN.sub("", line)
+
+
+class SudachiSegmenter(JapaneseSegmenter):
+    """Sudachi (Takaoka et al. 2018), whose dictionary comes with it.
+
+    Args:
+        language: not used.
+        mode: of splitting: A has the shortest tokens, C the longest.
+        dictionary: small, core or full; the package of the same name has to be installed.
+
+    Raises:
+        UserError: Sudachi or the dictionary is not installed.
+    """
+
+    def __init__(
+        self,
+        language: str,
+        *,
+        mode: Literal["A", "B", "C"] = "C",
+        dictionary: Literal["small", "core", "full"] = "core",
+    ) -> None:
+        super().__init__(language)
+        sudachi = _module("sudachipy", "sudachi")
+        _module(f"sudachidict_{dictionary}", "sudachi")
+        chosen = sudachi.Dictionary(dict=dictionary)
+        self._tokenizer, self._lock = chosen.create(mode=getattr(sudachi.SplitMode, mode)), Lock()
+
+    def segment(self, line: str) -> str:
+        """The line with one space between its tokens. Raises UserError for one that Sudachi finds too long."""
+        with self._lock:  # a tokenizer has room for one line
+            try:
+                tokens = [token.surface() for token in self._tokenizer.tokenize(line)]
+            except Exception as error:  # whose class is not public
+                received = f"{len(line.encode())} bytes"
+                raise UserError(f"Sudachi: {error}", where="text.segment", received=received) from error
+        return " ".join(" ".join(tokens).split())
+
+
+class KyteaSegmenter(JapaneseSegmenter):
+    """KyTea (Neubig et al. 2011), which reads a model of its own format.
+
+    Args:
+        language: not used.
+        model: the file of the model; http://www.phontron.com/kytea/ has some.
+
+    Raises:
+        UserError: KyTea is not installed, or there is no such model.
+    """
+
+    def __init__(self, language: str, *, model: str) -> None:
+        super().__init__(language)
+        where, path = "text.segment.model", Path(model).absolute()
+        if not exists(path, "file"):
+            raise UserError("there is no such model of KyTea", where=where, received=model)
+        if " " in str(path):
+            raise UserError("KyTea reads no model whose path has a space", where=where, received=str(path))
+        kytea = _module("Mykytea", "kytea")
+        try:
+            self._tagger, self._lock = kytea.Mykytea(f"-model {path} -notags"), Lock()
+        except RuntimeError as error:
+            raise UserError(f"KyTea: {error}", where=where, received=model) from error
+
+    def segment(self, line: str) -> str:
+        with self._lock:
+            tokens = [token for part in line.split() for token in self._tagger.getWS(part)]
+        return " ".join(" ".join(tokens).split())
+
+
+def _module(name: str, kind: str) -> Any:
+    """A module of the extra [japanese]. Raises UserError, naming the extra, where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise not_installed(f"the segmenter {kind}", [name], "japanese", "text.segment") from error
+
+
 def moses_has_rules(language: str) -> bool:
     """Whether Moses' tokenizer has abbreviations, or rules, of a language."""
     from sacremoses.corpus import NonbreakingPrefixes
@@ -79,16 +170,10 @@ AnySegmenter = Annotated[str | dict[str, Any], BeforeValidator(_checked)]
 
 def segmenter(config: str | Mapping[str, Any], language: str) -> Segmenter:
     """The segmenter that a recipe names, for a language; made once. Raises UserError where it is unknown."""
-    if isinstance(config, str):  # as of most lines of most recipes
-        return _named(config, language)
-    return _made(json.dumps(config, sort_keys=True, default=dict), language)
+    name = config if isinstance(config, str) else json.dumps(config, sort_keys=True, default=dict)
+    return _made(name, isinstance(config, str), language)
 
 
 @lru_cache
-def _named(name: str, language: str) -> Segmenter:
-    return SEGMENTERS.build(name, language, where="text.segment")
-
-
-@lru_cache
-def _made(config: str, language: str) -> Segmenter:
-    return SEGMENTERS.build(json.loads(config), language, where="text.segment")
+def _made(config: str, named: bool, language: str) -> Segmenter:
+    return SEGMENTERS.build(config if named else json.loads(config), language, where="text.segment")

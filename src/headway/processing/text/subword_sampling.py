@@ -45,32 +45,26 @@ class SubwordSampler:
         self._ids = {piece: id for piece, id in known.items() if piece in scores}
         self._scores = {piece: scores[piece] for piece in self._ids}
         self._longest = max(map(len, self._scores), default=1)
-        self._cut: Callable[[str, random.Random], list[str] | None]
-        self._cut = self._with_dropout if kind == "bpe" else self._drawn
+        self._merges = kind == "bpe"
 
     def sample(self, ids: Sequence[int], generator: random.Random) -> list[int]:
         """Ids of the same text; unknown tokens, tags and the words that they are in stay as they are."""
-        sampled: list[int] = []
-        for word in self._words(ids):
-            pieces = [self._text.token(id) if id < len(self._text) else "" for id in word]
-            cut = self._cut("".join(pieces), generator) if all(piece in self._ids for piece in pieces) else None
-            sampled += word if cut is None else [self._ids[piece] for piece in cut]
-        return sampled
-
-    def _words(self, ids: Sequence[int]) -> list[list[int]]:
-        """The ids of each word; a tag is a word of its own."""
-        words: list[list[int]] = []
+        words: list[list[int]] = []  # a tag is a word of its own
         for id in map(int, ids):
             if not words or id >= len(self._text) or words[-1][0] >= len(self._text) or self._text.starts_word(id):
                 words.append([])
             words[-1].append(id)
-        return words
-
-    def _with_dropout(self, word: str, generator: random.Random) -> list[str] | None:
-        return bpe_dropout(word, self._scores, self.alpha, generator.random)
-
-    def _drawn(self, word: str, generator: random.Random) -> list[str] | None:
-        return unigram_sample(word, self._scores, self.alpha, self._longest, generator.random)
+        sampled: list[int] = []
+        for word in words:
+            pieces, cut = [self._text.token(id) if id < len(self._text) else "" for id in word], None
+            if all(piece in self._ids for piece in pieces):
+                text, draw = "".join(pieces), generator.random
+                if self._merges:
+                    cut = bpe_dropout(text, self._scores, self.alpha, draw)
+                else:
+                    cut = unigram_sample(text, self._scores, self.alpha, self._longest, draw)
+            sampled += word if cut is None else [self._ids[piece] for piece in cut]
+        return sampled
 
 
 def bpe_dropout(word: str, scores: Scores, dropout: float, draw: Callable[[], float]) -> list[str] | None:

@@ -76,7 +76,14 @@ class SubwordVocabulary(Vocabulary):
         kind = KINDS[model.trainer_spec.model_type]
         text, known = list(_trainable(lines)), {piece.piece for piece in model.pieces}
         config = TokensConfig(kind=kind, size=len(self))
-        new = messages.ModelProto.FromString(_trained_as_large(config, text, where, side))
+        try:
+            trained = _trained(config, text, where, side)
+        except UserError as error:  # take the nearest size that the lines allow
+            bound = re.search(r"at (?:most|least) (\d+)", str(error))
+            if bound is None:
+                raise
+            trained = _trained(config.model_copy(update={"size": int(bound[1])}), text, where, side)
+        new = messages.ModelProto.FromString(trained)
         pieces = [piece for piece in new.pieces[len(SPECIALS) :] if piece.piece not in known]
         pieces.sort(key=lambda piece: len(piece.piece) > 1)
         least = min(piece.score for piece in model.pieces)
@@ -144,10 +151,8 @@ class SubwordVocabulary(Vocabulary):
             if not model:
                 raise ValueError("an empty file")
             return cls(model)
-        except FileNotFoundError:
-            raise UserError("the vocabulary's file is missing", where=str(path)) from None
-        except (RuntimeError, ValueError):
-            raise UserError("the vocabulary's file is damaged: not a SentencePiece model", where=str(path)) from None
+        except (OSError, RuntimeError, ValueError) as error:
+            raise UserError("the vocabulary's file is missing or no SentencePiece model", where=str(path)) from error
 
 
 def scored_pieces(vocabulary: SubwordVocabulary) -> tuple[str, dict[str, float]]:
@@ -177,17 +182,6 @@ def _trained(config: TokensConfig, lines: Iterable[str], where: str, side: str) 
     except RuntimeError as error:
         raise _training_error(str(error), config, where, side) from error
     return model.getvalue()
-
-
-def _trained_as_large(config: TokensConfig, lines: Sequence[str], where: str, side: str) -> bytes:
-    """A SentencePiece model of the size that is asked for, or of the nearest one that the lines allow."""
-    try:
-        return _trained(config, lines, where, side)
-    except UserError as error:
-        bound = re.search(r"at (?:most|least) (\d+)", str(error))
-        if bound is None:
-            raise
-        return _trained(config.model_copy(update={"size": int(bound[1])}), lines, where, side)
 
 
 def _trainable(lines: Iterable[str]) -> Iterator[str]:

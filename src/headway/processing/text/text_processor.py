@@ -18,14 +18,19 @@ from headway.errors import UserError, check_characters
 from headway.files import write_json
 from headway.languages import UNDETERMINED, base_language, is_language, language_name, nearest_language
 from headway.log import warn
-from headway.processing.processor import Encoded, Processor, Words
+from headway.processing.processor import Encoded, Processor, Truncation, Words, encode_beginnings
 from headway.processing.text.line_ends import on_one_line
 from headway.processing.text.normalisation import PUNCTUATION_RULES, STEPS
 from headway.processing.text.segmentation import AnySegmenter, moses_has_rules, segmenter
 from headway.processing.text.spans import Span, align, compose, identity
-from headway.processing.text.truncation import Truncation, encode_beginnings
-from headway.processing.text.vocabularies import load_vocabulary, read_description, train_vocabulary
-from headway.processing.text.vocabulary import TokensConfig, Vocabulary, VocabularyConfig
+from headway.processing.text.vocabulary import (
+    TokensConfig,
+    Vocabulary,
+    VocabularyConfig,
+    load_vocabulary,
+    read_description,
+    train_vocabulary,
+)
 from headway.tensors.batch import EOS, UNKNOWN
 
 FILE = "sides.json"
@@ -158,22 +163,23 @@ class TextProcessor(Processor):
 
     def encode_with_spans(self, line: str) -> list[TextToken]:
         """The tokens that `encode` gives the ids of, each with its characters in the raw line."""
-        prepared, spans = self._prepared_with_spans(line)
+        tags, rest = self.vocabulary.split_tags(line)
+        names, (prepared, spans) = list(re.finditer(r"\S+", tags)), prepare_with_spans(rest, self.config)
+        prepared = "".join(f"{name[0]} " for name in names) + prepared
+        of_tags = [(at, at + 1) for name in names for at in (*range(*name.span()), name.end())]
+        spans = of_tags + [(len(tags) + begin, len(tags) + end) for begin, end in spans]
         ends = [match.end() for match in re.finditer(r"\S+", prepared)]
         tokens = []
         for id, text, start, end in self.vocabulary.encode_with_spans(prepared):
             first = end - len(prepared[start:end].lstrip())  # the first visible character, or what follows the mark
             word = bisect_right(ends, first)
-            tokens.append(TextToken(id, text, *_raw_span(prepared, spans, start, end, len(line)), word))
+            if start == end:
+                raw = (spans[start][0] if start < len(spans) else len(line),) * 2
+            else:  # without the spaces that it begins with, unless it has nothing else
+                first = end - len(prepared[start:end].lstrip(" "))
+                raw = spans[first if first < end else start][0], spans[end - 1][1]
+            tokens.append(TextToken(id, text, *raw, word))
         return tokens
-
-    def _prepared_with_spans(self, line: str) -> tuple[str, list[Span]]:
-        tags, text = self.vocabulary.split_tags(line)
-        prepared, spans = prepare_with_spans(text, self.config)
-        start, names = len(tags), list(re.finditer(r"\S+", tags))
-        prefix = "".join(f"{name[0]} " for name in names)
-        of_tags = [(at, at + 1) for name in names for at in (*range(*name.span()), name.end())]
-        return prefix + prepared, of_tags + [(start + begin, start + end) for begin, end in spans]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text as people write it, on one line; PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
@@ -233,15 +239,6 @@ class TextProcessor(Processor):
     def load(cls, folder: Path) -> TextProcessor:
         description = read_description(folder / SIDE_FILE, FORMAT)
         return cls(_settings(description, "text", folder / SIDE_FILE), load_vocabulary(folder))
-
-
-def _raw_span(prepared: str, spans: list[Span], start: int, end: int, length: int) -> Span:
-    """The raw characters of prepared[start:end], without the spaces it begins with unless it has nothing else."""
-    if start == end:
-        position = spans[start][0] if start < len(spans) else length
-        return position, position
-    first = end - len(prepared[start:end].lstrip(" "))
-    return spans[first if first < end else start][0], spans[end - 1][1]
 
 
 def train_processors(
@@ -372,14 +369,10 @@ def _settings(description: Mapping[str, object], name: str, file: Path) -> Prepa
         config = PreparationConfig.model_validate(description.get(name))
     except ValidationError as error:
         raise UserError("the settings of the text are damaged", where=str(file)) from error
-    if "rules" in description or not _rules(config) or not _has_rules(config):
+    by_rules = config.segment == "moses" or "punctuation" in config.normalise
+    if "rules" in description or not _rules(config) or not by_rules:
         return config
     return config.model_copy(update={"language": UNDETERMINED})
-
-
-def _has_rules(config: PreparationConfig) -> bool:
-    """Whether the language says how a side is prepared."""
-    return config.segment == "moses" or "punctuation" in config.normalise
 
 
 def _warn_without_rules(config: PreparationConfig) -> None:

@@ -1,8 +1,10 @@
-"""The contract of a vocabulary, whatever its kind."""
+"""Vocabularies: their contract, their folders, and those of whole words and with tags."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,20 +15,23 @@ from pydantic import (
     BeforeValidator,
     Field,
     SerializeAsAny,
+    TypeAdapter,
     ValidationError,
     create_model,
     model_validator,
 )
 
 from headway.config import Count, Section, mistakes_within
+from headway.documents import read_json, shaped
 from headway.errors import UserError
-from headway.files import write_json
+from headway.files import write_json, write_text
 from headway.processing import VOCABULARIES
-from headway.registry import is_own
-from headway.tensors.batch import SPECIALS
+from headway.registry import is_foreign, is_own, names_of_a_run
+from headway.tensors.batch import EOS, SPECIALS, UNKNOWN
 
-DESCRIPTION = "vocabulary.json"
-FORMAT = 1
+DESCRIPTION, FORMAT = "vocabulary.json", 1
+WORDS = "vocabulary.txt"  # a token a line: its number, from 0, is the token's id
+TEXT, TAGS = "text", "tags.json"  # in the folder of one with tags
 
 
 class TokensConfig(Section):
@@ -189,13 +194,10 @@ class Vocabulary(ABC):
         """Write the vocabulary, and what kind it is, into `folder`, which is made where it does not exist."""
         folder.mkdir(parents=True, exist_ok=True)
         self._write(folder)
-        write_json(folder / DESCRIPTION, {"format": FORMAT, "family": self._own_family(), "size": len(self)})
-
-    def _own_family(self) -> str:
-        """The family; that of a parent would read a class from elsewhere as the parent."""
-        if is_own(self) or "family" in vars(type(self)):
-            return self.family
-        return f"{type(self).__module__}:{type(self).__qualname__}"
+        kind = type(self)  # the family of a parent would read a class from elsewhere as the parent
+        own = is_own(self) or "family" in vars(kind)
+        family = self.family if own else f"{kind.__module__}:{kind.__qualname__}"
+        write_json(folder / DESCRIPTION, {"format": FORMAT, "family": family, "size": len(self)})
 
     @abstractmethod
     def _write(self, folder: Path) -> None:
@@ -218,3 +220,215 @@ def check_no_frequency(config: TokensConfig, where: str) -> None:
             f"a {config.kind} vocabulary has no smallest frequency", where=f"{where}.min_frequency",
             received=config.min_frequency, allowed="1, or kind: word",
         )  # fmt: skip
+
+
+class WordVocabulary(Vocabulary):
+    """Tokens are what white space separates (`str.split`); their ids follow those of the specials.
+
+    A token of the text that is spelled like a special (`<s>`) is a token like any other.
+    """
+
+    family = "words"
+    extensible = True
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._tokens = (*SPECIALS, *tokens)
+        self._ids = {token: id for id, token in enumerate(tokens, start=len(SPECIALS))}
+
+    @classmethod
+    def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> WordVocabulary:
+        """The most frequent tokens, `size` with the specials, or all (`whitespace`); of equal ones the first."""
+        if config.character_coverage < 1:
+            raise UserError(
+                f"a {config.kind} vocabulary has no character coverage", where=f"{where}.character_coverage",
+                received=config.character_coverage, allowed="1.0, or kind: bpe, unigram or char",
+            )  # fmt: skip
+        if config.kind == "whitespace":
+            check_no_frequency(config, where)
+        counts = Counter(token for line in lines for token in line.split())
+        frequent = counts.most_common(config.size - len(SPECIALS) if config.kind == "word" else None)
+        tokens = [token for token, count in frequent if count >= config.min_frequency]
+        if not tokens:
+            raise UserError(f"the {side} has no token that often: nothing to make a vocabulary of", where=where)
+        return cls(tokens)
+
+    def extended(self, lines: Iterable[str], count: int, where: str, side: str) -> WordVocabulary:
+        """The most frequent tokens that are new; of equal ones the first."""
+        counts = Counter(token for line in lines for token in line.split() if token not in self._ids)
+        return type(self)([*self._tokens[len(SPECIALS) :], *(token for token, _ in counts.most_common(count))])
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def encode(self, segmented: str) -> list[int]:
+        return [self._ids.get(token, UNKNOWN) for token in segmented.split()]
+
+    def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
+        return [
+            TokenSpan(self._ids.get(token[0], UNKNOWN), token[0], *token.span())
+            for token in re.finditer(r"\S+", segmented)
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(self._tokens[id] for id in ids if id > EOS)
+
+    def token(self, id: int) -> str:
+        return self._tokens[id]
+
+    def starts_word(self, id: int) -> bool:
+        return True
+
+    def _write(self, folder: Path) -> None:
+        write_text(folder / WORDS, "".join(f"{token}\n" for token in self._tokens))
+
+    @classmethod
+    def load(cls, folder: Path) -> WordVocabulary:
+        path = folder / WORDS
+        try:
+            tokens = path.read_bytes().decode().split("\n")
+            if tuple(tokens[: len(SPECIALS)]) != SPECIALS or tokens[-1] or len(set(tokens[4:])) != len(tokens[4:]):
+                raise ValueError("it does not have each token once, after the special ones")
+        except (OSError, ValueError) as error:
+            raise UserError(f"the vocabulary cannot be read ({error})", where=str(path)) from error
+        return cls(tokens[len(SPECIALS) : -1])
+
+
+class TaggedVocabulary(Vocabulary):
+    """The tokens of another vocabulary, and tags, such as `<2de>` for the language that is wanted.
+
+    Each is one token before a line, and says to one model what it shall do with a text (Johnson et al. 2017). Tags come
+    after all other tokens, so that these have the ids that they have without tags.
+
+    Args:
+        text: the vocabulary of what is no tag.
+        tags: such as `<2de>`.
+    """
+
+    family = "tagged"
+
+    def __init__(self, text: Vocabulary, tags: Sequence[str]) -> None:
+        self.text, self._tags = text, tuple(tags)
+        names = "|".join(map(re.escape, sorted(tags, key=len, reverse=True)))
+        self._prefix = re.compile(rf"\s*(?:(?:{names})(?:\s+|$))+")
+
+    @classmethod
+    def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> TaggedVocabulary:
+        """Raise UserError: tags are those of the corpora."""
+        what, allowed = (
+            "tags are those of the corpora, whatever the kind of vocabulary",
+            "tag, in a corpus of data.train",
+        )
+        raise UserError(what, where=f"{where}.kind", received=config.kind, allowed=allowed)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self._tags
+
+    @property
+    def untagged(self) -> Vocabulary:
+        return self.text
+
+    def split_tags(self, line: str) -> tuple[str, str]:
+        prefix = self._prefix.match(line)
+        end = prefix.end() if prefix else 0
+        return line[:end], line[end:]
+
+    def __len__(self) -> int:
+        return len(self.text) + len(self._tags)
+
+    def _ids(self, prefix: str) -> list[int]:
+        return [len(self.text) + self._tags.index(tag) for tag in prefix.split()]
+
+    def encode(self, segmented: str) -> list[int]:
+        prefix, rest = self.split_tags(segmented)
+        return self._ids(prefix) + self.text.encode(rest)
+
+    def encode_lines(self, segmented: Sequence[str]) -> list[list[int]]:
+        split = [self.split_tags(line) for line in segmented]
+        encoded = self.text.encode_lines([rest for _, rest in split])
+        return [self._ids(prefix) + ids for (prefix, _), ids in zip(split, encoded, strict=True)]
+
+    def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
+        prefix, rest = self.split_tags(segmented)
+        names = re.finditer(r"\S+", prefix)
+        tags = [TokenSpan(id, name[0], *name.span()) for id, name in zip(self._ids(prefix), names, strict=True)]
+        start = len(prefix)
+        return tags + [
+            TokenSpan(id, surface, start + begin, start + end)
+            for id, surface, begin, end in self.text.encode_with_spans(rest)
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        tags = [self.token(int(id)) for id in ids if id >= len(self.text)]
+        text = self.text.decode([id for id in ids if id < len(self.text)])
+        return " ".join([*tags, text] if text else tags)
+
+    def token(self, id: int) -> str:
+        return self.text.token(id) if id < len(self.text) else self._tags[id - len(self.text)]
+
+    def starts_word(self, id: int) -> bool:
+        return id >= len(self.text) or self.text.starts_word(id)
+
+    def _write(self, folder: Path) -> None:
+        self.text.save(folder / TEXT)
+        write_json(folder / TAGS, list(self._tags))
+
+    @classmethod
+    def load(cls, folder: Path) -> TaggedVocabulary:
+        tags: list[str] = shaped(read_json(folder / TAGS, list), TypeAdapter(list[str]), str(folder / TAGS))
+        return cls(load_vocabulary(folder / TEXT), tags)
+
+
+def train_vocabulary(
+    config: TokensConfig, segmented_lines: Iterable[str], where: str = "vocabulary", side: str = "training text"
+) -> Vocabulary:
+    """Train a vocabulary on prepared lines.
+
+    Args:
+        where: the recipe key that errors name.
+        side: what errors call the text.
+
+    Raises:
+        UserError: the text is empty, or a setting does not fit it or the kind.
+    """
+    return VOCABULARIES.get(config.kind, f"{where}.kind").train(config, segmented_lines, where, side)
+
+
+def load_vocabulary(folder: Path) -> Vocabulary:
+    """Read what `Vocabulary.save` wrote.
+
+    Raises:
+        UserError: a file is missing, damaged or of another format, or of foreign code where none is allowed.
+    """
+    description, where = read_description(folder / DESCRIPTION, FORMAT), str(folder / DESCRIPTION)
+    family = str(description.get("family"))
+    if is_foreign(family):
+        with names_of_a_run():
+            kind = VOCABULARIES.get(family, where)
+    else:
+        known = {VOCABULARIES.get(name).family: VOCABULARIES.get(name) for name in VOCABULARIES}
+        if family not in known:
+            raise UserError("an unknown family of vocabularies", where=where, received=family, allowed=known)
+        kind = known[family]
+    vocabulary = kind.load(folder)
+    if len(vocabulary) != description.get("size"):
+        raise UserError(
+            "the vocabulary is not the one that was saved: its size differs", where=str(folder),
+            received=len(vocabulary), allowed=str(description.get("size")),
+        )  # fmt: skip
+    return vocabulary
+
+
+def read_description(path: Path, version: int) -> dict[str, object]:
+    """A JSON object with the format number `version`.
+
+    Raises:
+        UserError: it is missing, damaged or of another format.
+    """
+    description: dict[str, object] = read_json(path, what="vocabulary's description")
+    if description.get("format") != version:
+        received = description.get("format")
+        raise UserError(
+            "a format that this headway does not read", where=str(path), received=received, allowed=str(version)
+        )
+    return description

@@ -33,7 +33,7 @@ from headway.losses import DependencyConfig, Objective, ObjectiveConfig
 from headway.losses.dependency_loss import DependencyLoss, check_sides
 from headway.losses.parts import mean_of_heads
 from headway.losses.synchronous import SynchronousLoss
-from headway.metrics.attachment import UNKNOWN
+from headway.metrics.word_metrics import UNKNOWN
 from headway.models import Output
 from headway.parses.parsers import Parser, load_parser, read_conllu
 from headway.parses.projection import NONE, Projection, project

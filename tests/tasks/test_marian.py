@@ -55,7 +55,7 @@ def test_logits_are_equal(tmp_path: Path, data: dict[str, Any], setting: dict[st
     task = build_task("translation")
     task.check(checked)
     from headway.processing.processor import Processors
-    from headway.tasks.marian_import import marian_processors
+    from headway.tasks.marian import marian_processors
 
     ours = task.model(checked, Processors(*marian_processors(checked))).eval()
     theirs = MarianMTModel.from_pretrained(str(folder)).eval()
@@ -151,11 +151,15 @@ class TestMistakes:
     @pytest.mark.parametrize("name", ["config.json", "vocab.json"])
     def test_a_file_that_holds_a_list(self, tmp_path: Path, data: dict[str, Any], opus: Path, name: str) -> None:
         (opus / name).write_text("[1]", encoding="utf-8")
-        self.refused(f"{name}: this file holds no mapping", tmp_path, recipe(opus, data))
+        self.refused(f"{name}: .* is damaged: it should hold", tmp_path, recipe(opus, data))
 
     def test_no_model(self, tmp_path: Path, data: dict[str, Any]) -> None:
         (tmp_path / "empty").mkdir()
-        self.refused("this folder is no model of Hugging Face", tmp_path, recipe(tmp_path / "empty", data))
+        self.refused(
+            "config.json: cannot read the configuration of a Hugging Face model",
+            tmp_path,
+            recipe(tmp_path / "empty", data),
+        )
 
     def test_no_place(self, tmp_path: Path, data: dict[str, Any]) -> None:
         tree = recipe(tmp_path, data, model={"from": "nowhere"})

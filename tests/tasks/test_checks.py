@@ -4,7 +4,7 @@ import pytest
 
 from headway.models import build_model
 from headway.recipe import parse_recipe
-from headway.tasks.objective_checks import check_objective
+from headway.tasks.checks import check_objective
 
 BIAFFINE = {"kind": "dependency", "dependency_heads": 2}
 

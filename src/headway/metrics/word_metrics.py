@@ -1,0 +1,151 @@
+"""Metrics of what each line says of its words: links, heads and numbers."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from headway.errors import UserError
+from headway.formats.alignments import parse_pharaoh, read_alignments
+from headway.formats.conllu import is_conllu, read_sentences
+from headway.formats.lines import read_lines
+from headway.metrics.metric import Metric, Statistics, check_one_reference, share
+from headway.metrics.signature import Signature, release
+
+UNKNOWN = "_"  # a word whose head is not known
+MOST_DIGITS = 9  # of the number of a head
+
+
+class AlignmentErrorRate(Metric):
+    """AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), times 100, over lines of Pharaoh links.
+
+    A are the links of the hypothesis, S the sure ones of the reference, P all of the reference. Two empty alignments
+    have no error. Statistics: |A ∩ S|, |A ∩ P|, |A|, |S|.
+    """
+
+    name = "aer"
+    higher_is_better = False
+    kinds = ("links",)
+
+    @property
+    def label(self) -> str:
+        return "AER"
+
+    def read(self, path: Path) -> list[str]:
+        return read_alignments(path)
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        check_one_reference("AER", hypotheses, references)
+        rows = []
+        for segment, (hypothesis, reference) in enumerate(zip(hypotheses, references[0], strict=True), start=1):
+            links = parse_pharaoh(hypothesis, f"hypotheses, segment {segment}").possible
+            sure, possible = parse_pharaoh(reference, f"references, segment {segment}")
+            rows.append([len(links & sure), len(links & possible), len(links), len(sure)])
+        return np.array(rows, dtype=np.float64)
+
+    def aggregate(self, totals: Statistics) -> float:
+        sure, possible, links, gold = totals
+        return float(100 * (1 - (sure + possible) / (links + gold))) if links + gold else 0.0
+
+    def signature(self) -> Signature:
+        return Signature.of(links="words", version=release())
+
+
+class UnlabelledAttachment(Metric):
+    """UAS: of the words whose head the reference has, the share with that head, times 100.
+
+    A segment is the head of each word, as CoNLL-U counts them: words from 1, 0 for a root, `_` where none is known.
+    Files are such lines, or CoNLL-U. Statistics: right words, words.
+    """
+
+    name = "uas"
+    kinds = ("heads",)
+
+    @property
+    def label(self) -> str:
+        return "UAS"
+
+    def read(self, path: Path) -> list[str]:
+        if not is_conllu(path):
+            return list(read_lines(path))
+        sentences = ([word.head for word in sentence.words()] for sentence in read_sentences(path))
+        return [" ".join(UNKNOWN if head is None else str(head) for head in heads) for heads in sentences]
+
+    def read_words(self, path: Path) -> list[tuple[str, ...]] | None:
+        if not is_conllu(path):
+            return None
+        return [tuple(word.form for word in sentence.words()) for sentence in read_sentences(path)]
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        check_one_reference("UAS", hypotheses, references)
+        rows = []
+        for segment, (hypothesis, reference) in enumerate(zip(hypotheses, references[0], strict=True), start=1):
+            heads = _heads(hypothesis, f"hypotheses, segment {segment}")
+            gold = _heads(reference, f"references, segment {segment}")
+            if len(heads) != len(gold):
+                raise UserError(
+                    "a sentence has one head a word", where=f"segment {segment}", received=f"{len(heads)} heads",
+                    allowed=f"{len(gold)}, as in the reference",
+                )  # fmt: skip
+            known = [pair for pair in zip(heads, gold, strict=True) if pair[1] != UNKNOWN]
+            rows.append([sum(head == wanted for head, wanted in known), len(known)])
+        return np.array(rows, dtype=np.float64)
+
+    def aggregate(self, totals: Statistics) -> float:
+        return share(*totals)
+
+    def signature(self) -> Signature:
+        return Signature.of(words="all", version=release())
+
+
+def _heads(line: str, where: str) -> list[str]:
+    """The heads of a line, each number written in one way."""
+    heads = line.split()
+    for index, head in enumerate(heads):
+        if head == UNKNOWN:
+            continue
+        if not (head.isascii() and head.isdecimal() and len(head) <= MOST_DIGITS and int(head) <= len(heads)):
+            allowed = f"0 to {len(heads)}, or {UNKNOWN}"
+            raise UserError("this is no head of a word", where=where, received=head, allowed=allowed)
+        heads[index] = str(int(head))
+    return heads
+
+
+class Deviation(Metric):
+    """The mean of numbers, one a word, times 1,000: how far the weights of self-attention deviate from a word's mean.
+
+    Smaller is more even. Segments are lines of numbers; those of a reference are 0, and say how many words there are.
+    Statistics: the sum of the numbers, and how many they are.
+    """
+
+    name = "deviation"
+    higher_is_better = False
+    kinds = ("numbers",)
+
+    @property
+    def label(self) -> str:
+        return "deviation (1/1,000)"
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        check_one_reference("deviation", hypotheses, references)
+        rows = []
+        for segment, (hypothesis, reference) in enumerate(zip(hypotheses, references[0], strict=True), start=1):
+            where = f"hypotheses, segment {segment}"
+            try:
+                numbers = [float(number) for number in hypothesis.split()]
+            except ValueError:
+                numbers = [math.nan]
+            if not all(0 <= number < math.inf for number in numbers):
+                raise UserError("a line has numbers from 0 on, one a word", where=where, received=hypothesis)
+            if len(numbers) != len(reference.split()):
+                what = f"{len(numbers)} numbers for {len(reference.split())} words"
+                raise UserError(what, where=where)
+            rows.append([sum(numbers), len(numbers)])
+        return np.array(rows, dtype=np.float64)
+
+    def aggregate(self, totals: Statistics) -> float:
+        return float(1000 * totals[0] / totals[1]) if totals[1] else 0.0
+
+    def signature(self) -> Signature:
+        return Signature.of(numbers="words", version=release())

@@ -1,0 +1,96 @@
+"""Checks before training: of what the objective reads, and of predictions with the recipe's own settings."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headway.errors import UserError
+from headway.log import warn
+from headway.losses import Objective
+from headway.losses.dependency_loss import STACKS
+from headway.models import ModelConfig, Seq2Seq, build_model
+from headway.models.transformer import TransformerConfig
+from headway.predictors.captured_attention import alignment_layer
+from headway.processing import VOCABULARIES
+from headway.processing.text.vocabulary import WordVocabulary
+from headway.recipe import Recipe
+from headway.tensors.batch import UNKNOWN, collate
+
+
+def meta_model(recipe: Recipe, source: int = 8) -> Seq2Seq:
+    """The recipe's model without numbers, which says what it can read. Vocabularies may have any size."""
+    config = recipe.model_as(ModelConfig).model_copy(update={"match_parameters": None})  # which needs vocabularies
+    with torch.device("meta"):
+        return build_model(config, source, 8, recipe.vocabulary.shared)
+
+
+def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
+    """Find out, on a sentence of one token, whether the model has the attention that the objective reads.
+
+    Heads that are taught dependencies with the scores Q K^T are warned of, where others have Q U K^T for these
+    (`mixer: dependency`).
+
+    Raises:
+        UserError: attention or heads that the model has not.
+    """
+    objective = Objective(recipe.objective)
+    if objective.capture:
+        sentence = collate([model.trial_source(1)], [np.array([4])]).to("meta")
+        objective.check(model(sentence, capture=("*", *objective.capture)).attention, model.attention_axes)
+    taught, config = recipe.objective.dependency, recipe.model
+    if taught is None or not isinstance(config, TransformerConfig):
+        return
+    mixers = {"encoder": config.encoder.mixers(), "decoder": config.decoder.mixers()}
+    if all(mixer["kind"] != "dependency" for stack in mixers.values() for mixer in stack):
+        return  # plain attention is taught, and meant to be
+    for stack in (STACKS[side] for side in taught.sides):
+        mixer = mixers[stack][taught.layer - 1]
+        biaffine = mixer.get("dependency_heads", 1) if mixer["kind"] == "dependency" else 0
+        if plain := [str(head) for head in taught.heads if head > biaffine]:
+            warn(
+                f"objective.dependency teaches head {', '.join(plain)} of layer {taught.layer} of model.{stack}, whose"
+                " scores are those of plain attention; `mixer: dependency` has its own in the first `dependency_heads`"
+            )
+
+
+def check_predictions(recipe: Recipe, model: Seq2Seq) -> None:
+    """Raise UserError where the model may refuse to read, or to write, what the recipe says; dev would find it late."""
+    most = model.longest_pair(recipe.data.max_length)
+    if most < recipe.data.max_length:
+        raise UserError(
+            "sentences may be longer than what the model reads",
+            where="data.max_length",
+            received=recipe.data.max_length,
+            allowed=f"up to {most}, or a higher model.max_position",
+        )
+    check_shortest_output(recipe, model.longest_target(recipe.data.max_length))
+    if recipe.decoding.unknown_words != "copy" or recipe.training.from_ is not None:
+        return
+    where, target = "decoding.unknown_words", recipe.vocabulary.target or recipe.vocabulary
+    if not issubclass(VOCABULARIES.get(target.kind, "vocabulary.kind"), WordVocabulary):
+        what = "unknown tokens of this vocabulary are parts of words, which nothing can be copied for"
+        received, allowed = f"copy, and vocabulary.kind {target.kind}", "keep, or a target of kind word or whitespace"
+        raise UserError(what, where=where, received=received, allowed=allowed)
+    sentence = collate([model.trial_source(1)], [np.array([UNKNOWN])]).to("meta")
+    if alignment_layer(list(model(sentence, capture=("*",)).attention)) is None:
+        what = "this model has no attention to the source, which says what to copy"
+        raise UserError(what, where=where, received="copy", allowed="keep")
+
+
+def check_shortest_output(recipe: Recipe, room: int | None) -> None:
+    """Raise UserError where `decoding.min_length` is more than what the model writes beside the longest source."""
+    if room is not None and recipe.decoding.min_length > room:
+        raise UserError(
+            "the shortest output is longer than what the model writes beside the longest source",
+            where="decoding.min_length",
+            received=recipe.decoding.min_length,
+            allowed=f"up to {room}, or a higher model.max_position",
+        )
+
+
+def warn_of_cut_sources(name: str, lengths: NDArray[np.integer], model: Seq2Seq, unit: str) -> None:
+    """Say how many sources of a corpus, of `lengths` (N,), are longer than what the model reads when it decodes."""
+    longest = model.longest_source()
+    if count := int((lengths > longest).sum()):
+        sources = f"{count:,} of {len(lengths):,} sources are longer than the model reads"
+        warn(f"{name}: {sources}; decoding reads their first {longest:,} {unit} (model.max_position)")
