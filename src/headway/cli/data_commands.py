@@ -255,7 +255,7 @@ def data_trees(
 ) -> None:
     """Draw the trees of a treebank, or write them, or their sentences, a line each."""
     from headway.formats.lines import kept_pipes
-    from headway.formats.tree_writing import write_trees
+    from headway.formats.treebanks import write_trees
 
     with kept_pipes():
         for text in write_trees(file, format, sample=sample, leaves=leaves, functions=functions):
