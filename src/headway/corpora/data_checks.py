@@ -8,8 +8,7 @@ from headway.corpora.findings import Finding
 from headway.corpora.overlap import Overlap, overlap
 from headway.corpora.unseen_characters import UnseenCharacters, unseen_characters
 from headway.errors import UserError
-from headway.formats.corpus_format import Pair, PairSource
-from headway.formats.row_errors import Broken
+from headway.formats.corpus_format import Broken, Pair, PairSource
 
 
 class CorpusAccount(Protocol):

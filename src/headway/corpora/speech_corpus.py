@@ -16,8 +16,8 @@ from headway.corpora.corpus_report import EMPTY, LINES_SHOWN, TOO_LONG
 from headway.corpora.frames import FrameStore
 from headway.corpora.plan import plan_epoch
 from headway.errors import UserError
+from headway.formats.corpus_format import NOTHING_AMISS, RowReport
 from headway.formats.recordings import Utterance
-from headway.formats.row_errors import NOTHING_AMISS, RowReport
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.augment import SpecAugmentConfig, spec_augment
 from headway.processing.audio.features import AudioConfig, RunningStatistics, Statistics

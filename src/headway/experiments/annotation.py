@@ -12,9 +12,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from headway.errors import UserError, check_companions, option
+from headway.formats.corpus_format import RowReport
 from headway.formats.lines import TextFile
 from headway.formats.pairs import Side, SideLines, open_source
-from headway.formats.row_errors import RowReport
 from headway.log import say
 from headway.parses.annotate import annotate
 from headway.parses.parse import Parse

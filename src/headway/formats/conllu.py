@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from headway.errors import UserError, not_installed
 from headway.formats import LabelColumn
 from headway.formats.corpus_config import AnyCorpus, CorpusConfig, parts
-from headway.formats.corpus_format import TAGS, CorpusFormat, Labelled
+from headway.formats.corpus_format import TAGS, CorpusFormat, Labelled, RowErrors
 from headway.formats.labelled_words import check_label, check_word, read_columns
 from headway.formats.lines import blocks
-from headway.formats.row_errors import RowErrors
 
 COLUMNS = 10
 

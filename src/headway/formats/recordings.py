@@ -12,10 +12,9 @@ from pydantic import BeforeValidator, Field
 
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig, GivenCorpus
-from headway.formats.corpus_format import RECORDINGS, CorpusFormat, open_corpora
+from headway.formats.corpus_format import RECORDINGS, Broken, CorpusFormat, open_corpora
 from headway.formats.lines import read_rows
 from headway.formats.pairs import Pair, PairSource, joined
-from headway.formats.row_errors import Broken
 
 SUFFIXES = (".flac", ".wav")  # of audio beside LibriSpeech's transcripts
 

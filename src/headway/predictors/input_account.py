@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.corpora.unseen_characters import described
 from headway.formats.corpus_config import TAGS, parts
-from headway.formats.rows import row_kind
+from headway.formats.lines import row_kind
 from headway.log import counted, warn
 from headway.predictors.run import Run
 from headway.processing.processor import Encoded
