@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.corpora.overlap import Overlap, overlap
+from headway.corpora.data_checks import Overlap, overlap
 from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.formats.lines import read_lines

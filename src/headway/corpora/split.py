@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headway.corpora.overlap import folded
+from headway.corpora.data_checks import folded
 from headway.errors import UserError, option
 from headway.files import COMPRESSED, write_new_texts
 from headway.formats.conllu import is_conllu

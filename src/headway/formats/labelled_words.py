@@ -16,17 +16,6 @@ from headway.formats.corpus_format import ERRORS, TAGS, CorpusFormat, Labelled, 
 from headway.formats.lines import blocks
 from headway.processing.text.line_ends import has_line_end
 
-__all__ = [
-    "Columns",
-    "Labelled",
-    "check_label",
-    "check_word",
-    "fingerprint",
-    "open_labelled",
-    "read_columns",
-    "write_columns",
-]
-
 
 class Columns(CorpusFormat):
     """A word a row, in columns that tabs separate; a blank line ends a sentence."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from headway.corpora.unseen_characters import described
+from headway.corpora.data_checks import described
 from headway.formats.corpus_config import TAGS, parts
 from headway.formats.lines import row_kind
 from headway.log import counted, warn

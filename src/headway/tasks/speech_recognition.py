@@ -8,10 +8,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refusal, shared_by
-from headway.corpora.findings import findings
-from headway.corpora.frames import FrameStore, build_frames
-from headway.corpora.speech_corpus import SpeechCorpus, build_speech, recording_problems, unusable_recordings
+from headway.corpora.data_checks import DataCheck, allowed_by, every_error, findings, refusal, shared_by
+from headway.corpora.speech_corpus import (
+    FrameStore,
+    SpeechCorpus,
+    build_frames,
+    build_speech,
+    recording_problems,
+    unusable_recordings,
+)
 from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import Pair, RowReport

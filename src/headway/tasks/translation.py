@@ -10,11 +10,9 @@ import numpy as np
 import torch
 
 from headway.corpora.corpus import Corpus, CorpusReport, build_corpus
-from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refusal, shared_by
-from headway.corpora.findings import findings
+from headway.corpora.data_checks import DataCheck, allowed_by, every_error, findings, overlap, refusal, shared_by
 from headway.corpora.lead import LeadConfig, leads_of
 from headway.corpora.mixture import mixture_of
-from headway.corpora.overlap import overlap
 from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import PAIRS, check_product
@@ -23,7 +21,7 @@ from headway.formats.pairs import Pair, PairSource, check_references, check_side
 from headway.log import progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
-from headway.parses.heads import HeadLabeller, head_labellers
+from headway.parses.projection import HeadLabeller, head_labellers
 from headway.predictors.captured_attention import END
 from headway.predictors.prediction import Prediction
 from headway.predictors.run import Run
