@@ -4,7 +4,7 @@ Whatever the format, a sentence pair becomes one line of Pharaoh links, `i-j` su
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -132,7 +132,7 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
     for file in banks.values():
         check_file(file, str(path))
     (first, source), (second, target) = ((name, _read_treebank(file)) for name, file in banks.items())
-    groups, links = _Groups(), []
+    group, links = dict[tuple[int, str], set[tuple[int, str]]](), []  # by side and sentence: all that it belongs with
     for line, kind, ends in aligned:
         where = f"{path}:{line}"
         if kind not in KINDS:
@@ -144,12 +144,15 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
             if ends[name] not in bank.nodes:
                 raise UserError(f"there is no such node in {banks[name].name}", where=where, received=ends[name])
         one, other = ends[first], ends[second]
-        groups.join((0, source.nodes[one]), (1, target.nodes[other]))
+        sentences = (0, source.nodes[one]), (1, target.nodes[other])
+        joined = set[tuple[int, str]]().union(*(group.get(sentence, {sentence}) for sentence in sentences))
+        group |= dict.fromkeys(joined, joined)
         if one in source.words and other in target.words:
             links.append((one, other, kind == "good"))
     if not aligned:
         raise UserError("this alignment links nothing", where=str(path))
-    return [_pair(source, target, group, links) for group in groups.ordered(source, target)]
+    first_of = {id(group[0, name]): group[0, name] for name in source.sentences if (0, name) in group}
+    return [_pair(source, target, joined, links) for joined in first_of.values()]
 
 
 @dataclass
@@ -184,42 +187,13 @@ def _read_treebank(path: Path) -> _Treebank:
     return bank
 
 
-Node = tuple[int, str]  # side and sentence
-
-
-class _Groups:
-    """Sentences of both sides that links join."""
-
-    def __init__(self) -> None:
-        self._group: dict[Node, set[Node]] = {}
-
-    def join(self, one: Node, other: Node) -> None:
-        """Say that two sentences belong together."""
-        merged = self._group.get(one, {one}) | self._group.get(other, {other})
-        for node in merged:
-            self._group[node] = merged
-
-    def ordered(self, source: _Treebank, target: _Treebank) -> Iterator[tuple[list[str], list[str]]]:
-        """The groups by their first source sentence: the sentences of each side in their order."""
-        done: set[str] = set()
-        for name in source.sentences:
-            if name in done or (0, name) not in self._group:
-                continue
-            group = self._group[0, name]
-            sides = [
-                [sentence for sentence in bank.sentences if (side, sentence) in group]
-                for side, bank in enumerate((source, target))
-            ]
-            done |= set(sides[0])
-            yield sides[0], sides[1]
-
-
 def _pair(
-    source: _Treebank, target: _Treebank, group: tuple[list[str], list[str]], links: list[tuple[str, str, bool]]
+    source: _Treebank, target: _Treebank, group: set[tuple[int, str]], links: list[tuple[str, str, bool]]
 ) -> AlignedPair:
+    """The pair of a group of sentences (side and name), each side in its order."""
     ids = [
-        [word for sentence in names for word in bank.sentences[sentence]]
-        for names, bank in zip(group, (source, target), strict=True)
+        [word for name, words in bank.sentences.items() if (side, name) in group for word in words]
+        for side, bank in enumerate((source, target))
     ]
     positions = [{word: position for position, word in enumerate(words)} for words in ids]
     by_kind: dict[bool, list[Link]] = {True: [], False: []}

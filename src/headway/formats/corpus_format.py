@@ -288,12 +288,9 @@ class RowErrors:
         Args:
             several: whether the rows are those of several files, which are then named.
         """
-        errors = tuple(_without_folder(error, several) for error in self.errors)
-        return RowReport(self.count, errors, self.line_ends, tuple(self.lines))
-
-
-def _without_folder(error: UserError, named: bool) -> str:
-    """The message of an error with the line, and the name of the file where it is to be named."""
-    file, _, line = (error.where or "").rpartition(":")
-    name = f"{Path(file).name}:{line}" if named else f"line {line}"
-    return f"{name}: {str(error).removeprefix(f'{error.where}: ')}"
+        errors = []
+        for error in self.errors:
+            file, _, line = (error.where or "").rpartition(":")
+            name = f"{Path(file).name}:{line}" if several else f"line {line}"
+            errors.append(f"{name}: {str(error).removeprefix(f'{error.where}: ')}")
+        return RowReport(self.count, tuple(errors), self.line_ends, tuple(self.lines))

@@ -149,7 +149,12 @@ def wrong_words(source: Sequence[str], corrected: Sequence[str]) -> list[str]:
     of equally good ones, that which keeps or substitutes words as far to the right as can be). Substituted and surplus
     words are wrong; a missing word marks the word after it, or the last one where the sentence ends.
     """
-    table = _distances(source, corrected)
+    table = [list(range(len(corrected) + 1))]  # [m][n]: the edit distance of the first m and the first n words
+    for row, word in enumerate(source, start=1):
+        above, line = table[-1], [row]
+        for column, other in enumerate(corrected, start=1):
+            line.append(min(above[column - 1] + (word != other), above[column] + 1, line[-1] + 1))
+        table.append(line)
     labels = [CORRECT] * len(source)
     row, column = len(source), len(corrected)
     while row or column:
@@ -176,17 +181,6 @@ def mark_missing(labels: list[str], index: int) -> None:
 def union(sets: Sequence[Sequence[str]]) -> list[str]:
     """Of several labellings of one sentence, `i` where any has it."""
     return [INCORRECT if INCORRECT in labels else CORRECT for labels in zip(*sets, strict=True)]
-
-
-def _distances(source: Sequence[str], corrected: Sequence[str]) -> list[list[int]]:
-    """table[m][n]: the edit distance of the first m and the first n words."""
-    table = [list(range(len(corrected) + 1))]
-    for row, word in enumerate(source, start=1):
-        above, line = table[-1], [row]
-        for column, other in enumerate(corrected, start=1):
-            line.append(min(above[column - 1] + (word != other), above[column] + 1, line[-1] + 1))
-        table.append(line)
-    return table
 
 
 Edits = dict[int, list[tuple[int, int]]]
@@ -232,17 +226,13 @@ def read_m2(path: Path, annotator: int | None = None, row_errors: RowErrors | No
             "no edit is by this annotator", where=str(path), received=annotator, allowed=map(str, annotators)
         )
     chosen = annotators if annotator is None else [annotator]
-    return [
-        _labelled(line, tokens, [_labels_of(tokens, edits.get(number, ())) for number in chosen])
-        for line, tokens, edits in sentences
-    ]
-
-
-def _labelled(line: int, tokens: Sequence[str], labels: Sequence[Sequence[str]]) -> Labelled:
-    """A sentence without its blank tokens; white space within a word is written as _."""
-    kept = [place for place, token in enumerate(tokens) if token.strip()]
-    words = tuple("_".join(tokens[place].split()) for place in kept)
-    return Labelled(line, words, tuple(tuple(row[place] for place in kept) for row in labels))
+    labelled = list[Labelled]()
+    for line, tokens, edits in sentences:
+        shown = [place for place, token in enumerate(tokens) if token.strip()]
+        words = tuple("_".join(tokens[place].split()) for place in shown)  # white space within a word is written as _
+        labels = [_labels_of(tokens, edits.get(number, ())) for number in chosen]
+        labelled.append(Labelled(line, words, tuple(tuple(row[place] for place in shown) for row in labels)))
+    return labelled
 
 
 def _read_block(path: Path, block: list[tuple[int, str]]) -> tuple[int, tuple[str, ...], Edits]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self, cast
 
 from pydantic import Field, model_validator
 
+from headway.config import Count
 from headway.errors import UserError, check_characters, not_installed
 from headway.files import exists
 from headway.formats.corpus_config import CorpusConfig
@@ -188,15 +189,7 @@ class Tsv(CorpusFormat):
         """
 
         path: Path
-        columns: tuple[str, ...] | tuple[Annotated[int, Field(le=10**9)], ...] | None = None
-
-        @model_validator(mode="after")
-        def _enough_columns(self) -> Self:
-            if self.columns is not None and len(self.columns) < 2:
-                raise ValueError("columns are those of the source and of one or more targets")
-            if any(isinstance(column, int) and column < 1 for column in self.columns or ()):
-                raise ValueError("columns of a TSV are numbers, counted from 1, or names of its first row")
-            return self
+        columns: Annotated[tuple[str, ...] | tuple[Count, ...], Field(min_length=2)] | None = None
 
     config: Config
     products = (PAIRS, TAGS, ERRORS, RECORDINGS)
@@ -221,15 +214,7 @@ class RecordsConfig(CorpusConfig):
     Metrics compare with all targets, training learns the first.
     """
 
-    columns: tuple[str, ...] = ()
-
-    @model_validator(mode="after")
-    def _two_columns(self) -> Self:
-        if not self.columns:
-            raise ValueError("a jsonl or hub corpus needs columns: [source field, target field]")
-        if len(self.columns) < 2:
-            raise ValueError("columns are those of the source and of one or more targets")
-        return self
+    columns: Annotated[tuple[str, ...], Field(min_length=2)]
 
 
 class JsonLines(PairSource):
@@ -241,20 +226,18 @@ class JsonLines(PairSource):
 
     def rows(self) -> Iterator[Pair | UserError]:
         for line, text in enumerate(read_rows(self.files[0]), start=1):
+            where = f"{self.files[0]}:{line}"
             if isinstance(text, UserError):
                 yield text
             elif not text.strip():
                 yield Pair.of(line, [""] * len(self.fields))
             else:
-                yield self._read(text, line)
-
-    def _read(self, text: str, line: int) -> Pair | UserError:
-        where = f"{self.files[0]}:{line}"
-        try:
-            record = json.loads(text, object_pairs_hook=_unique)
-        except (ValueError, RecursionError) as error:
-            return UserError(f"this line is not JSON ({error})", where=where)
-        return _pair_of(record, self.fields, line, where)
+                try:
+                    record = json.loads(text, object_pairs_hook=_unique)
+                except (ValueError, RecursionError) as error:
+                    yield UserError(f"this line is not JSON ({error})", where=where)
+                else:
+                    yield _pair_of(record, self.fields, line, where)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -58,7 +58,8 @@ def parse_penn(lines: Iterable[str], where: str) -> Iterator[TreeAtLine]:
             elif token == ")":  # noqa: S105
                 if not stack:
                     raise error("this bracket closes nothing", received=")")
-                bracket, node = stack.pop(), None
+                bracket = stack.pop()
+                node: Tree | Leaf | None = None
                 if bracket.word is not None:
                     node = Leaf(str(bracket.label), bracket.word)
                 elif bracket.children:
