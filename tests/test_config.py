@@ -21,8 +21,6 @@ from headway.search.decoding_options import SearchOptions
 
 # Numbers whose bounds a validator says in its own words.
 CHECKED_ELSEWHERE = {
-    "headway.formats.tsv.Config.columns",
-    "formats.tsv.columns",
     "headway.predictors.predict_options.LabelOptions.threshold",
 }
 

@@ -8,10 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headway.corpora.data_checks import DataCheck, allowed_by, every_error, shared_by
-from headway.corpora.findings import findings
-from headway.corpora.overlap import Overlap, overlap
-from headway.corpora.unseen_characters import SHOWN, UnseenCharacters, described, unseen_characters
+from headway.corpora.data_checks import (
+    CHARACTERS_SHOWN,
+    DataCheck,
+    Overlap,
+    UnseenCharacters,
+    allowed_by,
+    described,
+    every_error,
+    findings,
+    overlap,
+    shared_by,
+    unseen_characters,
+)
 from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.corpus_format import Pair
@@ -117,8 +126,8 @@ def test_characters_are_named() -> None:
     assert described({"\u200b": 3, "é": 1}).startswith(
         "4 characters (2 different: U+200B ZERO WIDTH SPACE 3, é U+00E9 LATIN SMALL LETTER E WITH ACUTE 1)"
     )
-    many = described({chr(0x4E00 + number): 1 for number in range(SHOWN + 1)})
-    assert many.count("CJK UNIFIED IDEOGRAPH") == SHOWN
+    many = described({chr(0x4E00 + number): 1 for number in range(CHARACTERS_SHOWN + 1)})
+    assert many.count("CJK UNIFIED IDEOGRAPH") == CHARACTERS_SHOWN
     assert ", ...)" in many
     assert described({"\ue000": 1}).endswith("(1 different: U+E000 without a name 1) that no text of training has")
     pairs = [Pair(1, "/a/ö.wav", "x", ("x", "z"))]

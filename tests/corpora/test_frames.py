@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headway.corpora import frames
-from headway.corpora.frames import build_frames
+from headway.corpora.speech_corpus import build_frames
 from headway.processing.audio.audio_files import read_recording
 from headway.processing.audio.features import AudioConfig, filterbanks
 from tests.processing.audio.tones import say, write

@@ -8,8 +8,7 @@ import pytest
 import soundfile
 import torch
 
-from headway.corpora.frames import build_frames
-from headway.corpora.speech_corpus import build_speech
+from headway.corpora.speech_corpus import build_frames, build_speech
 from headway.errors import UserError
 from headway.formats.recordings import open_recordings, read_utterances
 from headway.processing.audio.audio_processor import AudioProcessor

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.formats.edits import mark_missing, union, wrong_words
+from headway.formats.labelled_words import mark_missing, union, wrong_words
 from tests.conftest import Command
 
 

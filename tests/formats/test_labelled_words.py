@@ -12,9 +12,9 @@ from headway.formats.labelled_words import (
     fingerprint,
     open_labelled,
     read_columns,
+    read_m2,
     write_columns,
 )
-from headway.formats.m2 import read_m2
 
 M2 = """S This are a sentence .
 A 1 2|||R:VERB|||is|||REQUIRED|||-NONE-|||0

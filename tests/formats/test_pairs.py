@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.corpora.overlap import Overlap, overlap
+from headway.corpora.data_checks import Overlap, overlap
 from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.formats.lines import read_lines
@@ -218,7 +218,7 @@ def test_rows_that_cannot_be_read_are_left_out_on_request(tmp_path: Path) -> Non
 
 
 def test_one_column_is_no_pair() -> None:
-    with pytest.raises(UserError, match="columns are those of the source and of one or more targets"):
+    with pytest.raises(UserError, match=r"columns: (value|tuple) should have at least 2 items"):
         corpus_of(tsv=Path("x"), columns=(1,))
 
 

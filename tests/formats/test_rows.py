@@ -3,7 +3,7 @@
 import pytest
 
 from headway.errors import UserError
-from headway.formats.rows import OBJECTS, TABS, check_texts, row_kind, rows_kind
+from headway.formats.lines import OBJECTS, TABS, check_texts, row_kind, rows_kind
 
 
 def test_kinds_of_lines() -> None:

@@ -17,10 +17,9 @@ from headway.errors import UserError
 from headway.experiments.annotation import draw
 from headway.formats.pairs import open_source
 from headway.parses import annotate as annotate_module
-from headway.parses.annotate import annotate
-from headway.parses.heads import head_labellers
-from headway.parses.parse_store import ParsesConfig, ParseStore
+from headway.parses.parse_store import ParsesConfig, ParseStore, annotate
 from headway.parses.parsers import ParserConfig, load_parser
+from headway.parses.projection import head_labellers
 from tests.parses import toys
 
 

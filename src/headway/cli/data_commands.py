@@ -12,7 +12,7 @@ from headway.cli.standard_streams import write
 from headway.config import WRITES_FOLDER
 
 if TYPE_CHECKING:
-    from headway.formats.row_errors import Broken
+    from headway.formats.corpus_format import Broken
 
 data_app = typer.Typer(cls=Group, no_args_is_help=True, help="Look at data before training on it, and make it ready.")
 
@@ -117,8 +117,7 @@ def data_labels(
     """Write which words are wrong, a word a row: from the edits of an M2 file, or by comparing with corrections."""
     from headway.errors import UserError, check_companions, option
     from headway.formats.corpus_format import ERRORS
-    from headway.formats.edits import union
-    from headway.formats.labelled_words import open_labelled, write_columns
+    from headway.formats.labelled_words import open_labelled, union, write_columns
     from headway.formats.lines import check_file
 
     given = {"m2": m2, "annotator": annotator, "source": source, "references": references or None}
@@ -255,7 +254,7 @@ def data_trees(
 ) -> None:
     """Draw the trees of a treebank, or write them, or their sentences, a line each."""
     from headway.formats.lines import kept_pipes
-    from headway.formats.tree_writing import write_trees
+    from headway.formats.treebanks import write_trees
 
     with kept_pipes():
         for text in write_trees(file, format, sample=sample, leaves=leaves, functions=functions):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parts
-from headway.formats.json_lines import field_of
+from headway.formats.pair_formats import field_of
 
 AUDIO_FIELD = "audio"  # of a JSON line on standard input
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.formats.row_errors import NOTHING_AMISS, RowReport
+from headway.formats.corpus_format import NOTHING_AMISS, RowReport
 from headway.tensors.batch import UNKNOWN
 
 QUANTILES = {"least": 0, "1%": 1, "25%": 25, "50%": 50, "75%": 75, "95%": 95, "99%": 99, "most": 100}  # in percent

@@ -1,15 +1,220 @@
 """The account of a recipe's corpora, for `headway data check`."""
 
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from headway.corpora.findings import Finding
-from headway.corpora.overlap import Overlap, overlap
-from headway.corpora.unseen_characters import UnseenCharacters, unseen_characters
 from headway.errors import UserError
-from headway.formats.corpus_format import Pair, PairSource
-from headway.formats.row_errors import Broken
+from headway.formats.corpus_format import Broken, Pair, PairSource
+from headway.log import counted, say, warn
+from headway.processing.text.segmentation import segmenter
+from headway.processing.text.text_processor import PreparationConfig, prepare
+from headway.storage import cache_folder, fingerprint, kept_value, software
+
+WARNED = 0.05  # the share of dev from which on scores say little of new text
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How much of dev stands in train as well, in raw text.
+
+    Attributes:
+        dev_pairs: dev pairs with text on both sides.
+        pairs: how many of them are train pairs.
+        sources: how many of them have the source of a train pair, whatever its target.
+    """
+
+    dev_pairs: int
+    pairs: int
+    sources: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether scores of dev are about what was learned by heart rather than about new text."""
+        return self.sources >= WARNED * self.dev_pairs > 0
+
+    def __str__(self) -> str:
+        def share(count: int) -> str:
+            return f"{count:,} ({count / max(1, self.dev_pairs):.1%})"
+
+        shared = f"{share(self.pairs)} also stand in train, and {share(self.sources)} with their source alone"
+        return f"data.dev: of {self.dev_pairs:,} pairs with text, {shared}"
+
+    def warning(self) -> str:
+        """The meaning of a large overlap."""
+        return f"{self}; scores of dev say less of new text"
+
+    def tell(self) -> None:
+        """Log it, as a warning where it is large."""
+        if self.is_large:
+            warn(self.warning())
+        else:
+            say(str(self))
+
+
+def folded(text: str) -> str:
+    """A text as it is compared with others: runs of white space of any kind are one space, and none stands around it.
+
+    Vocabularies see words or pieces, so that two texts which differ in white space alone are one example.
+    """
+    return " ".join(text.split())
+
+
+def kept_overlap(train: PairSource, dev: PairSource) -> Overlap:
+    """`overlap`, which reads the corpora only where it has not been counted yet."""
+    read = [[source.fingerprint(), source.row_errors.broken] for source in (train, dev)]
+    path = cache_folder() / "overlaps" / f"{fingerprint([software(), *read])}.json"
+    return Overlap(**kept_value(path, lambda: asdict(overlap(train, dev))))
+
+
+def overlap(train: Iterable[Pair], dev: Iterable[Pair]) -> Overlap:
+    """Count what dev shares with train. Only dev is held in memory, train streams."""
+    pairs = [both for pair in dev if all(both := (folded(pair.source), folded(pair.target)))]
+    sources = {source for source, _ in pairs}
+    wanted = set(pairs)
+    seen_sources, seen_pairs = set(), set()
+    for pair in train:
+        if (source := folded(pair.source)) in sources:
+            seen_sources.add(source)
+            if (both := (source, folded(pair.target))) in wanted:
+                seen_pairs.add(both)
+    return Overlap(
+        len(pairs), sum(pair in seen_pairs for pair in pairs), sum(source in seen_sources for source, _ in pairs)
+    )
+
+
+CHARACTERS_SHOWN = 20  # in a text
+
+
+@dataclass(frozen=True)
+class UnseenCharacters:
+    """How often characters of dev stand there that no text of training has on the same side."""
+
+    source: Mapping[str, int]
+    target: Mapping[str, int]
+
+    def text(self) -> list[str]:
+        """A line for each side that has such characters."""
+        sides = (("source", self.source), ("target", self.target))
+        return [f"data.dev: in the {side}s, {described(counts)}" for side, counts in sides if counts]
+
+
+def described(counts: Mapping[str, int]) -> str:
+    """Counts of characters in words, the most frequent first, with their names in Unicode."""
+    total, different = sum(counts.values()), len(counts)
+    first = sorted(counts, key=lambda character: (-counts[character], character))[:CHARACTERS_SHOWN]
+    named = ", ".join(f"{character_name(character)} {counts[character]:,}" for character in first)
+    more = ", ..." if different > CHARACTERS_SHOWN else ""
+    return f"{counted(total, 'character')} ({different:,} different: {named}{more}) that no text of training has"
+
+
+def character_name(character: str) -> str:
+    """A character as people find it: itself where it can be seen, its code point and its name."""
+    shown = f"{character} " if character.isprintable() and not character.isspace() else ""
+    return f"{shown}U+{ord(character):04X} {unicodedata.name(character, 'without a name')}"
+
+
+def unseen_characters(train: Iterable[Pair], dev: Iterable[Pair], *, sources: bool = True) -> UnseenCharacters:
+    """Count the characters of dev that training has not; both are read once.
+
+    Args:
+        train: the pairs of training.
+        dev: the pairs of dev.
+        sources: whether sources are texts.
+    """
+    seen: tuple[set[str], set[str]] = set(), set()
+    for pair in train:
+        seen[0].update(pair.source if sources else "")
+        seen[1].update(pair.target)
+    counts = Counter[str](), Counter[str]()
+    for pair in dev:
+        counts[0].update(pair.source if sources else "")
+        # The references of a treebank are trees, and no texts of the kind that is learned.
+        for text in pair.references if pair.target in pair.references else (pair.target,):
+            counts[1].update(text)
+    source, target = (
+        {character: count for character, count in counted.items() if character not in known}
+        for counted, known in zip(counts, seen, strict=True)
+    )
+    return UnseenCharacters(source, target)
+
+
+SHOWN = 5  # lines that are named
+MOST_SEGMENTED = 100_000  # targets, of which some 3,000 a second go there and back
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The account of some pairs of a corpus.
+
+    Attributes:
+        corpus: the recipe key of the corpus.
+        what: what they have in common.
+        count: how many there are.
+        looked_at: of how many.
+        lines: where the first of them stand.
+        example: the first of them in words, where that says more.
+    """
+
+    corpus: str
+    what: str
+    count: int
+    looked_at: int
+    lines: tuple[str, ...]
+    example: str
+
+    def text(self) -> str:
+        """The account in one line."""
+        more = ", ..." if self.count > len(self.lines) else ""
+        where = f"(line {', '.join(self.lines)}{more})"
+        return f"{self.corpus}: {self.count:,} of {self.looked_at:,} {self.what} {where}{self.example}"
+
+
+def findings(
+    name: str,
+    pairs: Iterable[Pair],
+    target: PreparationConfig,
+    location: Callable[[int], str],
+    *,
+    source_is_text: bool = True,
+) -> list[Finding]:
+    """Look for pairs whose sides are one text, and for targets that a segmenter does not give back.
+
+    Outputs are put together again from segmented words, so that a model cannot write such a target.
+
+    Args:
+        name: the recipe key of the corpus.
+        pairs: the corpus, read once.
+        target: the preparation of its targets.
+        location: writes the number of a line.
+        source_is_text: whether sources are texts.
+    """
+    same, changed, example, read, segmented = list[int](), list[int](), "", 0, 0
+    plain, named = target.model_copy(update={"segment": "none"}), target.segment
+    restore = segmenter(named, target.language).detokenise
+    for read, pair in enumerate(pairs, start=1):
+        if source_is_text and pair.source.strip() and folded(pair.source) == folded(pair.target):
+            same.append(pair.line)
+        if named not in ("none", "whitespace") and read <= MOST_SEGMENTED:
+            segmented = read
+            given, back = (
+                folded(text) for text in (prepare(pair.target, plain), restore(prepare(pair.target, target)))
+            )
+            if given != back:
+                example = example or f"; {given!r} becomes {back!r}"
+                changed.append(pair.line)
+    kind = named if isinstance(named, str) else named.get("kind")
+    found = (
+        ("pairs have the same text on both sides", same, read, ""),
+        (f"targets do not come back as they were from text.target.segment: {kind}", changed, segmented, example),
+    )
+    return [
+        Finding(name, what, len(lines), looked_at, tuple(map(location, lines[:SHOWN])), example)
+        for what, lines, looked_at, example in found
+        if lines
+    ]
 
 
 class CorpusAccount(Protocol):

@@ -7,16 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headway.corpora.overlap import folded
+from headway.corpora.data_checks import folded
 from headway.errors import UserError, option
 from headway.files import COMPRESSED, write_new_texts
 from headway.formats.conllu import is_conllu
-from headway.formats.corpus_format import PairSource
-from headway.formats.json_lines import JsonLines
+from headway.formats.corpus_format import Broken, PairSource, RowErrors
 from headway.formats.lines import blocks, kept_pipes, read_rows
-from headway.formats.parallel_files import ParallelFiles
-from headway.formats.row_errors import Broken, RowErrors
-from headway.formats.tsv import TabSeparated
+from headway.formats.pair_formats import JsonLines, ParallelFiles, TabSeparated
 from headway.log import counted
 
 PARTS = ("train", "dev", "test")

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from headway.corpora.plan import plan_epoch
-from headway.formats.labelled_words import Labelled, fingerprint
-from headway.formats.row_errors import NOTHING_AMISS, RowReport
+from headway.formats.corpus_format import NOTHING_AMISS, Labelled, RowReport
+from headway.formats.labelled_words import fingerprint
 from headway.processing.pretrained import Window, WordProcessor
 from headway.tensors.batch import UNLABELLED, Indices, TokenBatch
 from headway.tensors.masks import padding_mask

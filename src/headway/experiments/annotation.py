@@ -12,13 +12,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from headway.errors import UserError, check_companions, option
+from headway.formats.corpus_format import RowReport
 from headway.formats.lines import TextFile
 from headway.formats.pairs import Side, SideLines, open_source
-from headway.formats.row_errors import RowReport
 from headway.log import say
-from headway.parses.annotate import annotate
 from headway.parses.parse import Parse
-from headway.parses.parse_store import store_beside, store_of
+from headway.parses.parse_store import annotate, store_beside, store_of
 from headway.parses.parsers import ParserConfig, load_parser
 from headway.recipe import Recipe, load_recipe
 

@@ -13,8 +13,7 @@ import torch
 
 from headway.errors import UserError, option
 from headway.export.exporter import Answer, Answering, Search
-from headway.formats.lines import read_lines
-from headway.formats.rows import check_texts
+from headway.formats.lines import check_texts, read_lines
 from headway.models import Seq2Seq
 from headway.models.model import log_probabilities
 from headway.predictors.input_account import InputAccount, accounted

@@ -4,14 +4,14 @@ Whatever the format, a sentence pair becomes one line of Pharaoh links, `i-j` su
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from headway.errors import UserError
 from headway.formats.lines import check_file, kept_pipes, read_lines
-from headway.formats.xml_files import begins_as_xml, read_elements
+from headway.formats.xml_files import begins_as_xml, read_tags
 
 Link = tuple[int, int]
 PHARAOH = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
@@ -130,138 +130,84 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
         UserError: files that are missing or of another format; with file and line, a link that is not between a node of
             one and a node of the other.
     """
-    aligner = _AlignerReader()
-    for _ in read_elements(path, aligner):
-        pass
-    if len(aligner.banks) != 2:
-        received = f"{len(aligner.banks)} treebanks"
-        raise UserError("an alignment names two treebanks", where=str(path), received=received)
-    (first, source_file), (second, target_file) = aligner.banks
-    for name in (source_file, target_file):
-        check_file(path.parent / name, str(path))
-    source, target = (_read_treebank(path.parent / name) for name in (source_file, target_file))
-    groups, links = _Groups(), []
-    for line, kind, ends in aligner.links:
+    banks, aligned, within = dict[str, Path](), list[tuple[int, str, dict[str, str]]](), False
+    for name, attributes, line in read_tags(path):
+        if attributes is None:
+            within = within and name != "align"
+        elif name == "treebank":
+            banks[attributes.get("id", "")] = path.parent / attributes.get("filename", "")
+        elif name == "align" and attributes.get("type") != COMMENT:
+            within = True
+            aligned.append((line, attributes.get("type", ""), {}))
+        elif name == "node" and within:
+            aligned[-1][2][attributes.get("treebank_id", "")] = attributes.get("node_id", "")
+    if len(banks) != 2:
+        raise UserError("an alignment names two treebanks", where=str(path), received=f"{len(banks)} treebanks")
+    for file in banks.values():
+        check_file(file, str(path))
+    (first, source), (second, target) = ((name, _read_treebank(file)) for name, file in banks.items())
+    group, links = dict[tuple[int, str], set[tuple[int, str]]](), []  # by side and sentence: all that it belongs with
+    for line, kind, ends in aligned:
+        where = f"{path}:{line}"
         if kind not in KINDS:
-            raise UserError("there is no such kind of link", where=f"{path}:{line}", received=kind, allowed=KINDS)
-        if sorted(ends) != sorted((first, second)):
-            what, where = "a link is between a node of one treebank and a node of the other", f"{path}:{line}"
-            raise UserError(what, where=where, received=list(ends), allowed=[first, second])
+            raise UserError("there is no such kind of link", where=where, received=kind, allowed=KINDS)
+        if ends.keys() != banks.keys():
+            what = "a link is between a node of one treebank and a node of the other"
+            raise UserError(what, where=where, received=list(ends), allowed=list(banks))
         for bank, name in ((source, first), (target, second)):
             if ends[name] not in bank.nodes:
-                what = f"there is no such node in {bank.path.name}"
-                raise UserError(what, where=f"{path}:{line}", received=ends[name])
+                raise UserError(f"there is no such node in {banks[name].name}", where=where, received=ends[name])
         one, other = ends[first], ends[second]
-        groups.join((0, source.nodes[one]), (1, target.nodes[other]))
+        sentences = (0, source.nodes[one]), (1, target.nodes[other])
+        joined = set[tuple[int, str]]().union(*(group.get(sentence, {sentence}) for sentence in sentences))
+        group |= dict.fromkeys(joined, joined)
         if one in source.words and other in target.words:
             links.append((one, other, kind == "good"))
-    if not aligner.links:
+    if not aligned:
         raise UserError("this alignment links nothing", where=str(path))
-    return [_pair(source, target, group, links) for group in groups.ordered(source, target)]
-
-
-class _AlignerReader:
-    """Collects the names and files of the treebanks, and links: line, kind, and nodes by treebank."""
-
-    def __init__(self) -> None:
-        self.banks: list[tuple[str, str]] = []
-        self.links: list[tuple[int, str, dict[str, str]]] = []
-        self._within = False
-
-    def start(self, name: str, attributes: dict[str, str], line: int) -> None:
-        """An element begins."""
-        if name == "treebank":
-            self.banks.append((attributes.get("id", ""), attributes.get("filename", "")))
-        elif name == "align":
-            self._within = attributes.get("type") != COMMENT
-            if self._within:
-                self.links.append((line, attributes.get("type", ""), {}))
-        elif name == "node" and self._within:
-            self.links[-1][2][attributes.get("treebank_id", "")] = attributes.get("node_id", "")
-
-    def end(self, name: str) -> None:
-        """An element ends."""
-        if name == "align":
-            self._within = False
+    first_of = {id(group[0, name]): group[0, name] for name in source.sentences if (0, name) in group}
+    return [_pair(source, target, joined, links) for joined in first_of.values()]
 
 
 @dataclass
 class _Treebank:
     """Sentences of a file in their order, with the ids of their words; words by id; sentences of words and phrases."""
 
-    path: Path
     sentences: dict[str, list[str]] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
-    _sentence: list[str] | None = None
-    _name: str = ""
-
-    def start(self, name: str, attributes: dict[str, str], line: int) -> None:
-        """An element begins."""
-        if name == "s":
-            self._name = attributes.get("id", "")
-            self._sentence = self.sentences[self._name] = []
-        elif name == "t" and self._sentence is not None:
-            id, word = attributes.get("id", ""), "_".join(attributes.get("word", "").split())
-            if not word:
-                raise UserError("this element has no word", where=f"{self.path}:{line}", received=attributes)
-            self._sentence.append(id)
-            self.words[id] = word
-            self.nodes[id] = self._name
-        elif name == "nt":
-            self.nodes[attributes.get("id", "")] = self._name
-
-    def end(self, name: str) -> None:
-        """An element ends."""
-        if name == "s":
-            self._sentence = None
 
 
 def _read_treebank(path: Path) -> _Treebank:
-    bank = _Treebank(path)
-    for _ in read_elements(path, bank):
-        pass
+    bank, sentence = _Treebank(), ""
+    for name, attributes, line in read_tags(path):
+        if attributes is None:
+            continue
+        id = attributes.get("id", "")
+        if name == "s":
+            sentence = id
+            bank.sentences[sentence] = []
+        elif name == "t" and bank.sentences:
+            word = "_".join(attributes.get("word", "").split())
+            if not word:
+                raise UserError("this element has no word", where=f"{path}:{line}", received=attributes)
+            bank.sentences[sentence].append(id)
+            bank.words[id] = word
+            bank.nodes[id] = sentence
+        elif name == "nt":
+            bank.nodes[id] = sentence
     if not bank.words:
         raise UserError("this is no treebank in TIGER-XML: it has no words", where=str(path))
     return bank
 
 
-Node = tuple[int, str]  # side and sentence
-
-
-class _Groups:
-    """Sentences of both sides that links join."""
-
-    def __init__(self) -> None:
-        self._group: dict[Node, set[Node]] = {}
-
-    def join(self, one: Node, other: Node) -> None:
-        """Say that two sentences belong together."""
-        merged = self._group.get(one, {one}) | self._group.get(other, {other})
-        for node in merged:
-            self._group[node] = merged
-
-    def ordered(self, source: _Treebank, target: _Treebank) -> Iterator[tuple[list[str], list[str]]]:
-        """The groups by their first source sentence: the sentences of each side in their order."""
-        done: set[str] = set()
-        for name in source.sentences:
-            if name in done or (0, name) not in self._group:
-                continue
-            group = self._group[0, name]
-            sides = [
-                [sentence for sentence in bank.sentences if (side, sentence) in group]
-                for side, bank in enumerate((source, target))
-            ]
-            done |= set(sides[0])
-            yield sides[0], sides[1]
-
-
 def _pair(
-    source: _Treebank, target: _Treebank, group: tuple[list[str], list[str]], links: list[tuple[str, str, bool]]
+    source: _Treebank, target: _Treebank, group: set[tuple[int, str]], links: list[tuple[str, str, bool]]
 ) -> AlignedPair:
+    """The pair of a group of sentences (side and name), each side in its order."""
     ids = [
-        [word for sentence in names for word in bank.sentences[sentence]]
-        for names, bank in zip(group, (source, target), strict=True)
+        [word for name, words in bank.sentences.items() if (side, name) in group for word in words]
+        for side, bank in enumerate((source, target))
     ]
     positions = [{word: position for position, word in enumerate(words)} for words in ids]
     by_kind: dict[bool, list[Link]] = {True: [], False: []}

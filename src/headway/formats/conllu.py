@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from headway.errors import UserError, not_installed
 from headway.formats import LabelColumn
 from headway.formats.corpus_config import AnyCorpus, CorpusConfig, parts
-from headway.formats.corpus_format import TAGS, CorpusFormat, Labelled
+from headway.formats.corpus_format import TAGS, CorpusFormat, Labelled, RowErrors
 from headway.formats.labelled_words import check_label, check_word, read_columns
 from headway.formats.lines import blocks
-from headway.formats.row_errors import RowErrors
 
 COLUMNS = 10
 
@@ -115,33 +113,24 @@ def read_sentences(path: Path, row_errors: RowErrors | None = None) -> Iterator[
         UserError: with file and line: not ten columns, values that cannot be, or words that are not numbered in their
             order; the extra [parse] is not installed.
     """
-    package, row_errors = _import(str(path)), row_errors or RowErrors()
+    try:
+        import conllu.parser as package
+    except ImportError as error:
+        raise not_installed("CoNLL-U", ["conllu"], "parse", str(path)) from error
+    row_errors = row_errors or RowErrors()
     for block in blocks(path):
         rows = [(line, row) for line, row in block if not row.startswith("#")]
         try:
-            tokens = [_read_row(package, row, line, path) for line, row in rows]
-            _check_numbers(tokens, path)
+            sentence = ConlluSentence(block[0][0], [_read_row(package, row, line, path) for line, row in rows])
+            for number, word in enumerate(sentence.words(), start=1):
+                if word.id != number:
+                    what = "the words of a sentence are numbered in their order, and a blank line ends it"
+                    raise UserError(what, where=f"{path}:{word.line}", received=word.id, allowed=f"{number}")
         except UserError as error:
             row_errors.add(error)
             continue
-        if tokens:
-            yield ConlluSentence(block[0][0], tokens)
-
-
-def _import(where: str) -> ModuleType:
-    try:
-        import conllu.parser
-    except ImportError as error:
-        raise not_installed("CoNLL-U", ["conllu"], "parse", where) from error
-    return conllu.parser
-
-
-def _check_numbers(tokens: Sequence[ConlluToken], path: Path) -> None:
-    """Raise UserError unless the words of a sentence are numbered 1, 2, 3, ..."""
-    for number, token in enumerate((token for token in tokens if isinstance(token.id, int)), start=1):
-        if token.id != number:
-            what = "the words of a sentence are numbered in their order, and a blank line ends it"
-            raise UserError(what, where=f"{path}:{token.line}", received=token.id, allowed=f"{number}")
+        if sentence.tokens:
+            yield sentence
 
 
 def _read_row(package: Any, row: str, line: int, path: Path) -> ConlluToken:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import (
     AfterValidator,
@@ -74,7 +74,7 @@ def expand(value: Any) -> Any:
         if len(kinds) != 1:
             raise ValueError(EITHER)
         given["kind"] = kinds[0]
-        known = _options_of(kinds[0])
+        known = {choice.name for choice in FORMATS.choices(kinds[0])}
         given = {
             name: option
             for name, option in given.items()
@@ -84,10 +84,6 @@ def expand(value: Any) -> Any:
         if short in given:  # also beside a kind, so that an override of the short form changes the long one
             given[name] = given.pop(short)
     return given
-
-
-def _options_of(kind: str) -> set[str]:
-    return {choice.name for choice in FORMATS.choices(kind)}
 
 
 def _parse_one(value: Any) -> Any:
@@ -141,15 +137,12 @@ def parts(corpus: GivenCorpus, where: str) -> list[tuple[str, CorpusConfig]]:
 
 def paths_resolved(corpus: AnyCorpus, resolve: Callable[[Path], Path]) -> AnyCorpus:
     """The corpora with all their paths as `resolve` gives them."""
-    if isinstance(corpus, tuple):
-        return tuple(_resolved(part, resolve) for part in corpus)
-    return _resolved(corpus, resolve)
 
-
-def _resolved(config: CorpusConfig, resolve: Callable[[Path], Path]) -> CorpusConfig:
     def resolved(value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(map(resolved, value))
+        if isinstance(value, CorpusConfig):
+            return value.model_copy(update={name: resolved(option) for name, option in value})
         return resolve(value) if isinstance(value, Path) else value
 
-    return config.model_copy(update={name: resolved(value) for name, value in config})
+    return cast(AnyCorpus, resolved(corpus))

@@ -1,4 +1,7 @@
-"""Sentences of labelled words: from rows with a word each, or as any format gives them."""
+"""Sentences of labelled words: from rows with a word each, from M2 (Dahlmeier and Ng 2012), from corrected sentences.
+
+Any format that has them gives them through `open_labelled`.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,12 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headway.config import Count
+from headway.config import Count, Index
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig, GivenCorpus
-from headway.formats.corpus_format import ERRORS, TAGS, CorpusFormat, Labelled, open_corpora
+from headway.formats.corpus_format import ERRORS, TAGS, CorpusFormat, Labelled, RowErrors, open_corpora
 from headway.formats.lines import blocks
-from headway.formats.row_errors import RowErrors
 from headway.processing.text.line_ends import has_line_end
-
-__all__ = [
-    "Columns",
-    "Labelled",
-    "check_label",
-    "check_word",
-    "fingerprint",
-    "open_labelled",
-    "read_columns",
-    "write_columns",
-]
 
 
 class Columns(CorpusFormat):
@@ -146,3 +137,138 @@ def check_label(text: str, allowed: Sequence[str] | None, where: str) -> str:
     if not label or len(label.split()) > 1 or (allowed is not None and label not in allowed):
         raise UserError("this is no label", where=where, received=text, allowed=allowed)
     return label
+
+
+CORRECT, INCORRECT = "c", "i"
+
+
+def wrong_words(source: Sequence[str], corrected: Sequence[str]) -> list[str]:
+    """A label for each source word: `i` where it must change to become `corrected`, else `c`.
+
+    The alignment has the least edit distance (Levenshtein; a substitution, a surplus and a missing word cost 1 each;
+    of equally good ones, that which keeps or substitutes words as far to the right as can be). Substituted and surplus
+    words are wrong; a missing word marks the word after it, or the last one where the sentence ends.
+    """
+    table = [list(range(len(corrected) + 1))]  # [m][n]: the edit distance of the first m and the first n words
+    for row, word in enumerate(source, start=1):
+        above, line = table[-1], [row]
+        for column, other in enumerate(corrected, start=1):
+            line.append(min(above[column - 1] + (word != other), above[column] + 1, line[-1] + 1))
+        table.append(line)
+    labels = [CORRECT] * len(source)
+    row, column = len(source), len(corrected)
+    while row or column:
+        here = table[row][column]
+        if row and column and here == table[row - 1][column - 1] + (source[row - 1] != corrected[column - 1]):
+            row, column = row - 1, column - 1
+            if source[row] != corrected[column]:
+                labels[row] = INCORRECT
+        elif row and here == table[row - 1][column] + 1:
+            row -= 1
+            labels[row] = INCORRECT
+        else:
+            column -= 1
+            mark_missing(labels, row)
+    return labels
+
+
+def mark_missing(labels: list[str], index: int) -> None:
+    """Note that a word is missing before word `index`, which may be one past the last."""
+    if labels:
+        labels[min(index, len(labels) - 1)] = INCORRECT
+
+
+def union(sets: Sequence[Sequence[str]]) -> list[str]:
+    """Of several labellings of one sentence, `i` where any has it."""
+    return [INCORRECT if INCORRECT in labels else CORRECT for labels in zip(*sets, strict=True)]
+
+
+Edits = dict[int, list[tuple[int, int]]]
+
+
+class M2(CorpusFormat):
+    """Words that an annotator edited are wrong."""
+
+    class Config(CorpusConfig):
+        """The file, and the number of one `annotator`; by default all of them, each with another labelling."""
+
+        path: Path
+        annotator: Index | None = None
+
+    config: Config
+    products = (ERRORS,)
+
+    def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
+        return read_m2(self.config.path, self.config.annotator, self.row_errors)
+
+
+def read_m2(path: Path, annotator: int | None = None, row_errors: RowErrors | None = None) -> list[Labelled]:
+    """The sentences of an M2 file, words within an edit being wrong.
+
+    Args:
+        path: the file.
+        annotator: whose edits; by default those of all who edited any sentence, each of them another labelling.
+        row_errors: what becomes of sentences that cannot be read; by default they are an error.
+
+    Raises:
+        UserError: with file and line: a line that is not M2, or an edit outside its sentence; without a line: nobody
+            has the number `annotator`.
+    """
+    sentences, row_errors = list[tuple[int, tuple[str, ...], Edits]](), row_errors or RowErrors()
+    for block in blocks(path):
+        try:
+            sentences.append(_read_block(path, block))
+        except UserError as error:
+            row_errors.add(error)
+    annotators = sorted({number for _, _, edits in sentences for number in edits}) or [0]
+    if annotator is not None and annotator not in annotators:
+        raise UserError(
+            "no edit is by this annotator", where=str(path), received=annotator, allowed=map(str, annotators)
+        )
+    chosen = annotators if annotator is None else [annotator]
+    labelled = list[Labelled]()
+    for line, tokens, edits in sentences:
+        shown = [place for place, token in enumerate(tokens) if token.strip()]
+        words = tuple("_".join(tokens[place].split()) for place in shown)  # white space within a word is written as _
+        labels = [_labels_of(tokens, edits.get(number, ())) for number in chosen]
+        labelled.append(Labelled(line, words, tuple(tuple(row[place] for place in shown) for row in labels)))
+    return labelled
+
+
+def _read_block(path: Path, block: list[tuple[int, str]]) -> tuple[int, tuple[str, ...], Edits]:
+    """Where a sentence begins, its tokens, and by annotator the spans of the edits.
+
+    Spaces alone separate tokens: one may be, or have, another kind of white space, such as a no-break space.
+    """
+    (first, sentence), *rest = block
+    if not sentence.startswith("S ") or not sentence[2:].split():
+        raise UserError("a sentence of M2 begins with S and has words", where=f"{path}:{first}", received=sentence)
+    words, edits = tuple(token for token in sentence[2:].split(" ") if token), Edits()
+    for line, text in rest:
+        where = f"{path}:{line}"
+        fields = text.removeprefix("A ").split("|||")
+        try:
+            start, end = map(int, fields[0].split())
+            annotator = int(fields[5])
+        except (ValueError, IndexError):
+            allowed = "A START END|||TYPE|||CORRECTION|||REQUIRED|||COMMENT|||ANNOTATOR"
+            raise UserError("this is no edit of M2", where=where, received=text, allowed=allowed) from None
+        spans = edits.setdefault(annotator, [])
+        if fields[1] == "noop":
+            continue
+        if not 0 <= start <= end <= len(words):
+            raise UserError(
+                "this edit lies outside its sentence", where=where, received=fields[0],
+                allowed=f"positions from 0 to {len(words)}",
+            )  # fmt: skip
+        spans.append((start, end))
+    return first, words, edits
+
+
+def _labels_of(words: Sequence[str], spans: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+    labels = [CORRECT] * len(words)
+    for start, end in spans:
+        labels[start:end] = [INCORRECT] * (end - start)
+        if start == end:
+            mark_missing(labels, start)
+    return tuple(labels)

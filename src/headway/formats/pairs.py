@@ -5,8 +5,7 @@ from typing import Literal
 
 from headway.errors import UserError
 from headway.formats.corpus_config import GivenCorpus
-from headway.formats.corpus_format import PAIRS, Pair, PairSource, content_hash, open_corpora
-from headway.formats.row_errors import Broken, RowErrors
+from headway.formats.corpus_format import PAIRS, Broken, Pair, PairSource, RowErrors, content_hash, open_corpora
 
 __all__ = [
     "Concatenation",

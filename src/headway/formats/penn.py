@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,13 +45,46 @@ def read_penn(path: Path) -> Iterator[TreeAtLine]:
 
 def parse_penn(lines: Iterable[str], where: str) -> Iterator[TreeAtLine]:
     """The trees of some lines, which errors call `where`."""
-    reader = _Reader(where)
+    stack = list[_Bracket]()  # of the open ones
     for number, line in enumerate(lines, start=1):
+        error = partial(UserError, where=f"{where}:{number}")
         for token in TOKEN.findall(line):
-            if (tree := reader.take(token, number)) is not None:
-                yield tree
-    if reader.open:
-        raise UserError("this bracket is never closed", where=f"{where}:{reader.open[-1].line}")
+            if token == "(":  # noqa: S105
+                if stack:
+                    if stack[-1].word is not None:
+                        raise error("a bracket holds a word or brackets, not both", received=stack[-1].word)
+                    stack[-1].holds_brackets = True
+                stack.append(_Bracket(number))
+            elif token == ")":  # noqa: S105
+                if not stack:
+                    raise error("this bracket closes nothing", received=")")
+                bracket = stack.pop()
+                node: Tree | Leaf | None = None
+                if bracket.word is not None:
+                    node = Leaf(str(bracket.label), bracket.word)
+                elif bracket.children:
+                    if bracket.label is None and stack:
+                        what = "only the outermost bracket has no label"
+                        raise UserError(what, where=f"{where}:{bracket.line}", received="((")
+                    node = Tree(bracket.label or "", tuple(bracket.children))
+                elif bracket.label is not None:
+                    raise error("this bracket holds no word", received=f"({bracket.label})")
+                if not stack:
+                    yield TreeAtLine(bracket.line, Tree("", (node,)) if isinstance(node, Leaf) else node)
+                elif node is not None:
+                    stack[-1].children.append(node)
+            elif parts := token.split():  # a label or a word, or both with other white space between them
+                if not stack:
+                    raise error("text outside of brackets", received=token)
+                bracket = stack[-1]
+                if bracket.holds_brackets or bracket.word is not None:
+                    raise error("every word needs a bracket, (TAG word)", received=token)
+                if bracket.label is None:
+                    bracket.label, *parts = parts
+                if parts:
+                    bracket.word = unescape("_".join(parts))
+    if stack:
+        raise UserError("this bracket is never closed", where=f"{where}:{stack[-1].line}")
 
 
 def parse_tree(text: str, where: str | None = None) -> Tree:
@@ -62,66 +96,3 @@ def parse_tree(text: str, where: str | None = None) -> Tree:
     if len(trees) != 1:
         raise UserError("this is not one tree", where=where, received=text)
     return trees[0]
-
-
-class _Reader:
-    """Puts trees together from brackets and the text between them."""
-
-    def __init__(self, where: str) -> None:
-        self.where, self.open = where, list[_Bracket]()
-
-    def take(self, token: str, line: int) -> TreeAtLine | None:
-        """Read one bracket or text; gives a tree that it completes."""
-        if token == "(":  # noqa: S105
-            self._begin(line)
-        elif token == ")":  # noqa: S105
-            return self._end(line)
-        else:
-            self._text(token, line)
-        return None
-
-    def _begin(self, line: int) -> None:
-        if self.open:
-            above = self.open[-1]
-            if above.word is not None:
-                raise self._error("a bracket holds a word or brackets, not both", line, above.word)
-            above.holds_brackets = True
-        self.open.append(_Bracket(line))
-
-    def _text(self, text: str, line: int) -> None:
-        """Read a label or a word, or both with other white space between them; within a word that becomes _."""
-        parts = text.split()
-        if not parts:
-            return
-        if not self.open:
-            raise self._error("text outside of brackets", line, text)
-        bracket = self.open[-1]
-        if bracket.holds_brackets or bracket.word is not None:
-            raise self._error("every word needs a bracket, (TAG word)", line, text)
-        if bracket.label is None:
-            bracket.label, *parts = parts
-        if parts:
-            bracket.word = unescape("_".join(parts))
-
-    def _end(self, line: int) -> TreeAtLine | None:
-        if not self.open:
-            raise self._error("this bracket closes nothing", line, ")")
-        bracket = self.open.pop()
-        node: Tree | Leaf | None = None
-        if bracket.word is not None:
-            assert bracket.label is not None
-            node = Leaf(bracket.label, bracket.word)
-        elif bracket.children:
-            if bracket.label is None and self.open:
-                raise self._error("only the outermost bracket has no label", bracket.line, "((")
-            node = Tree(bracket.label or "", tuple(bracket.children))
-        elif bracket.label is not None:
-            raise self._error("this bracket holds no word", line, f"({bracket.label})")
-        if self.open:
-            if node is not None:
-                self.open[-1].children.append(node)
-            return None
-        return TreeAtLine(bracket.line, Tree("", (node,)) if isinstance(node, Leaf) else node)
-
-    def _error(self, what: str, line: int, received: str) -> UserError:
-        return UserError(what, where=f"{self.where}:{line}", received=received)

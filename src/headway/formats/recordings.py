@@ -6,16 +6,15 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
 from headway.errors import UserError
 from headway.formats.corpus_config import CorpusConfig, GivenCorpus
-from headway.formats.corpus_format import RECORDINGS, CorpusFormat, open_corpora
+from headway.formats.corpus_format import RECORDINGS, Broken, CorpusFormat, open_corpora
 from headway.formats.lines import read_rows
 from headway.formats.pairs import Pair, PairSource, joined
-from headway.formats.row_errors import Broken
 
 SUFFIXES = (".flac", ".wav")  # of audio beside LibriSpeech's transcripts
 
@@ -63,16 +62,9 @@ class Transcripts(PairSource):
                     yield row
                     continue
                 name, _, text = row.strip().partition(" ")
-                yield Pair(line, str(_audio_beside(file, name)) if name else "", text)
-
-
-def _audio_beside(transcripts: Path, name: str) -> Path:
-    candidates = [transcripts.parent / f"{name}{suffix}" for suffix in SUFFIXES]
-    return next((path for path in candidates if os.path.exists(path)), candidates[0])  # noqa: PTH110  (never raises)
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str | Path) else value
+                paths = [str(file.parent / f"{name}{suffix}") for suffix in SUFFIXES]
+                audio = next((path for path in paths if os.path.exists(path)), paths[0])  # noqa: PTH110  (never raises)
+                yield Pair(line, audio if name else "", text)
 
 
 class LibriSpeech(CorpusFormat):
@@ -81,7 +73,11 @@ class LibriSpeech(CorpusFormat):
     class Config(CorpusConfig):
         """One or more `folders`."""
 
-        folders: Annotated[tuple[Path, ...], Field(min_length=1), BeforeValidator(_listed)]
+        folders: Annotated[
+            tuple[Path, ...],
+            Field(min_length=1),
+            BeforeValidator(lambda value: [value] if isinstance(value, str | Path) else value),
+        ]
 
     config: Config
     products = (RECORDINGS,)

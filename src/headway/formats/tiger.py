@@ -8,13 +8,13 @@ such as punctuation, make no gaps; at the end they go below the lowest constitue
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from headway.errors import UserError
 from headway.formats.penn import TreeAtLine
-from headway.formats.xml_files import read_elements
+from headway.formats.xml_files import Tag, read_tags
 from headway.trees.tree import Leaf, Tree, escape, fill, unescape
 
 NO_LABEL = "--"
@@ -24,21 +24,9 @@ LARGEST = 100_000  # words and constituents of a sentence
 MOST_RAISED = 1_000_000  # children given to constituents above, which take as long as they are many
 
 
-@dataclass
-class _Edge:
+class _Edge(NamedTuple):
     child: str
     label: str
-
-
-@dataclass
-class _Sentence:
-    """A sentence as it is read: words and constituents by their ids, the edges down from each, what is wrong."""
-
-    line: int
-    words: dict[str, Leaf] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    edges: dict[str, list[_Edge]] = field(default_factory=dict)
-    error: UserError | None = None
 
 
 def read_tiger(path: Path) -> Iterator[TreeAtLine | UserError]:
@@ -49,137 +37,54 @@ def read_tiger(path: Path) -> Iterator[TreeAtLine | UserError]:
     Raises:
         UserError: with file and line: no XML.
     """
-    reader = _Reader(path)
-    for _ in read_elements(path, reader):
-        yield from reader.take()
-    if not reader.sentences:
+    sentences, begun = 0, None
+    within = list[Tag]()
+    for tag in read_tags(path):
+        if tag.name != "s":
+            within += [tag] if begun else []
+        elif tag.attributes is not None:
+            begun = tag.line
+            within = []
+        elif begun is not None:
+            sentences += 1
+            row: TreeAtLine | UserError
+            try:
+                row = TreeAtLine(begun, _Sentence(path, begun, within).tree())
+            except UserError as error:
+                row = error
+            yield row
+            begun = None
+    if not sentences:
         raise UserError("this is no treebank in TIGER-XML: it has no sentences", where=str(path))
 
 
-class _Reader:
-    """Collects sentences from the elements of the file."""
+class _Sentence:
+    """Words and constituents of a sentence by their ids, and the edges down from each. Raises UserError: no tree."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.sentences = path, 0
-        self._line = 0
-        self._sentence: _Sentence | None = None
-        self._constituent: str | None = None
-        self._done: list[TreeAtLine | UserError] = []
-
-    def take(self) -> list[TreeAtLine | UserError]:
-        """The sentences that were finished since the last call."""
-        done, self._done = self._done, []
-        return done
-
-    def start(self, name: str, attributes: dict[str, str], line: int) -> None:
-        """An element begins."""
-        self._line = line
-        if name == "s":
-            self._sentence = _Sentence(line)
-        elif self._sentence is not None and self._sentence.error is None:
-            try:
-                self._add(self._sentence, name, attributes)
-            except UserError as error:
-                self._sentence.error = error
-
-    def _add(self, sentence: _Sentence, name: str, attributes: dict[str, str]) -> None:
-        """Add a node or an edge to the sentence."""
-        if name == "t":
-            word = unescape("_".join(self._get(attributes, "word").split()))
-            sentence.words[self._new_id(sentence, attributes)] = Leaf(self._label(attributes, "pos"), word)
-        elif name == "nt":
-            self._constituent = self._new_id(sentence, attributes)
-            sentence.labels[self._constituent] = self._label(attributes, "cat")
-            sentence.edges[self._constituent] = []
-        elif name == "edge" and self._constituent is not None:
-            label = self._label(attributes, "label") if attributes.get("label") else NO_LABEL
-            sentence.edges[self._constituent].append(_Edge(self._get(attributes, "idref"), label))
-
-    def end(self, name: str) -> None:
-        """An element ends."""
-        if name == "nt":
-            self._constituent = None
-        elif name == "s" and self._sentence is not None:
-            self.sentences += 1
-            self._done.append(self._sentence.error or self._tree(self._sentence))
-            self._sentence = None
-
-    def _tree(self, sentence: _Sentence) -> TreeAtLine | UserError:
-        try:
-            tree = _Raising(sentence, f"{self.path}:{sentence.line}").tree() if sentence.words else None
-        except UserError as error:
-            return error
-        return TreeAtLine(sentence.line, tree)
-
-    def _get(self, attributes: dict[str, str], name: str) -> str:
-        if not attributes.get(name, "").strip():
-            raise self._error(f"this element has no {name}", dict(attributes))
-        return attributes[name]
-
-    def _label(self, attributes: dict[str, str], name: str) -> str:
-        text = self._get(attributes, name)
-        if len(text.split()) > 1 or text != text.strip():
-            raise self._error(f"there is white space in this {name}", text)
-        return escape(text)
-
-    def _new_id(self, sentence: _Sentence, attributes: dict[str, str]) -> str:
-        id = self._get(attributes, "id")
-        if id in sentence.words or id in sentence.labels:
-            raise self._error("two nodes of this sentence have one id", id)
-        if len(sentence.words) + len(sentence.labels) == LARGEST:
-            raise self._error(f"this sentence has more than {LARGEST:,} words and constituents", None)
-        return id
-
-    def _error(self, what: str, received: object) -> UserError:
-        return UserError(what, where=f"{self.path}:{self._line}", received=received)
-
-
-class _Raising:
-    """Makes the constituents of a sentence continuous."""
-
-    def __init__(self, sentence: _Sentence, where: str) -> None:
-        self.sentence, self.where = sentence, where
-        self.children = {parent: list(edges) for parent, edges in sentence.edges.items()}
-        self.parent: dict[str, str] = {}
-        self._check()
-        self.held = [word for word in sentence.words if word in self.parent]
-
-    def tree(self) -> Tree:
-        """The continuous tree below `VROOT`."""
-        words = self.sentence.words
-        if not self.held:
-            return Tree(ROOT, tuple(words.values()))
-        indices = {word: index for index, word in enumerate(self.held)}
-        partners = [indices.get(word) for word in words]
-        return fill(self._continuous(), list(words.values()), partners)
-
-    def _continuous(self) -> Tree:
-        """The tree over the words that constituents hold."""
-        roots = [_Edge(name, NO_LABEL) for name in self.children if name not in self.parent]
-        spans = {word: (index, index + 1) for index, word in enumerate(self.held)}
-        nodes: dict[str, Tree | Leaf] = dict(self.sentence.words)
-        done = 0
-        for name in self._lowest_first():
-            parts = _parts(self.children[name], spans)
-            kept = _with_head(parts, spans)
-            raised = [edge for part in parts if part is not kept for edge in part]
-            done += len(raised)
-            if done > MOST_RAISED:
-                raise UserError("this tree has too many crossing edges", where=self.where, received=name)
-            if name in self.parent:
-                self.children[self.parent[name]] += raised
-            else:
-                roots += raised
-            spans[name] = spans[kept[0].child][0], spans[kept[-1].child][1]
-            nodes[name] = Tree(self.sentence.labels[name], _nodes(kept, nodes))
-        roots.sort(key=lambda edge: spans[edge.child])
-        return Tree(ROOT, _nodes(roots, nodes))
-
-    def _check(self) -> None:
-        """Raise UserError unless the edges make trees whose constituents all hold words."""
+    def __init__(self, path: Path, line: int, tags: Iterable[Tag]) -> None:
+        self.where = f"{path}:{line}"
+        self.words = dict[str, Leaf]()
+        self.labels = dict[str, str]()
+        self.children = dict[str, list[_Edge]]()
+        self.parent = dict[str, str]()
+        constituent: str | None = None
+        for name, attributes, at in tags:
+            where = f"{path}:{at}"
+            if attributes is None:
+                constituent = None if name == "nt" else constituent
+            elif name == "t":
+                word = unescape("_".join(_attribute(attributes, "word", where).split()))
+                self.words[self._new_id(attributes, where)] = Leaf(_label(attributes, "pos", where), word)
+            elif name == "nt":
+                constituent = self._new_id(attributes, where)
+                self.labels[constituent] = _label(attributes, "cat", where)
+                self.children[constituent] = []
+            elif name == "edge" and constituent is not None:
+                label = _label(attributes, "label", where) if attributes.get("label") else NO_LABEL
+                self.children[constituent].append(_Edge(_attribute(attributes, "idref", where), label))
         for name, edges in self.children.items():
             for edge in edges:
-                if edge.child not in self.children and edge.child not in self.sentence.words:
+                if edge.child not in self.children and edge.child not in self.words:
                     raise UserError("this edge goes nowhere", where=self.where, received=edge.child)
                 if edge.child in self.parent:
                     raise UserError("two edges lead to this node", where=self.where, received=edge.child)
@@ -191,14 +96,60 @@ class _Raising:
             if name not in below_a_root:
                 raise UserError("this constituent is below itself", where=self.where, received=name)
 
+    def _new_id(self, attributes: dict[str, str], where: str) -> str:
+        id = _attribute(attributes, "id", where)
+        if id in self.words or id in self.labels:
+            raise UserError("two nodes of this sentence have one id", where=where, received=id)
+        if len(self.words) + len(self.labels) == LARGEST:
+            raise UserError(f"this sentence has more than {LARGEST:,} words and constituents", where=where)
+        return id
+
     def _lowest_first(self) -> list[str]:
         """The constituents, every one after all that are below it."""
         names, stack = list[str](), [name for name in self.children if name not in self.parent]
         while stack:
             name = stack.pop()
             names.append(name)
-            stack.extend(edge.child for edge in self.sentence.edges[name] if edge.child in self.children)
+            stack.extend(edge.child for edge in self.children[name] if edge.child in self.children)
         return names[::-1]
+
+    def tree(self) -> Tree | None:
+        """The continuous tree below `VROOT`; None without words. The children of constituents are moved for it."""
+        held = {word: index for index, word in enumerate(word for word in self.words if word in self.parent)}
+        words = tuple(self.words.values())
+        if not held:
+            return Tree(ROOT, words) if words else None
+        roots = [_Edge(name, NO_LABEL) for name in self.children if name not in self.parent]
+        spans = {word: (index, index + 1) for word, index in held.items()}
+        nodes: dict[str, Tree | Leaf] = dict(self.words)
+        done = 0
+        for name in self._lowest_first():
+            parts = _parts(self.children[name], spans)
+            headed = (part for part in parts if any(edge.label == HEAD for edge in part))
+            kept = next(headed, None) or max(parts, key=lambda part: spans[part[-1].child][1] - spans[part[0].child][0])
+            raised = [edge for part in parts if part is not kept for edge in part]
+            done += len(raised)
+            if done > MOST_RAISED:
+                raise UserError("this tree has too many crossing edges", where=self.where, received=name)
+            above = self.children[self.parent[name]] if name in self.parent else roots
+            above += raised
+            spans[name] = spans[kept[0].child][0], spans[kept[-1].child][1]
+            nodes[name] = Tree(self.labels[name], _nodes(kept, nodes))
+        roots.sort(key=lambda edge: spans[edge.child])
+        return fill(Tree(ROOT, _nodes(roots, nodes)), words, [held.get(word) for word in self.words])
+
+
+def _attribute(attributes: dict[str, str], name: str, where: str) -> str:
+    if not attributes.get(name, "").strip():
+        raise UserError(f"this element has no {name}", where=where, received=attributes)
+    return attributes[name]
+
+
+def _label(attributes: dict[str, str], name: str, where: str) -> str:
+    text = _attribute(attributes, name, where)
+    if len(text.split()) > 1 or text != text.strip():
+        raise UserError(f"there is white space in this {name}", where=where, received=text)
+    return escape(text)
 
 
 def _parts(edges: Sequence[_Edge], spans: dict[str, tuple[int, int]]) -> list[list[_Edge]]:
@@ -210,11 +161,6 @@ def _parts(edges: Sequence[_Edge], spans: dict[str, tuple[int, int]]) -> list[li
         else:
             parts.append([edge])
     return parts
-
-
-def _with_head(parts: list[list[_Edge]], spans: dict[str, tuple[int, int]]) -> list[_Edge]:
-    headed = [part for part in parts if any(edge.label == HEAD for edge in part)]
-    return headed[0] if headed else max(parts, key=lambda part: spans[part[-1].child][1] - spans[part[0].child][0])
 
 
 def _nodes(edges: Sequence[_Edge], nodes: dict[str, Tree | Leaf]) -> tuple[Tree | Leaf, ...]:

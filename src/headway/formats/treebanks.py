@@ -1,18 +1,21 @@
-"""Treebanks as pairs of a sentence and the linear form of its tree."""
+"""Treebanks: as pairs of a sentence and the linear form of its tree, and as texts to be looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import get_args
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import PAIRS, TREES, CorpusFormat, Pair, PairSource
 from headway.formats.penn import TreeAtLine, read_penn
 from headway.formats.tiger import read_tiger
 from headway.formats.xml_files import begins_as_xml
 from headway.trees.linear_form import Leaves, linearise
-from headway.trees.tree import clean
+from headway.trees.tree import Tree, clean, draw
 
 
 def read_trees(path: Path, *, functions: bool = False) -> Iterator[TreeAtLine]:
@@ -47,12 +50,11 @@ class TreePairs(PairSource):
         for row in tree_rows(self.files[0], functions=self.functions):
             if isinstance(row, UserError):
                 yield row
-                continue
-            line, tree = row
-            if tree is None:
-                yield Pair(line, "", "")
+            elif row.tree is None:
+                yield Pair(row.line, "", "")
             else:
-                yield Pair(line, " ".join(tree.words()), linearise(tree, self.leaves), (tree.write(),))
+                target, tree = linearise(row.tree, self.leaves), row.tree.write()
+                yield Pair(row.line, " ".join(row.tree.words()), target, (tree,))
 
 
 class Treebank(CorpusFormat):
@@ -70,3 +72,55 @@ class Treebank(CorpusFormat):
 
     def pairs(self) -> PairSource:
         return TreePairs(self.config.path, self.config.leaves, self.config.functions)
+
+
+def _tagged(tree: Tree) -> str:
+    """The words with their tags. Raises UserError where a tag cannot be told from its word again."""
+    words = [f"{leaf.word}_{leaf.tag}" for leaf in tree.leaves()]
+    for word, leaf in zip(words, tree.leaves(), strict=True):
+        if "_" in leaf.tag:
+            what = "a tag with an underscore cannot be told from the word before it"
+            raise UserError(what, where=option("format"), received=word, allowed="brackets, linear")
+    return " ".join(words)
+
+
+STYLES: dict[str, Callable[[Tree], str]] = {
+    "drawing": lambda tree: f"{' '.join(tree.words())}\n{draw(tree)}\n",
+    "brackets": Tree.write,
+    "linear": linearise,
+    "words": lambda tree: " ".join(tree.words()),
+    "tagged": _tagged,
+}
+
+
+def write_trees(
+    path: Path, style: str, *, sample: int | None = None, leaves: str | None = None, functions: bool = False
+) -> Iterator[str]:
+    """The trees of a treebank, each in a text of a style in `STYLES`; an empty text where a sentence has none.
+
+    Args:
+        path: Penn brackets or TIGER-XML.
+        style: a name in `STYLES`.
+        sample: only so many, drawn at random, always the same ones, in their order.
+        leaves: what words become in the linear form, by default their tags.
+        functions: keep grammatical functions.
+
+    Raises:
+        UserError: an unknown style or kind of leaves; what a style does not write; a file at fault, or without a tree.
+    """
+    if style not in STYLES:
+        raise UserError("unknown format", where=option("format"), received=style, allowed=STYLES)
+    if leaves not in (None, *get_args(Leaves)):
+        raise UserError("unknown leaves", where=option("leaves"), received=leaves, allowed=get_args(Leaves))
+    write = partial(linearise, leaves="xx") if style == "linear" and leaves == "xx" else STYLES[style]
+    trees: Iterable[Tree | None] = (tree for _, tree in read_trees(path, functions=functions))
+    if sample is not None:
+        everything = list(trees)
+        chosen = sorted(random.Random(1).sample(range(len(everything)), min(sample, len(everything))))
+        trees = [everything[index] for index in chosen]
+    empty = True
+    for tree in trees:
+        empty = False
+        yield "" if tree is None else write(tree)
+    if empty:
+        raise UserError("there are no trees here", where=str(path))

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 from xml.parsers import expat
 
 from headway.errors import UserError
@@ -12,43 +12,45 @@ from headway.formats.lines import CHUNK, LONGEST_LINE, ReadingPosition, opened
 BEFORE_XML = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, halves of characters in UTF-16, white space
 
 
-class ElementReader(Protocol):
-    """The receiver of the elements of a file, with the lines that they begin and end at."""
+class Tag(NamedTuple):
+    """The beginning of an element, or its end, which has no attributes (None)."""
 
-    def start(self, name: str, attributes: dict[str, str], line: int) -> None:
-        """An element begins."""
-
-    def end(self, name: str) -> None:
-        """An element ends."""
+    name: str
+    attributes: dict[str, str] | None
+    line: int
 
 
-def read_elements(path: Path, reader: ElementReader) -> Iterator[None]:
-    """Hand all elements of a file to a reader; yields now and then, for the reader to be emptied.
+def read_tags(path: Path) -> Iterator[Tag]:
+    """The tags of a file in their order.
 
     Entities from outside of the file are not read, and expat limits the expansion of those inside (CVE-2013-0340).
 
     Raises:
-        UserError: with file and line: no XML, an encoding that is not known, an element that is too long; what the
-            reader raises.
+        UserError: with file and line: no XML, an encoding that is not known, an element that is too long.
     """
-    parser = expat.ParserCreate()
-    _check_encoding(path)
-    parser.StartElementHandler = lambda name, attributes: reader.start(name, attributes, parser.CurrentLineNumber)
-    parser.EndElementHandler = reader.end
+    parser, tags = expat.ParserCreate(), list[Tag]()
+    parser.StartElementHandler = lambda name, attributes: tags.append(Tag(name, attributes, parser.CurrentLineNumber))
+    parser.EndElementHandler = lambda name: tags.append(Tag(name, None, parser.CurrentLineNumber))
     position, fed = ReadingPosition(), 0
     with opened(path, position) as file:
         while True:
-            chunk = file.read(CHUNK)
+            chunk, error = file.read(CHUNK), None
             try:
                 parser.Parse(chunk, not chunk)
-            except expat.ExpatError as error:
-                what = f"this is not XML ({expat.errors.messages.get(error.code, error)})"
-                raise UserError(what, where=f"{path}:{error.lineno}") from error
+            except expat.ExpatError as damage:
+                what = f"this is not XML ({expat.errors.messages.get(damage.code, damage)})"
+                error = UserError(what, where=f"{path}:{damage.lineno}")
+            except (ValueError, LookupError) as unknown:  # the handlers raise none
+                what = f"this encoding of XML cannot be read ({unknown})"
+                error = UserError(what, where=f"{path}:1", allowed="UTF-8")
+            yield from tags
+            tags.clear()
+            if error is not None:
+                raise error
             position.line, fed = parser.CurrentLineNumber - 1, fed + len(chunk)
             if fed - parser.CurrentByteIndex > LONGEST_LINE:
                 what = f"something here is longer than {LONGEST_LINE:,} bytes"
                 raise UserError(what, where=f"{path}:{parser.CurrentLineNumber}")
-            yield
             if not chunk:
                 return
 
@@ -58,14 +60,3 @@ def begins_as_xml(path: Path) -> bool:
     with contextlib.suppress(UserError), opened(path, ReadingPosition()) as file:
         return file.read(CHUNK).lstrip(BEFORE_XML).startswith(b"<")
     return False
-
-
-def _check_encoding(path: Path) -> None:
-    """Raise UserError where the encoding of a file is one that Python does not know or expat cannot use."""
-    with opened(path, ReadingPosition()) as file, contextlib.suppress(expat.ExpatError):
-        beginning = file.read(CHUNK)
-        try:
-            expat.ParserCreate().Parse(beginning, False)
-        except (ValueError, LookupError) as error:  # without handlers, nothing else raises these
-            what = f"this encoding of XML cannot be read ({error})"
-            raise UserError(what, where=f"{path}:1", allowed="UTF-8") from error

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError, check_characters, shortened
-from headway.formats.lines import read_lines
-from headway.formats.rows import REMEDIES, rows_kind
+from headway.formats.lines import REMEDIES, read_lines, rows_kind
 from headway.languages import look_unspaced
 from headway.metrics.signature import Signature
 

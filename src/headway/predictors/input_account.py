@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from headway.corpora.unseen_characters import described
+from headway.corpora.data_checks import described
 from headway.formats.corpus_config import TAGS, parts
-from headway.formats.rows import row_kind
+from headway.formats.lines import row_kind
 from headway.log import counted, warn
 from headway.predictors.run import Run
 from headway.processing.processor import Encoded

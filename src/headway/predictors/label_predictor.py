@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from headway.corpora.word_corpus import collate_windows
 from headway.errors import UserError, option
-from headway.formats.rows import check_texts
+from headway.formats.lines import check_texts
 from headway.log import say
 from headway.memory import memory_named
 from headway.metrics.label_metrics import best_threshold

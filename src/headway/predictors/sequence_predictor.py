@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from headway.errors import UserError, option
-from headway.formats.rows import check_texts
+from headway.formats.lines import check_texts
 from headway.memory import memory_named
 from headway.models import Seq2Seq
 from headway.predictors.backend import Backend, SearchRequest, TorchBackend

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from headway.errors import UserError, option
 from headway.predictors.formatter import Formatted, Formatter
 from headway.trees.linear_form import KINDS, repair
-from headway.trees.tree import Tree, escape, unescape
-from headway.trees.tree_drawing import draw
+from headway.trees.tree import Tree, draw, escape, unescape
 
 STYLES: dict[str, Callable[[Tree], str]] = {"brackets": Tree.write, "drawing": lambda tree: f"{draw(tree)}\n"}
 LINEAR = "linear"  # the text of the model, unchanged

@@ -15,7 +15,7 @@ from headway.predictors.sequence_predictor import SequencePredictor, TreePredict
 from headway.recipe import Recipe
 from headway.tasks.task import Example, RawCorpus
 from headway.tasks.translation import Translation
-from headway.trees.tree_drawing import draw
+from headway.trees.tree import draw
 
 
 class Parsing(Translation):

@@ -8,15 +8,19 @@ from typing import Any, NamedTuple
 
 import torch
 
-from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refusal, shared_by
-from headway.corpora.findings import findings
-from headway.corpora.frames import FrameStore, build_frames
-from headway.corpora.speech_corpus import SpeechCorpus, build_speech, recording_problems, unusable_recordings
+from headway.corpora.data_checks import DataCheck, allowed_by, every_error, findings, refusal, shared_by
+from headway.corpora.speech_corpus import (
+    FrameStore,
+    SpeechCorpus,
+    build_frames,
+    build_speech,
+    recording_problems,
+    unusable_recordings,
+)
 from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus, parts
-from headway.formats.corpus_format import Pair
+from headway.formats.corpus_format import Pair, RowReport
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
-from headway.formats.row_errors import RowReport
 from headway.log import counted, progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model

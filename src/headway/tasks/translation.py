@@ -10,11 +10,9 @@ import numpy as np
 import torch
 
 from headway.corpora.corpus import Corpus, build_corpus
-from headway.corpora.data_checks import DataCheck, allowed_by, every_error, refusal, shared_by
-from headway.corpora.findings import findings
+from headway.corpora.data_checks import DataCheck, allowed_by, every_error, findings, kept_overlap, refusal, shared_by
 from headway.corpora.lead import LeadConfig, leads_of
 from headway.corpora.mixture import mixture_of
-from headway.corpora.overlap import kept_overlap
 from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import PAIRS, check_product
@@ -24,7 +22,7 @@ from headway.languages import look_unspaced
 from headway.log import progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
-from headway.parses.heads import head_labellers
+from headway.parses.projection import head_labellers
 from headway.predictors.captured_attention import END
 from headway.predictors.prediction import Prediction
 from headway.predictors.run import Run

@@ -13,11 +13,9 @@ from headway.corpora.word_corpus import TokenCorpus
 from headway.errors import UserError
 from headway.formats.conllu import is_conllu, label_column, read_labelled
 from headway.formats.corpus_config import AnyCorpus
-from headway.formats.corpus_format import ERRORS, TAGS, Pair
-from headway.formats.edits import CORRECT, INCORRECT, union
-from headway.formats.labelled_words import Labelled, open_labelled
+from headway.formats.corpus_format import ERRORS, TAGS, Labelled, Pair, RowErrors, RowReport
+from headway.formats.labelled_words import CORRECT, INCORRECT, open_labelled, union
 from headway.formats.lines import read_lines
-from headway.formats.row_errors import RowErrors, RowReport
 from headway.log import say
 from headway.losses import Objective
 from headway.models import Model, TaggerConfig

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.formats.penn import parse_tree
-from headway.trees.tree_drawing import draw
+from headway.trees.tree import draw
 from tests.conftest import Command
 
 TREES = "(S (NP (DT The) (NN dog)) (VP (VBZ barks)) (. .))\n(())\n(NP-TTL (NN End))\n"
@@ -62,19 +62,6 @@ def test_mistakes(run_headway: Command, treebank: Path) -> None:
     assert (code, err.split(";")[0]) == (2, "error: --format: unknown format")
     linear = ["--format", "linear"]
     assert "--leaves: unknown leaves" in run_headway("data", "trees", treebank, "--leaves", "pos", *linear).err
-
-
-@pytest.mark.parametrize(
-    ("given", "mistake"),
-    [
-        (["--leaves", "xx"], "--leaves: only the linear form leaves words out; received 'format drawing'"),
-        (["--functions", "--format", "words"], "--functions: words have no grammatical functions"),
-    ],
-)
-def test_options_that_would_do_nothing(run_headway: Command, treebank: Path, given: list[str], mistake: str) -> None:
-    code, out, err = run_headway("data", "trees", treebank, *given)
-    assert (code, out) == (2, "")
-    assert mistake in err
 
 
 def test_a_tag_that_could_not_be_read_again_is_refused(run_headway: Command, tmp_path: Path) -> None:

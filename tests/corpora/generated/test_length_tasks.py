@@ -147,7 +147,6 @@ def test_lengths_can_be_chosen() -> None:
             "no such test length; received 10; allowed: at least the training length, 20",
         ),
         (["lego", "--test-length", "27"], "and at most 26"),
-        (["copy", "--scan", "."], "--scan: this task reads no files"),
         (["scan"], "--scan: the length split of SCAN is read from files"),
         (["scan", "--scan", ".", "--test-length", "3"], "SCAN is one task, whose test has all of its longer lengths"),
     ],

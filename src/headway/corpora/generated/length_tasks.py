@@ -1,0 +1,383 @@
+"""Length generalization: tasks whose test lengths go beyond those of training (Kazemnejad et al. 2023).
+
+Each task draws prompts of any length with their answers, in tokens that white space separates. Lengths are uniform, and
+no prompt is in two parts: whether a prompt of a trained length belongs to training, dev or the test is a function of
+the prompt and the seed, so parts of any size never meet. Every part and length has random numbers of its own: asking
+for more training examples leaves the test as it was.
+"""
+
+import hashlib
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from random import Random
+from string import ascii_lowercase
+from typing import Literal, NamedTuple
+
+from headway.errors import UserError, nearest, option
+from headway.files import write_json, write_new_texts
+from headway.formats.lines import read_lines
+
+Part = Literal["train", "dev", "test"]
+DEV_SHARE, TEST_SHARE = 0.02, 0.05  # of all prompts of the trained lengths
+
+# Short lengths have few prompts, and there may be none of a part: this many draws in vain are enough to give up.
+PATIENCE = 2000
+
+SYMBOLS = tuple(f"s{number:02}" for number in range(100))  # of copy and reverse
+ALPHABET = tuple(f"k{number:02}" for number in range(50))  # of sorting
+
+# SCAN's files, and a line of them.
+TRAIN, TEST = "tasks_train_length.txt", "tasks_test_length.txt"
+LINE = re.compile(r"IN: (\S.*?) OUT: (\S.*?)\s*")
+
+
+class LengthExample(NamedTuple):
+    """A prompt and its answer, tokens separated by spaces, and the length that results are reported by."""
+
+    prompt: str
+    answer: str
+    length: int
+
+
+Draw = Callable[[Random, int], tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class LengthTask:
+    """A family of examples.
+
+    Args:
+        name: its name on the command line.
+        variants: by name, what draws a prompt and an answer of a given length; the first is the default.
+        trained: the longest examples of training, unless asked otherwise.
+        tested: the longest examples of the test, unless asked otherwise.
+        longest: the longest examples that there can be, if there is a limit.
+    """
+
+    name: str
+    variants: Mapping[str, Draw]
+    trained: int
+    tested: int
+    longest: int | None = None
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is drawn: examples of `train` and `dev` in all, and of `test` for each length."""
+
+    train: int = 20_000
+    dev: int = 500
+    test: int = 100
+
+
+DEFAULT_SIZES = Sizes()
+
+
+@dataclass(frozen=True)
+class LengthData:
+    """The parts, no prompt of which is in another, and the longest length in training."""
+
+    train: list[LengthExample]
+    dev: list[LengthExample]
+    test: list[LengthExample]
+    trained: int
+
+
+def _copy(random: Random, length: int) -> tuple[str, str]:
+    tokens = " ".join(random.choices(SYMBOLS, k=length))
+    return tokens, tokens
+
+
+def _copy_repeated(random: Random, length: int) -> tuple[str, str]:
+    tokens = " ".join([random.choice(SYMBOLS)] * length)
+    return tokens, tokens
+
+
+def _copy_twice(random: Random, length: int) -> tuple[str, str]:
+    tokens = " ".join(random.choices(SYMBOLS, k=length))
+    return tokens, f"{tokens} {tokens}"
+
+
+def _reverse(random: Random, length: int) -> tuple[str, str]:
+    tokens = random.choices(SYMBOLS, k=length)
+    return " ".join(tokens), " ".join(reversed(tokens))
+
+
+def _reverse_twice(random: Random, length: int) -> tuple[str, str]:
+    prompt, answer = _reverse(random, length)
+    return prompt, f"{answer} next {answer}"
+
+
+def _digits(number: int) -> str:
+    return " ".join(str(number))
+
+
+def _number(random: Random, digits: int) -> int:
+    return random.randrange(10 ** (digits - 1) if digits > 1 else 0, 10**digits)
+
+
+def _addition(random: Random, length: int) -> tuple[str, str]:
+    """Two numbers of which the longer has `length` digits; all pairs of lengths for which that holds are alike."""
+    pairs = [(length, other) for other in range(1, length + 1)] + [(other, length) for other in range(1, length)]
+    first, second = (_number(random, digits) for digits in random.choice(pairs))
+    return f"{_digits(first)} + {_digits(second)}", _digits(first + second)
+
+
+def _summation(random: Random, length: int) -> tuple[str, str]:
+    digits = random.choices(range(1, 10), k=length)
+    return " ".join(map(str, digits)), str(sum(digits) % 10)
+
+
+def _parity(random: Random, length: int) -> tuple[str, str]:
+    bits = random.choices((0, 1), k=length)
+    return " ".join(map(str, bits)), "odd" if sum(bits) % 2 else "even"
+
+
+def _polynomial(random: Random, length: int) -> tuple[str, str]:
+    """`length` terms c x^e with c in -3 .. 3 and e in 0 .. 3, at an x in -2 .. 2; the value is taken modulo 10."""
+    x = random.randint(-2, 2)
+    terms = [(random.randint(-3, 3), random.randint(0, 3)) for _ in range(length)]
+    written = " + ".join(f"{coefficient} x ^ {exponent}" for coefficient, exponent in terms)
+    value = sum(coefficient * x**exponent for coefficient, exponent in terms)
+    return f"x = {x} ; {written}", str(value % 10)
+
+
+def _sort_tokens(random: Random, length: int) -> tuple[str, str]:
+    tokens = random.choices(ALPHABET, k=length)
+    return " ".join(tokens), " ".join(sorted(tokens))
+
+
+def _sort_numbers(random: Random, length: int) -> tuple[str, str]:
+    """Numbers of two to four digits; each number of digits is as frequent as the others."""
+    numbers = [random.randrange(10 ** (digits - 1), 10**digits) for digits in random.choices((2, 3, 4), k=length)]
+    prompt, answer = (" , ".join(map(_digits, each)) for each in (numbers, sorted(numbers)))
+    return prompt, answer
+
+
+def _lego(random: Random, length: int) -> tuple[str, str]:
+    """A chain of assignments, each of which copies or negates the one before (Zhang et al. 2022).
+
+        a = + 1 ; q = - a ; c = + q ; ? q  ->  -1
+
+    The variable that is asked for is assigned in the second half.
+    """
+    names = random.sample(ascii_lowercase, length)
+    signs = random.choices((1, -1), k=length)
+    asked = random.randrange(length // 2, length)
+    links = zip(names, ["1", *names], signs, strict=False)
+    clauses = [f"{name} = {'+' if sign > 0 else '-'} {before} ;" for name, before, sign in links]
+    return f"{' '.join(clauses)} ? {names[asked]}", f"{math.prod(signs[: asked + 1]):+d}"
+
+
+LENGTH_TASKS: dict[str, LengthTask] = {
+    task.name: task
+    for task in (
+        LengthTask("copy", {"random": _copy, "repeated": _copy_repeated, "twice": _copy_twice}, 20, 40),
+        LengthTask("reverse", {"plain": _reverse, "twice": _reverse_twice}, 20, 40),
+        LengthTask("addition", {"plain": _addition}, 8, 16),
+        LengthTask("summation", {"plain": _summation}, 8, 16),
+        LengthTask("parity", {"plain": _parity}, 8, 16),
+        LengthTask("sorting", {"tokens": _sort_tokens, "numbers": _sort_numbers}, 8, 16),
+        LengthTask("polynomial", {"plain": _polynomial}, 8, 16),
+        LengthTask("lego", {"plain": _lego}, 8, 16, longest=len(ascii_lowercase)),
+    )
+}
+
+
+def part_of(prompt: str, seed: int) -> Part:
+    """The part that a prompt of a trained length is in."""
+    digest = hashlib.blake2b(f"{seed}\t{prompt}".encode(), digest_size=8).digest()
+    position = int.from_bytes(digest, "big") / 2**64
+    return "test" if position < TEST_SHARE else "dev" if position < TEST_SHARE + DEV_SHARE else "train"
+
+
+def generate(
+    task: LengthTask,
+    variant: str | None = None,
+    *,
+    seed: int = 1,
+    sizes: Sizes = DEFAULT_SIZES,
+    trained: int | None = None,
+    tested: int | None = None,
+) -> LengthData:
+    """Draw the data of a task.
+
+    Training holds as many examples of each length (and the same prompt again where a length has few). Dev and test
+    hold no prompt twice, and fewer than asked for where a length has no more; the test has the trained lengths, too.
+
+    Args:
+        task: the task.
+        variant: one of its variants, by default the first.
+        seed: of all random draws.
+        sizes: how many examples.
+        trained: the longest length in training, by default the task's.
+        tested: the longest length in the test, by default the task's.
+
+    Raises:
+        UserError: an unknown variant, or lengths that cannot be.
+    """
+    name = variant or next(iter(task.variants))
+    if name not in task.variants:
+        what = f"{task.name} has no such variant"
+        raise UserError(what, where=option("variant"), received=name, allowed=task.variants)
+    trained, tested = trained or task.trained, tested or task.tested
+    if tested < trained or (task.longest is not None and tested > task.longest):
+        limit = "" if task.longest is None else f", and at most {task.longest}"
+        allowed = f"at least the training length, {trained}{limit}"
+        raise UserError("no such test length", where=option("test_length"), received=tested, allowed=allowed)
+    examples = partial(_examples, task.variants[name], seed=seed, name=f"{task.name} {name}")
+    lengths = range(1, trained + 1)
+    return LengthData(
+        train=_in_turn([examples("train", length, repeat=True) for length in lengths], sizes.train),
+        dev=_in_turn([examples("dev", length) for length in lengths], sizes.dev),
+        test=[
+            example
+            for length in range(1, tested + 1)
+            for example in islice(examples("test" if length <= trained else None, length), sizes.test)
+        ],
+        trained=trained,
+    )
+
+
+def _examples(
+    draw: Draw, part: Part | None, length: int, seed: int, name: str, *, repeat: bool = False
+) -> Iterator[LengthExample]:
+    """Examples until there seem to be no more of so short a length; only with `repeat` a prompt comes again.
+
+    No `part`: all prompts of that length are the test's.
+    """
+    random, seen, in_vain = Random(f"{seed} {name} {part} {length}"), set[str](), 0
+    while in_vain < PATIENCE:
+        prompt, answer = draw(random, length)
+        in_vain += 1
+        if prompt in seen or (part is not None and part_of(prompt, seed) != part):
+            continue
+        in_vain = 0
+        if not repeat:
+            seen.add(prompt)
+        yield LengthExample(prompt, answer, length)
+
+
+def _in_turn(sources: list[Iterator[LengthExample]], count: int) -> list[LengthExample]:
+    """`count` examples, one from each source after the other; fewer where all of them end."""
+    examples: list[LengthExample] = []
+    while sources and len(examples) < count:
+        drawn = [(source, next(source, None)) for source in sources[: count - len(examples)]]
+        examples += [example for _, example in drawn if example is not None]
+        ended = [source for source, example in drawn if example is None]
+        sources = [source for source in sources if source not in ended]
+    return examples
+
+
+def write_lengths(data: LengthData, folder: Path, facts: dict[str, str | int]) -> None:
+    """Write `train.tsv`, `dev.tsv` and `test.tsv` (prompt TAB answer), `test.lengths` and `lengths.json`.
+
+    `test.lengths` has the length of each line of the test; `lengths.json` the longest trained one, and `facts`. Raises
+    UserError, before any is written, where a file is there already with another text.
+    """
+    parts = {"train": data.train, "dev": data.dev, "test": data.test}
+    texts = {
+        folder / f"{name}.tsv": "".join(f"{example.prompt}\t{example.answer}\n" for example in part)
+        for name, part in parts.items()
+    }
+    write_new_texts(texts | {folder / "test.lengths": "".join(f"{example.length}\n" for example in data.test)})
+    write_json(folder / "lengths.json", facts | {"trained": data.trained})
+
+
+def read_scan(folder: Path, *, seed: int = 1, sizes: Sizes = DEFAULT_SIZES, trained: int | None = None) -> LengthData:
+    """The length split of SCAN, whose files are read from `folder`.
+
+    Of the trained lengths a few commands are held out as dev, and as the test of these lengths. `sizes.train` does
+    not bind: all of the others are training.
+
+    Args:
+        folder: of the two files.
+        seed: of what is held out.
+        sizes: how many examples.
+        trained: the longest length in training, by default that of the training file. Kazemnejad et al. (2023) join
+            both files, and train on up to 25 actions.
+
+    Raises:
+        UserError: a file that is not there, a line that is not `IN: ... OUT: ...`, or no longer and no trained length.
+    """
+    known, others = list(_read(folder / TRAIN)), list(_read(folder / TEST))
+    if not known:
+        raise UserError("this file has no command", where=str(folder / TRAIN), allowed="IN: command OUT: actions")
+    longest = max(example.length for example in known) if trained is None else trained
+    parts: dict[str, list[LengthExample]] = {"train": [], "dev": [], "test": []}
+    for example in known if trained is None else [*known, *others]:
+        if example.length <= longest:
+            parts[part_of(example.prompt, seed)].append(example)
+    unseen = [example for example in [*known, *others] if example.length > longest]
+    if not (parts["train"] and unseen):
+        lengths = sorted({example.length for example in [*known, *others]})
+        allowed = f"{lengths[0]} to {lengths[-1] - 1}"
+        raise UserError("no actions of such a length", where=option("train_length"), received=longest, allowed=allowed)
+    random = Random(f"{seed} scan")
+    dev = random.sample(parts["dev"], min(sizes.dev, len(parts["dev"])))
+    by_length: dict[int, list[LengthExample]] = defaultdict(list)
+    for example in [*parts["test"], *unseen]:
+        by_length[example.length].append(example)
+    test = [
+        example
+        for _, examples in sorted(by_length.items())
+        for example in random.sample(examples, min(sizes.test, len(examples)))
+    ]
+    return LengthData(parts["train"], dev, test, longest)
+
+
+def _read(path: Path) -> Iterator[LengthExample]:
+    seen: set[str] = set()
+    for number, line in enumerate(read_lines(path), start=1):
+        match = LINE.fullmatch(line)
+        if match is None:
+            raise UserError("this line is not of SCAN", where=f"{path}:{number}", allowed="IN: command OUT: actions")
+        prompt, answer = match.groups()
+        if prompt not in seen:
+            seen.add(prompt)
+            yield LengthExample(prompt, answer, len(answer.split()))
+
+
+def lengths_data(
+    name: str,
+    variant: str | None = None,
+    *,
+    seed: int = 1,
+    sizes: Sizes = DEFAULT_SIZES,
+    trained: int | None = None,
+    tested: int | None = None,
+    scan: Path | None = None,
+) -> LengthData:
+    """The data of a task by its name, `scan` among them; arguments as for `generate`.
+
+    Args:
+        scan: the folder with the length split of SCAN.
+
+    Raises:
+        UserError: an unknown task or variant, lengths that cannot be, or that leave training or dev without examples;
+            options that are not the task's.
+    """
+    if name == "scan":
+        if scan is None:
+            raise UserError("the length split of SCAN is read from files", where=option("scan"), allowed="their folder")
+        if variant or tested:
+            where = ", ".join(map(option, ("variant", "test_length")))
+            raise UserError("SCAN is one task, whose test has all of its longer lengths", where=where)
+        data = read_scan(scan, seed=seed, sizes=sizes, trained=trained)
+    elif name in LENGTH_TASKS:
+        data = generate(LENGTH_TASKS[name], variant, seed=seed, sizes=sizes, trained=trained, tested=tested)
+    else:
+        allowed = [*LENGTH_TASKS, "scan"]
+        raise UserError(f"unknown task{nearest(name, allowed)}", where="the task", received=name, allowed=allowed)
+    for part, examples in (("training", data.train), ("dev", data.dev)):
+        if not examples:
+            what = f"prompts of the trained lengths are so few that none is left for {part}"
+            where, remedy = option("train_length"), f"a greater one, or another {option('seed')}"
+            raise UserError(what, where=where, received=data.trained, allowed=remedy)
+    return data

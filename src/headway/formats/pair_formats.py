@@ -1,0 +1,349 @@
+"""Formats of pairs: line-aligned files, tables with tabs, JSON lines, and data sets of the Hugging Face hub."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Annotated, Any, Self, cast
+
+from pydantic import Field, model_validator
+
+from headway.config import Count
+from headway.errors import UserError, check_characters, not_installed
+from headway.files import exists
+from headway.formats.corpus_config import CorpusConfig
+from headway.formats.corpus_format import (
+    ERRORS,
+    PAIRS,
+    RECORDINGS,
+    TAGS,
+    CorpusFormat,
+    Labelled,
+    Pair,
+    PairSource,
+    RowErrors,
+    content_hash,
+)
+from headway.formats.labelled_words import read_columns, wrong_words
+from headway.formats.lines import read_rows
+from headway.formats.recordings import Manifest
+from headway.log import counted
+from headway.processing.hub import check_on_hub, files_of_bounded_size
+from headway.storage import cache_folder
+
+MOST_COMPARISONS = 4_000_000  # of words of a line with those of its correction
+
+
+class ParallelFiles(PairSource):
+    """A file of sources and one or more of references; line n of the one belongs to line n of the others."""
+
+    def __init__(self, source: Path, *references: Path) -> None:
+        super().__init__(" and ".join(map(str, (source, *references))), (source, *references))
+
+    def rows(self) -> Iterator[Pair | UserError]:
+        streams = [read_rows(path) for path in self.files]
+        for line, texts in enumerate(zip_longest(*streams), start=1):
+            if None in texts:
+                raise self._uneven(line, texts, streams)
+            error = next((text for text in texts if isinstance(text, UserError)), None)
+            yield error or Pair.of(line, cast(tuple[str, ...], texts))
+
+    def _uneven(
+        self, line: int, texts: Sequence[str | UserError | None], streams: Sequence[Iterator[str | UserError]]
+    ) -> UserError:
+        counts = [
+            line - 1 if text is None else line + sum(1 for _ in rest) for text, rest in zip(texts, streams, strict=True)
+        ]
+        named = zip(self.files, counts, strict=True)
+        received = ", ".join(f"{path} has {counted(count, 'line')}" for path, count in named)
+        longer = self.files[counts.index(max(counts))]
+        return UserError(f"this line has no partner: {received}", where=f"{longer}:{line}")
+
+
+class ParallelLines(CorpusFormat):
+    """Line-aligned files. With corrections as `references`, a source says which words are wrong."""
+
+    class Config(CorpusConfig):
+        """A `source` and its `target`, or `references` in its place, of which training learns the first.
+
+        Files may be compressed (.gz, .xz).
+        """
+
+        source: Path | None = None
+        target: Path | None = None
+        references: tuple[Path, ...] = ()
+
+        @model_validator(mode="after")
+        def _complete(self) -> Self:
+            if self.source is None or (self.target is None) != bool(self.references):
+                raise ValueError("a corpus of several files needs a source, and a target or references")
+            return self
+
+    config: Config
+    products = (PAIRS, ERRORS)
+
+    @property
+    def source(self) -> Path:
+        """The file of sources."""
+        assert self.config.source is not None
+        return self.config.source
+
+    @property
+    def references(self) -> tuple[Path, ...]:
+        """The files of targets, or corrections."""
+        return (self.config.target,) if self.config.target is not None else self.config.references
+
+    def pairs(self) -> PairSource:
+        return ParallelFiles(self.source, *self.references)
+
+    def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
+        return list(read_corrections(self.source, self.references, self.row_errors))
+
+    def annotations(self, side: str) -> Path:
+        return self.source if side == "source" else self.references[0]
+
+
+def read_corrections(source: Path, references: Sequence[Path], row_errors: RowErrors) -> Iterator[Labelled]:
+    """Lines of words with their corrections, one labelling from each reference (see `wrong_words`); no blank lines.
+
+    A blank correction beside others is none. Its labels are those of the first that has words.
+
+    Raises:
+        UserError: files with different numbers of lines; a line that is not UTF-8, or that is too long to be compared,
+            unless `row_errors` leaves it out.
+    """
+    for row in ParallelFiles(source, *references).rows():
+        if isinstance(row, UserError):
+            row_errors.add(row)
+            continue
+        words, others = tuple(row.source.split()), [text.split() for text in row.references]
+        first = next((other for other in others if other), [])
+        others = [other or first for other in others]
+        if len(words) * max(map(len, others)) > MOST_COMPARISONS:
+            what, received = "these words are too many to be compared", f"{len(words)} and {max(map(len, others))}"
+            row_errors.add(UserError(what, where=f"{source}:{row.line}", received=received))
+        elif words:
+            yield Labelled(row.line, words, tuple(tuple(wrong_words(words, other)) for other in others))
+
+
+class TabSeparated(PairSource):
+    """A file with a pair a row, in columns that tabs separate. Quotes mean nothing special.
+
+    Without `columns` a row has exactly two. With them it may have more, but all rows equally many: a stray tab would
+    silently shift the text into another column. Where `columns` are names, the first row is not a pair but holds them.
+    """
+
+    def __init__(self, path: Path, columns: tuple[int, ...] | tuple[str, ...] | None) -> None:
+        super().__init__(str(path), (path,), columns or ())
+
+    def rows(self) -> Iterator[Pair | UserError]:
+        rows = enumerate(read_rows(self.files[0]), start=1)
+        expected, chosen = None if self.columns else 2, self.columns or (1, 2)
+        if any(isinstance(column, str) for column in chosen):
+            _, first = next(rows, (1, ""))
+            if isinstance(first, UserError):
+                raise first
+            header = first.split("\t")
+            chosen, expected = tuple(self._number(str(name), header) for name in chosen), len(header)
+        indices = [int(column) - 1 for column in chosen]
+        least = max(indices) + 1
+        for line, row in rows:
+            if isinstance(row, UserError):
+                yield row
+                continue
+            if not row.strip():
+                yield Pair.of(line, [""] * len(indices))
+                continue
+            cells = row.split("\t")
+            if expected is None and len(cells) >= least:
+                expected = len(cells)
+            if len(cells) != expected:
+                needed = f"{expected}" if expected else f"at least {least}"
+                where = f"{self.files[0]}:{line}"
+                yield UserError("wrong number of columns", where=where, received=len(cells), allowed=needed)
+                continue
+            yield Pair.of(line, [cells[index] for index in indices])
+
+    def _number(self, name: str, header: list[str]) -> int:
+        """The number of the column of this name, from 1."""
+        if header.count(name) != 1:
+            what = "several columns have this name" if name in header else "no column has this name"
+            raise UserError(what, where=f"{self.files[0]}:1", received=name, allowed=header)
+        return header.index(name) + 1
+
+
+class Tsv(CorpusFormat):
+    """A table: a pair a row, a recording with its transcript a row, or a word with its label a row.
+
+    The path of a recording is relative to the table's folder. A blank line ends a sentence of labelled words.
+    """
+
+    class Config(CorpusConfig):
+        """`columns` are those of the source and of one or more targets, or of a word and its label.
+
+        They are numbers from 1, or names that stand in the first row; by default the first two. Metrics compare with
+        all targets, training learns the first.
+        """
+
+        path: Path
+        columns: Annotated[tuple[str, ...] | tuple[Count, ...], Field(min_length=2)] | None = None
+
+    config: Config
+    products = (PAIRS, TAGS, ERRORS, RECORDINGS)
+
+    def pairs(self) -> PairSource:
+        return TabSeparated(self.config.path, self.config.columns)
+
+    def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
+        columns = self.config.columns or (1, 2)
+        if any(isinstance(column, str) for column in columns) or len(columns) != 2:
+            where = f"{self.where}.columns"
+            raise UserError("columns of labelled words are two numbers", where=where, received=columns)
+        return list(read_columns(self.config.path, cast(tuple[int, int], columns), labels, self.row_errors))
+
+    def recordings(self) -> PairSource:
+        return Manifest(self.pairs())
+
+
+class RecordsConfig(CorpusConfig):
+    """`columns` are the fields of the source and of one or more targets; dots reach into nested ones.
+
+    Metrics compare with all targets, training learns the first.
+    """
+
+    columns: Annotated[tuple[str, ...], Field(min_length=2)]
+
+
+class JsonLines(PairSource):
+    """A file with a JSON object a line; `columns` are the fields of source and target, dots reach into nested ones."""
+
+    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
+        super().__init__(str(path), (path,), columns)
+        self.fields = columns
+
+    def rows(self) -> Iterator[Pair | UserError]:
+        for line, text in enumerate(read_rows(self.files[0]), start=1):
+            where = f"{self.files[0]}:{line}"
+            if isinstance(text, UserError):
+                yield text
+            elif not text.strip():
+                yield Pair.of(line, [""] * len(self.fields))
+            else:
+                try:
+                    record = json.loads(text, object_pairs_hook=_unique)
+                except (ValueError, RecursionError) as error:
+                    yield UserError(f"this line is not JSON ({error})", where=where)
+                else:
+                    yield _pair_of(record, self.fields, line, where)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of an object. Raises ValueError where one is there twice."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"the field {twice!r} is there twice")
+    return record
+
+
+class JsonLinesFile(CorpusFormat):
+    """A JSON object a line: pairs, or recordings, whose paths are relative to the file's folder, with transcripts."""
+
+    class Config(RecordsConfig):
+        """The file and its `columns`."""
+
+        path: Path
+
+    config: Config
+    products = (PAIRS, RECORDINGS)
+
+    def pairs(self) -> PairSource:
+        return JsonLines(self.config.path, self.config.columns)
+
+    def recordings(self) -> PairSource:
+        return Manifest(self.pairs())
+
+
+class HubDataSet(PairSource):
+    """One split of a data set of the Hugging Face hub, or of a local folder in its format."""
+
+    def __init__(self, name: str, records: Any, split: str | None, columns: tuple[str, ...]) -> None:
+        # Arrow files hold the content; a data set in memory has none.
+        files = [Path(file["filename"]) for file in records.cache_files]
+        super().__init__(f"{name} {split}", files, columns)
+        self.records, self.split, self.fields = records, split, columns
+
+    def rows(self) -> Iterator[Pair | UserError]:
+        for line, record in enumerate(self.records, start=1):
+            yield _pair_of(record, self.fields, line, f"{self.name}:{line}")
+
+    def fingerprint(self) -> str:
+        content = [] if self.files else [json.dumps(pair) for pair in self]
+        return content_hash([super().fingerprint(), str(self.split), str(len(self.records)), *content])
+
+
+class Hub(CorpusFormat):
+    """A data set of the Hugging Face hub, which the extra [hub] reads."""
+
+    class Config(RecordsConfig):
+        """The data set's `name` and `configuration`, as the hub calls them, and one `split` of it."""
+
+        name: str
+        configuration: str | None = None
+        split: str | None = None
+
+    config: Config
+    products = (PAIRS,)
+
+    def pairs(self) -> PairSource:
+        config = self.config
+        return HubDataSet(config.name, self._rows(), config.split, config.columns)
+
+    def annotations(self, side: str) -> Path:
+        parts = filter(None, (self.config.name, self.config.configuration, self.config.split))
+        return Path(f"{cache_folder() / 'parses' / '-'.join(parts)}.{side}")
+
+    def _rows(self) -> Any:
+        name, split, where = self.config.name, self.config.split, f"{self.where}.name"
+        try:
+            import datasets
+        except ImportError as error:
+            raise not_installed(f"the data set {name}", ["datasets"], "hub", where) from error
+        if not exists(Path(name), "folder"):
+            check_on_hub(name, where, "datasets")
+        try:
+            with files_of_bounded_size():
+                rows = datasets.load_dataset(name, self.config.configuration, split=split, streaming=False)
+        except Exception as error:  # no network, an unknown name, configuration or split: each has a class of its own
+            raise UserError(f"cannot load this data set ({error})", where=where, received=name) from error
+        if isinstance(rows, Mapping):
+            key = f"{self.where}.split"
+            raise UserError("say which split of the data set to read", where=key, allowed=list(rows))
+        if not len(rows):
+            raise UserError("this data set is empty", where=where, received=f"{name} {split}")
+        return rows
+
+
+def _pair_of(record: Any, fields: Sequence[str], line: int, where: str) -> Pair | UserError:
+    try:
+        return Pair.of(line, [field_of(record, name, where) for name in fields])
+    except UserError as error:
+        return error
+
+
+def field_of(record: Any, name: str, where: str) -> str:
+    """The text at `name`, in which dots reach into nested mappings. Raises UserError where there is none."""
+    value = record
+    for part in name.split("."):
+        if not isinstance(value, Mapping):
+            raise UserError(f"no fields to find {name} in", where=where, received=value, allowed="a mapping of fields")
+        if part not in value:
+            raise UserError(f"no field {part} on the way to {name}", where=where, allowed=list(map(str, value)))
+        value = value[part]
+    if not isinstance(value, str):
+        raise UserError(f"field {name} holds no text", where=where, received=value)
+    check_characters(value, where, f"field {name}")
+    return value
