@@ -11,7 +11,7 @@ import torch
 
 import headway
 from headway.errors import UserError
-from headway.export.ctranslate2_search import _alike
+from headway.export.ctranslate2_export import _alike
 from headway.predictors.run import Run
 from headway.runs.engines import build_engine, export_folder, kept_export
 from headway.runs.run_folder import RunFolder, read_tensors

@@ -19,7 +19,7 @@ from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
 from headway.files import sha256
 from headway.runs.packing import pack_run, unpack_run
-from headway.runs.portable import portable
+from headway.runs.run_folder import portable
 from tests.conftest import Command, Reversal
 
 CODE = "from headway.mixers.attention import Attention\n\n\nclass Mine(Attention):\n    '''Attention of our own.'''\n"

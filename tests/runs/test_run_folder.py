@@ -19,8 +19,8 @@ from headway.recipe import load_recipe, parse_recipe
 from headway.runs import run_folder
 from headway.runs.checkpoint_files import in_a_row, regular_updates
 from headway.runs.load import load_run
-from headway.runs.migration import FORMAT
 from headway.runs.run_folder import (
+    FORMAT,
     RunFolder,
     average_weights,
     checkpoint_weights,

@@ -19,6 +19,7 @@ from headway.models import Seq2Seq
 from headway.models.model import log_probabilities
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.pretrained import Window
@@ -121,7 +122,10 @@ def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
     if source is not None and isinstance(run.source, TextProcessor):
         check_texts([*islice(read_lines(source), count)], run.source.characters, str(source))
     corpus = build_task(recipe.task).raw_corpus(recipe, () if source is None else (source,))
-    read = _reader(run)
+    predictor = predictor_of(run)
+    read: Callable[[str], str] = str
+    if isinstance(predictor, SequencePredictor):  # exports are given the text that the model reads as it is
+        read = predictor.formatter(predictor.Options()).source
     texts = (read(example.source) for example in corpus.examples if example.source.strip())
     lines = list(islice((text for text in texts if _fits(run, text)), count))
     if not lines:
@@ -129,12 +133,9 @@ def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
     return lines
 
 
-def _reader(run: Run) -> Callable[[str], str]:
-    """The way from a line to the text that the run's model reads, which its exports are given as it is."""
-    predictor = build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
-    if isinstance(predictor, SequencePredictor):
-        return predictor.formatter(predictor.Options()).source
-    return str
+def predictor_of(run: Run) -> Predictor[Any, Any]:
+    """The predictor of one loaded run, where its model is."""
+    return build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
 
 
 def _fits(run: Run, line: str) -> bool:
@@ -149,7 +150,7 @@ def _fits(run: Run, line: str) -> bool:
 
 def answering_of(run: Run) -> Answering:
     """The run's own answers."""
-    predictor = build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
+    predictor = predictor_of(run)
     if isinstance(predictor, LabelPredictor):
 
         def label(lines: Sequence[str], search: Search) -> list[list[Answer]]:

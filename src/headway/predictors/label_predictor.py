@@ -5,28 +5,36 @@ Shapes: N words of a sentence, V labels, J heads over layers, L layers, K heads,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from headway.corpora.word_corpus import collate_windows
+from headway.documents import read_json, shaped
 from headway.errors import UserError, option
+from headway.files import sha256, write_json
 from headway.formats.rows import check_texts
 from headway.log import say
 from headway.memory import memory_named
 from headway.metrics.label_metrics import best_threshold
 from headway.models.tagger import LAYERS, Tagger
-from headway.predictors.captured_attention import ALL, CapturedAttention, layer_titles
-from headway.predictors.kept_threshold import keep_threshold, read_threshold
+from headway.predictors.captured_attention import (
+    ALL,
+    CapturedAttention,
+    chosen_layer,
+    layer_titles,
+    plot_weights,
+    shortened,
+    table_of,
+)
 from headway.predictors.predict_options import Capture, LabelOptions, checked_options
 from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
-from headway.predictors.run import Run
-from headway.predictors.showing import chosen_layer, plot_weights, shortened, table_of
+from headway.predictors.run import WEIGHTS, Run
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
 from headway.processing.text.text_processor import PreparationConfig, prepare
 from headway.search.hypotheses import check_scores
@@ -35,10 +43,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes as Plot
 
 RED, RESET = "\x1b[4;31m", "\x1b[0m"  # of a terminal
+THRESHOLD = "threshold.json"  # in the folder of a run
 LEAST = 1e-45  # of a probability whose logarithm is taken
 Floats = NDArray[np.float32]
 Sentence = str | Sequence[str]
 LabelledSentence = tuple[Sequence[str], Sequence[str]]
+
+
+class KeptThreshold(BaseModel):
+    """The content of `THRESHOLD`: the threshold that was chosen for a run's weights."""
+
+    model_config = ConfigDict(strict=True, protected_namespaces=())
+
+    model_sha256: str
+    threshold: float = Field(ge=0, le=1)
+
+
+STORED = TypeAdapter(KeptThreshold)
 
 
 @dataclass(frozen=True, repr=False)
@@ -202,7 +223,11 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
             raise UserError(what, where=option("capture"), received=chosen.capture, allowed=ALL)
         texts = [inputs] if isinstance(inputs, str) else inputs
         check_texts([text for text in texts if isinstance(text, str)], frozenset(), f"line {first_line}")
-        sentences = [self._words(text, raw=chosen.raw) for text in texts]
+        source = self.recipe.text.source
+        cut = PreparationConfig(
+            language=source.language, normalise=source.normalise, segment="moses" if chosen.raw else "whitespace"
+        )
+        sentences = [tuple(prepare(text, cut).split() if isinstance(text, str) else text) for text in texts]
         size = chosen.given().get("batch_tokens", self.recipe.decoding.batch_tokens)
         return [
             LabelledWords(
@@ -270,14 +295,22 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         Raises:
             UserError: the run has no dev.
         """
-        if self._threshold is None:
-            self._threshold = read_threshold(self.runs)
-        if self._threshold is None:
-            if self._dev is None or self.recipe.data.dev is None:
-                raise UserError("the run has no dev to choose it on", where=option("threshold"), received="dev")
-            self._threshold, score = self.choose_threshold(self._dev())
-            say(f"threshold {self._threshold:.4f}: F0.5 {score:.2f} on dev")
-            keep_threshold(self.runs, self._threshold, score)
+        if self._threshold is not None:
+            return self._threshold
+        run, kept = self.runs[0], None
+        if len(self.runs) == 1 and run.path is not None and run.as_stored:
+            kept, digest = run.path / THRESHOLD, sha256(run.path / WEIGHTS)
+            if kept.is_file():
+                stored = shaped(read_json(kept), STORED, str(kept))
+                if stored.model_sha256 == digest:
+                    self._threshold = stored.threshold
+                    return self._threshold
+        if self._dev is None or self.recipe.data.dev is None:
+            raise UserError("the run has no dev to choose it on", where=option("threshold"), received="dev")
+        self._threshold, score = self.choose_threshold(self._dev())
+        say(f"threshold {self._threshold:.4f}: F0.5 {score:.2f} on dev")
+        if kept is not None:
+            write_json(kept, {"model_sha256": digest, "threshold": self._threshold, "dev_f0.5": score})
         return self._threshold
 
     def choose_threshold(self, sentences: Sequence[LabelledSentence]) -> tuple[float, float]:
@@ -289,16 +322,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         wanted = [label == self.positive for _, labels in sentences for label in labels]
         return best_threshold(scores, np.array(wanted))
 
-    def _words(self, sentence: Sentence, *, raw: bool) -> tuple[str, ...]:
-        """The words of a sentence; a text is prepared as the recipe says of the source, and cut at white space."""
-        if not isinstance(sentence, str):
-            return tuple(sentence)
-        source = self.recipe.text.source
-        cut = PreparationConfig(
-            language=source.language, normalise=source.normalise, segment="moses" if raw else "whitespace"
-        )
-        return tuple(prepare(sentence, cut).split())
-
+    @torch.inference_mode()
     def _probabilities(self, sentences: Sequence[Sequence[str]], size: int) -> list[Floats]:
         """(N, V) of each sentence, the mean of all models."""
         totals = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]
@@ -307,25 +331,18 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
             for chosen in batches([len(window.ids) for window in windows], size):
                 batch = [windows[index] for index in chosen]
                 with memory_named(f"in labelling {len(batch)} sentences together", SMALLER_BATCHES):
-                    labelled = list(self._of_windows(run, batch))
+                    inputs = collate_windows(batch, _processor(run).padding).to(self.device)
+                    scores = run.model(inputs).logits.float().softmax(-1)
+                    check_scores(scores.isnan().any(keepdim=True))
+                    labelled = scores.cpu().numpy()
                 for window, probabilities in zip(batch, labelled, strict=True):
-                    total = totals[window.sentence][window.start : window.start + len(probabilities)]
-                    total[:] = probabilities / len(self.runs) + total
+                    total = totals[window.sentence][window.start : window.start + len(window.first)]
+                    total[:] = probabilities[: len(window.first)] / len(self.runs) + total
         return totals
 
     def _windows(self, run: Run, sentences: Sequence[Sequence[str]]) -> list[Window]:
         longest, processor = run.recipe.data.max_length, _processor(run)
         return [window for index, words in enumerate(sentences) for window in processor.windows(words, longest, index)]
-
-    @torch.inference_mode()
-    def _of_windows(self, run: Run, windows: Sequence[Window]) -> Iterator[Floats]:
-        """(words, V) of each window."""
-        batch = collate_windows(windows, _processor(run).padding).to(self.device)
-        scores = run.model(batch).logits.float().softmax(-1)
-        check_scores(scores.isnan().any(keepdim=True))
-        probabilities = scores.cpu().numpy()
-        for row, window in zip(probabilities, windows, strict=True):
-            yield row[: len(window.first)]
 
     def settled(self, options: LabelOptions) -> LabelOptions:
         """The same options, with a probability as threshold where that is `dev`.

@@ -17,12 +17,15 @@ from headway.predictors.captured_attention import (
     END,
     CapturedAttention,
     by_kind,
+    chosen_layer,
     column_tokens,
+    plot_weights,
     row_tokens,
+    shortened,
     stack_layers,
+    table_of,
     to_bertviz,
 )
-from headway.predictors.showing import chosen_layer, plot_weights, shortened, table_of
 from headway.processing.processor import NO_WORDS, Words
 
 if TYPE_CHECKING:

@@ -59,8 +59,8 @@ ENGINES: Registry[Engine] = Registry(
     "engine",
     "headway.runs.engines:Engine",
     {
-        "ctranslate2": "headway.export.ctranslate2_engine:CTranslate2Engine",
-        "onnx": "headway.export.onnx_engine:OnnxEngine",
+        "ctranslate2": "headway.export.ctranslate2_export:CTranslate2Engine",
+        "onnx": "headway.export.onnx_export:OnnxEngine",
     },
 )
 

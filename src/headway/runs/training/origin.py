@@ -18,7 +18,6 @@ from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.extension import old_parts
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, changed_keys
-from headway.runs.migration import FORMAT, todays_weights
 from headway.runs.run_folder import RunFolder, load_weights, model_weights, trained_weights
 from headway.storage import keep_folder
 from headway.tasks import build_task
@@ -105,7 +104,7 @@ def fill_from_run(model: Model[Any], recipe: Recipe, processors: Processors) -> 
     run = recipe.training.from_
     assert run is not None
     folder = RunFolder(run)
-    weights = todays_weights(trained_weights(folder, None), folder.read_manifest().get("format", FORMAT))
+    weights = trained_weights(folder, None)
     parts = _parts_of_new_tokens(build_task(recipe.task).processors(folder.vocabulary), processors)
     tensors = model_weights(model)
     for name, tensor in tensors.items():
