@@ -150,11 +150,6 @@ def test_a_state_is_taken_apart_and_put_together() -> None:
     assert changed.width == state.width
 
 
-def test_a_folder_that_is_no_export(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="this folder is no export to ONNX"):
-        OnnxModel(tmp_path)
-
-
 def test_a_model_that_torch_makes_no_graph_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object, **keywords: object) -> None:
         raise ValueError("no such operator")

@@ -37,11 +37,6 @@ class Spelling(Translation):
 """
 
 
-def test_several_runs_are_several_arguments() -> None:
-    with pytest.raises(UserError, match=r"run: a run is a path; received .*a.*b.*; allowed: load\(RUN, RUN, \.\.\.\)"):
-        headway.load(["a", "b"])
-
-
 @pytest.mark.parametrize("name", list(KINDS))
 def test_a_run_of_every_task(name: str, tmp_path: Path) -> None:
     case = copied(name, tmp_path / "case")

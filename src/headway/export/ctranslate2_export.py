@@ -180,12 +180,7 @@ class CTranslate2Search:
     """A model in CTranslate2's format, ready to decode.
 
     Its beam search is headway's but for the end. It goes on until the best hypothesis of some step was a finished one,
-    and keeps the best of all that are finished. headway keeps the first.
-
-    Args:
-        folder: the model.
-        source: the tokens of the source vocabulary, in the order of their ids.
-        target: those of the target vocabulary.
+    and keeps the best of all that are finished. headway keeps the first. Tokens of both sides are in the order of ids.
     """
 
     def __init__(self, folder: Path, source: Sequence[str], target: Sequence[str]) -> None:
@@ -199,15 +194,7 @@ class CTranslate2Search:
     def search(
         self, sources: Sequence[Sequence[int]], limits: Limits, *, beam: int, alpha: float, count: int
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each source, best first.
-
-        Args:
-            sources: ids without the end mark.
-            limits: shortest and longest output, forced prefixes, repetitions.
-            beam: hypotheses kept.
-            alpha: the exponent of the length penalty.
-            count: how many are returned for each source.
-        """
+        """The `count` best hypotheses of each source (ids without the end mark), best first."""
         outputs: list[list[Hypothesis]] = [[] for _ in sources]
         for rows, part in _alike(limits, len(sources)):
             tokens = [[self._source[id] for id in sources[row]] for row in rows]

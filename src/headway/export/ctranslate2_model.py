@@ -55,9 +55,8 @@ def ctranslate2_folder(
         model: a Transformer whose mixers are attention.
         source_tokens: the source vocabulary in the order of its ids.
         target_tokens: the target vocabulary.
-        folder: a folder that does not exist yet.
-        quantization: the type in which weights are stored, as CTranslate2 names it (`int8`, `float16`, ...); None for
-            the model's own.
+        folder: a new one.
+        quantization: the type of stored weights, as CTranslate2 names it (`int8`, ...); None for the model's own.
 
     Raises:
         UserError: CTranslate2 cannot run such a model.

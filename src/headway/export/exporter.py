@@ -86,12 +86,7 @@ class Exporter(ABC):
 
     @abstractmethod
     def open(self, folder: Path, run: Run) -> Answering:
-        """The content of a folder that `write` wrote, loaded by the library that it is for, ready to answer.
-
-        Args:
-            folder: the folder.
-            run: the run that it was made of.
-        """
+        """The content of a folder that `write` wrote of a run, loaded by the library that it is for."""
 
     @abstractmethod
     def usage(self, run: Run) -> str:

@@ -73,7 +73,7 @@ def export_run(
         name: of the exporter.
         path: the run folder.
         options: those that all formats have.
-        given: the options of the format.
+        given: those of the format.
         allow_code: import what the run names by import path.
 
     Raises:

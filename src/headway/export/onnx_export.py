@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.documents import read_json
-from headway.errors import RunError, UserError
+from headway.errors import RunError
 from headway.export.exporter import Answering, Exporter, write_tokenizers
 from headway.export.exporting import check_expressible
 from headway.export.parity import answering_by, predictor_of
@@ -177,11 +177,7 @@ class DecoderGraph(nn.Module):
 
 
 def write_onnx(model: Seq2Seq, folder: Path) -> None:
-    """Write both graphs of a model, checked, and `onnx.json` with the names of the state's tensors.
-
-    Args:
-        model: in evaluation mode, on the CPU.
-        folder: a folder that does not exist yet.
+    """Write both graphs of a model (in evaluation mode, on the CPU), checked, and `onnx.json` into a new folder.
 
     Raises:
         RunError: torch cannot make a graph of the model.
@@ -276,25 +272,12 @@ class OnnxState(State):
 
 
 class OnnxModel:
-    """An exported model, as `search` asks for it.
-
-    Args:
-        folder: what `write_onnx` wrote.
-
-    Raises:
-        UserError: no such folder, or one of another format.
-    """
+    """An exported model in a folder that `write_onnx` wrote, as `search` asks for it."""
 
     def __init__(self, folder: Path) -> None:
         from onnxruntime import InferenceSession, SessionOptions
 
-        if not (folder / DESCRIPTION).is_file():
-            raise UserError("this folder is no export to ONNX", where=str(folder))
-        description = read_json(folder / DESCRIPTION, what="description of an export to ONNX")
-        if description.get("format") != FORMAT:
-            what = "a format that this headway does not read"
-            raise UserError(what, where=str(folder), received=description.get("format"), allowed=str(FORMAT))
-        self._state: list[str] = description["state"]
+        self._state: list[str] = read_json(folder / DESCRIPTION)["state"]
         options = SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
         self._encoder, self._decoder = (

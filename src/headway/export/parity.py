@@ -33,14 +33,9 @@ SHOWN = 5  # differences in a text
 
 @dataclass(frozen=True)
 class Difference:
-    """A line for which the best outputs differ.
+    """A line for which the best outputs, here with their scores, differ.
 
-    Attributes:
-        line: the number of the line.
-        source: the line.
-        run: the run's best output with its score.
-        export: the export's.
-        run_of_export: the run's own log probability of the export's output.
+    `run_of_export` is the run's own log probability of the export's output.
     """
 
     line: int
@@ -55,9 +50,7 @@ class ParityReport:
     """The comparison of an export with its run.
 
     Attributes:
-        format: the name of the exporter.
         exact: whether all best outputs and scores have to be equal.
-        search: the search of both.
         lines: how many lines both have decoded.
         equal: for how many of them the best outputs are equal.
         equal_lists: for how many the lists of all outputs are equal, in their order.

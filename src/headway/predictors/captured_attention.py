@@ -200,15 +200,10 @@ def table_of(rows: Sequence[Sequence[object]], header: Sequence[str]) -> str:
 
 
 def chosen_layer(attention: Mapping[str, Any], kind: str | None, layer: int | None) -> str:
-    """The name of one attention.
+    """The name of one attention of those that there are. Raises UserError where there is none.
 
-    Args:
-        attention: the attention that there is, by name.
-        kind: `decoder.cross` and the like, or a whole name; by default the attention to the source, if there is any.
-        layer: counted from 1; by default the last.
-
-    Raises:
-        UserError: there is no such attention.
+    `kind` is `decoder.cross` and the like, or a whole name; by default the attention to the source, if there is any.
+    `layer` counts from 1; by default it is the last.
     """
     kinds = by_kind([name for name in attention if name.count(".") == 2])
     if kind in attention and layer is None:

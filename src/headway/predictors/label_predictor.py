@@ -64,12 +64,10 @@ STORED = TypeAdapter(KeptThreshold)
 
 @dataclass(frozen=True, repr=False)
 class LabelledWords:
-    """A sentence with a label for each word.
+    """A sentence of N words with a label for each.
 
     Attributes:
-        words: the N words.
         probabilities: (N, V).
-        labels: one a word.
         names: the V labels that there are.
         captures: where they were asked for, the weights of attention, window by window.
     """
@@ -102,17 +100,9 @@ class LabelledWords:
         self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None,
         *, stretch: bool = False,
     ) -> Plot:  # fmt: skip
-        """A picture of attention in the first window, rows attending to columns.
+        """A picture of attention in the first window, as `Prediction.plot` draws it.
 
-        Args:
-            name: `encoder.self`, or `layers` for the weights of layers where the model attends to these.
-            layer: counted from 1; by default the last.
-            head: counted from 1; by default the mean of all.
-            ax: matplotlib's axes to draw on; new ones by default.
-            stretch: let the scale end at the largest weight, not at 1.
-
-        Raises:
-            UserError: that attention was not captured.
+        It is `encoder.self`, or `layers` for the weights of layers where the model attends to these.
         """
         if not self.captures:
             chosen_layer({}, name, layer)
@@ -124,9 +114,7 @@ class WindowCapture:
     """The weights of attention in one window of a sentence.
 
     Attributes:
-        words: those of the window.
-        window: their positions, and their tokens.
-        tokens: the P tokens.
+        window: the positions and tokens of its words.
         self_attention: (L, K, P, P), lowest layer first.
         layer_weights: (N, J, L), of the window's words; None for a model that does not attend to layers.
     """
@@ -211,7 +199,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         Args:
             inputs: words, or text whose words white space separates; one text is one sentence.
             options: how to label; `headway.predictors.predict_options.LabelOptions` lists all.
-            first_line: the number of the first sentence.
+            first_line: the number of the first sentence, for messages.
             keywords: single options by name (`threshold=0.3`, `capture="all"`).
 
         Raises:

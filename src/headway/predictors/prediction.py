@@ -37,9 +37,7 @@ class TextHypothesis:
     """One output for an input.
 
     Attributes:
-        text: the output.
         score: see `headway.search.hypotheses.Hypothesis`.
-        tokens: those that the model wrote.
         log_probabilities: of each token and, last, of the end mark.
         written: the text that the model wrote, of which its task made `text`.
         repairs: how often what had to be repaired in it, by kind; None where nothing can need repair.

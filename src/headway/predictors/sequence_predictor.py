@@ -45,14 +45,10 @@ class PredictionRequest:
     """Some inputs on their way through a predictor.
 
     Attributes:
-        raw: the inputs as they were given.
-        sources: the same, encoded; one that is skipped has no values.
+        sources: the inputs, encoded; one that is skipped has no values.
         problems: by row, why an input is skipped.
         prefixes: the ids that each output begins with.
-        options: how they are decoded.
         search: the options of search, those of the recipe included.
-        formatter: the way from inputs to the model's text and back.
-        first_line: the number of the first input.
         unknown: what replaces unknown words; None where they are kept.
     """
 
@@ -352,13 +348,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         )
 
     def score(self, sources: Recording | Sequence[Recording], targets: str | Sequence[str]) -> list[TextHypothesis]:
-        """Given targets with the log probability of each token and of the end mark, and the score of the whole.
-
-        One text, or path, is one line.
-
-        Raises:
-            UserError: as `force`.
-        """
+        """Given targets with the log probability of each token and of the end mark, and their scores; as `force`."""
         return [prediction.hypotheses[0] for prediction in self.force(sources, targets)]
 
     @torch.inference_mode()

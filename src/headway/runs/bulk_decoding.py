@@ -51,8 +51,6 @@ class DecodedLine(NamedTuple):
     """A line with what a run made of it.
 
     Attributes:
-        read: the line.
-        written: the run's output.
         score: its mean log probability a token, the end mark among them.
         lengths: the tokens of both.
         truncated: whether the model could not read all of the line.
@@ -72,13 +70,7 @@ CHUNK = TypeAdapter(list[DecodedLine])
 
 @dataclass(frozen=True)
 class BulkInput:
-    """The lines to decode.
-
-    Attributes:
-        lines: can be read any number of times.
-        fingerprint: a hash of their content.
-        files: those that hold them.
-    """
+    """The lines to decode, which can be read any number of times, with a hash of their content and their files."""
 
     lines: Iterable[str]
     fingerprint: str
@@ -94,7 +86,7 @@ def decode_corpus(
         kind: whether outputs become the sources of the lines that were read, or their targets.
         predictor: of one run, or of several.
         input: a file with a line for each output; without one, the sources that the run was trained on.
-        options: see `BulkOptions`.
+        options: where the corpus goes, how lines are decoded, which pairs are kept.
         loaded: how the runs were loaded, which is a part of the provenance.
 
     Returns:

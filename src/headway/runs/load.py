@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,9 +66,6 @@ def load(
         UserError: a folder that holds no finished model, runs that do not go together, foreign code, a precision that
             this machine does not have, or an engine that is not installed or cannot express the run.
     """
-    for path in (run, *more_runs):
-        if not isinstance(path, str | os.PathLike):
-            raise UserError("a run is a path", where="run", received=path, allowed="load(RUN, RUN, ...) for several")
     paths = [unpacked(Path(path)) for path in (run, *more_runs)]
     if precision not in PRECISIONS:
         raise UserError("there is no such precision", where=option("precision"), received=precision, allowed=PRECISIONS)
@@ -148,12 +144,8 @@ def without_weights(path: Path) -> Run:
 def load_run(path: Path, device: torch.device = CPU, average: int | None = None) -> Run:
     """A run with its model, ready to predict; nothing but the run folder is read.
 
-    Components that the run names by import path, which are not parts of headway, are imported within `foreign_code`.
-
-    Args:
-        path: the run folder, or a pack of one.
-        device: where the model goes.
-        average: use the mean of the last so many checkpoints instead of the final weights.
+    Its weights are the final ones, or the mean of the last `average` checkpoints. Components that it names by import
+    path are imported within `foreign_code` alone.
 
     Raises:
         UserError: no run folder, no weights yet, weights that do not match their recipe or are damaged, or foreign

@@ -56,8 +56,8 @@ def card_of(
         recipe: the run's.
         usage: how the model is used.
         head: further keys of the card's head.
-        licence: the licence of the weights, as the hub names it; None leaves it to be filled in.
-        export: what is to be said of an export of the run.
+        licence: as the hub names it; None leaves it to be filled in.
+        export: a text on an export of the run.
     """
     manifest, task, languages = folder.read_manifest(), recipe.task, _languages(recipe)
     keys = {

@@ -56,8 +56,6 @@ def pack_run(run: Path, output: Path) -> list[str]:
             raise UserError("a run that is packed has no links to other files", where=str(path))
     folder.check_has_weights()
     folder.check_vocabulary()
-    if not output.absolute().parent.is_dir():
-        raise UserError("there is no such folder", where=option("output"), received=str(output.parent))
     if output.is_dir() or output.resolve().is_relative_to(run.resolve()):
         what, allowed = "a pack is no part of what it packs", "a file outside of the run"
         raise UserError(what, where=option("output"), received=str(output), allowed=allowed)
