@@ -137,7 +137,7 @@ def _fits(run: Run, line: str) -> bool:
     if isinstance(source, Window):  # of a tagger, which reads longer ones in parts
         return len(source.ids) <= run.recipe.data.max_length
     assert isinstance(model, Seq2Seq)
-    room, most = (model.longest_target(length) for length in (run.source.length(source), 1))
+    room, most = model.longest_target(run.source.length(source)), model.longest_target(1)
     return 0 < len(source) <= model.longest_source() and (room is None or most is None or 2 * room >= most)
 
 

@@ -24,7 +24,7 @@ from headway.models import Seq2Seq
 from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, patterns_of
 from headway.predictors.formatter import Formatter, TreeFormatter
-from headway.predictors.input_account import accounted
+from headway.predictors.input_account import TARGETS, accounted
 from headway.predictors.predict_options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
@@ -391,7 +391,7 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 results[row] = self._prediction(raw[row], sources[row], [(forced, ())], weights, formatter)
         with accounted() as account:
             account.read_inputs(self.runs[0], list(map(formatter.source, raw)), sources)
-            account.read_targets(self.target, texts, target_ids)
+            account.read_texts(TARGETS, self.target, texts, target_ids)
         return [result for result in results if result is not None]
 
 
